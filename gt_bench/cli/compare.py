@@ -86,7 +86,7 @@ def diff(
 
 def score(cell: CellName) -> None:
     """Loads the kept weights of a cell's best seed and tests them again; exits 1 where the numbers are not those of the record."""
-    from gt_bench.experiment.evaluate_checkpoint import score_cell
+    from gt_bench.experiment.pretrained import score_cell
 
     grid = every_cell()
     if not score_cell(grid.find(cell), grid):

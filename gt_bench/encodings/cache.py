@@ -1,10 +1,11 @@
-"""Encodings beside a dataset: computed once in batches of graphs, stored as safetensors, memory-mapped, gathered by graph ids.
+"""Cached encodings of a dataset: memory-mapped safetensors files, from which rows are gathered by graph ids.
 
-data/encodings/DATASET/KEY.safetensors holds the arrays of one encoding with one set of arguments (KEY spells both), and in its
-metadata what they were computed from. Where storing costs too much, KEY.json stands in its place and says that the encoding is
-computed for each batch.
+data/encodings/DATASET/KEY.safetensors contains the arrays of one encoding with one set of arguments (KEY names both),
+and in its metadata what they were computed from. If the arrays would be too large, KEY.json states instead that the
+encoding is computed for each batch.
 
-Runs depend on what was computed: the dataset, the encoding, its arguments and its version. gt_bench/encodings/compute.py computes and writes.
+Digests of runs depend on the dataset, the encodings, their arguments and their versions. gt_bench/encodings/compute.py
+computes and writes the files.
 """
 
 import contextlib
@@ -26,33 +27,32 @@ from gt_bench.utils.versions import version_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
 
+# keys of a header
 _KEYS = {
-    "dataset",
-    "encoding",
-    "arguments",
-    "data",
-    "algorithm",
-    "digest",
-    "arrays",
-    "computed_by",
-    "flags",
-    "sha256",
-}  # of a header
-# An encoding that is cheap to compute is stored up to here.
+    "dataset", "encoding", "arguments", "data", "algorithm", "digest", "arrays", "computed_by", "flags", "sha256",
+}  # fmt: skip
+# maximum number of bytes of a stored encoding, if it is cheap to compute
 STORE_LIMIT = 2 * 2**30
-# Node pairs per batch while encoding: bounds memory to a few hundred megabytes whatever the dataset. Last digits depend on it, so digests do.
+# Node pairs per batch while encoding, which limits memory to a few hundred megabytes. Last digits depend on it, so it
+# is part of the digest.
 _PAIRS_PER_BATCH = 2**21
 
 
 class EncodedDataset:
-    """The encodings that one run reads.
+    """The encodings that a run reads.
 
     Args:
         packed: the dataset.
         folder: data/encodings/DATASET.
-        requests: encoding name -> its arguments, as under `encodings:` in a recipe.
+        requests: {encoding: its arguments}, as in `encodings:` of a recipe.
 
-    Raises EncodingError for an unknown encoding or argument, DatasetError where one is not computed yet, is stale, or its file is damaged.
+    Attributes:
+        digests: {key of an encoding: digest of its algorithm and data}.
+        computed_by: {key of a stored encoding: libraries that decided its last digits, and flags of its graphs}.
+
+    Raises:
+        EncodingError: an encoding or argument does not exist.
+        DatasetError: an encoding is not computed yet, is out of date, or its file is damaged.
     """
 
     def __init__(self, packed: PackedDataset, folder: str | Path, requests: dict[str, Settings]):
@@ -60,16 +60,13 @@ class EncodedDataset:
         self._stored: list[tuple[Encoding, dict[str, Tensor]]] = []
         self._computed: list[tuple[Encoding, Settings]] = []
         self.digests: dict[str, str] = {}
-        # by key of a stored encoding whose last digits a library decides: which one, and what is not unique in it
         self.computed_by: dict[str, ComputedBy] = {}
         owner: dict[str, str] = {}
         for name, given in sorted(requests.items()):
             encoding = find_encoding(name)
             for array in encoding.arrays:
                 if owner.setdefault(array, name) != name:
-                    raise EncodingError(
-                        f"encodings {owner[array]!r} and {name!r} both give {array!r}: ask for one of them"
-                    )
+                    raise EncodingError(f"encodings {owner[array]!r} and {name!r} both provide {array!r}: remove one")
             key, arguments = encoding.key(given), encoding.arguments(given)
             header, arrays = _open(packed, self.folder, encoding, key)
             self.digests[key] = header["digest"]
@@ -84,7 +81,7 @@ class EncodedDataset:
 
     @cached_property
     def digest(self) -> str:
-        """Of what was computed: data, encodings, arguments and versions."""
+        """Digest of data, encodings, arguments and versions."""
         return sha256_of(self.digests)
 
     @cached_property
@@ -93,7 +90,12 @@ class EncodedDataset:
         return row_pointers(self.packed)
 
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
-        """Sets the encodings of `batch`, which holds the graphs of these ids in this order, and returns it."""
+        """Adds the encodings to a batch and returns it.
+
+        Args:
+            batch: a batch of graphs.
+            graphs: ids of these graphs, in the order of the batch.
+        """
         graphs = cast(LongTensor, graphs.long().cpu())
         device = batch.ptr.device
         rows: dict[str, slice | Tensor] = {}
@@ -111,7 +113,7 @@ class EncodedDataset:
 
 
 def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
-    """Successive ranges of graph ids with at most `_PAIRS_PER_BATCH` node pairs (a larger graph goes alone); one at least."""
+    """Divides a dataset into ranges of graph ids with at most `_PAIRS_PER_BATCH` node pairs, or one larger graph."""
     pairs, start = row_pointers(packed)["pair"], 0
     found: list[tuple[int, int]] = []
     while start < packed.num_graphs or not found:
@@ -123,13 +125,22 @@ def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
 
 
 def algorithm_digest(name: str, arguments: Settings) -> str:
-    """sha256 of what decides an encoding besides the data: its complete arguments, its version, and which graphs are computed together."""
+    """Returns the sha256 of an encoding's complete arguments, its version, and the size of batches."""
     encoding = find_encoding(name)
     return sha256_of([encoding.key(arguments), version_of(encoding.module), _PAIRS_PER_BATCH])
 
 
 def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit: int = STORE_LIMIT) -> str:
-    """`EncodedDataset.digest` of encodings that need not be computed yet. Raises EncodingError for an unknown encoding or argument."""
+    """Returns `EncodedDataset.digest` of encodings that need not be computed yet.
+
+    Args:
+        packed: the dataset.
+        requests: {encoding: its arguments}.
+        limit: number of bytes above which an encoding that is cheap to compute is computed for each batch.
+
+    Raises:
+        EncodingError: an encoding or argument does not exist.
+    """
     digests = {}
     for name, given in requests.items():
         encoding = find_encoding(name)
@@ -142,18 +153,18 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit
 
 
 def sha256_of(content: object) -> str:
-    """Of JSON-serialisable content, whatever the order of its keys."""
+    """Returns the sha256 of JSON content, independent of the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def storage(packed: PackedDataset, encoding: Encoding, arguments: Settings, limit: int) -> tuple[int, bool]:
-    """Bytes that the arrays take, and whether they are left to be computed for each batch."""
+    """Returns the number of bytes of the arrays, and whether they are computed for each batch instead of stored."""
     size = encoding.num_bytes(arguments, packed.sizes, packed.num_edges)
     return size, encoding.on_the_fly and size > limit
 
 
 def row_pointers(packed: PackedDataset) -> dict[str, Tensor]:
-    """Kind of row -> offsets of the graphs in flat arrays of that kind, long [B + 1]."""
+    """Returns {kind of row: offsets of the graphs in flat arrays of this kind, long [B + 1]}."""
     sizes = packed.sizes
     start = sizes.new_zeros(1)
     return {
@@ -165,7 +176,16 @@ def row_pointers(packed: PackedDataset) -> dict[str, Tensor]:
 
 
 def shift(value: Tensor, kind: str, pointers: dict[str, Tensor], graphs: LongTensor, to_batch: bool) -> Tensor:
-    """Edge numbers within their graph (stored) <-> within the batch of `graphs` (what models read); -1 stays."""
+    """Converts indices of edges between graph and batch. -1 is not changed.
+
+    Args:
+        value: indices of edges, [rows, width].
+        kind: kind of row.
+        pointers: from `row_pointers`.
+        graphs: ids of the graphs of the batch.
+        to_batch: True for indices within the graph (stored) to indices within the batch (read by models), False for the
+            inverse.
+    """
     edges = pointers["edge"][graphs + 1] - pointers["edge"][graphs]
     rows = pointers[kind][graphs + 1] - pointers[kind][graphs]
     offset = torch.repeat_interleave(edges.cumsum(0) - edges, rows).to(value.dtype)[:, None]
@@ -173,7 +193,7 @@ def shift(value: Tensor, kind: str, pointers: dict[str, Tensor], graphs: LongTen
 
 
 def rows_of(pointer: Tensor, graphs: LongTensor) -> slice | Tensor:
-    """Rows of these graphs; a slice where the ids follow one another."""
+    """Returns the rows of these graphs, as a slice if their ids are consecutive."""
     if graphs.numel() and (graphs.numel() == 1 or bool((graphs.diff() == 1).all())):
         return slice(int(pointer[graphs[0]]), int(pointer[graphs[-1] + 1]))
     start, count = pointer[graphs], pointer[graphs + 1] - pointer[graphs]
@@ -186,7 +206,7 @@ def _take(array: Tensor, rows: slice | Tensor) -> Tensor:
 
 
 def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) -> EncodingHeader:
-    """What decides a stored encoding, without its digest: dataset, complete arguments, data and algorithm."""
+    """Returns the header of a stored encoding without digests: dataset, complete arguments, data and algorithm."""
     return {
         "dataset": packed.header.name,
         "encoding": encoding.name,
@@ -197,19 +217,19 @@ def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) ->
 
 
 def with_digest(header: EncodingHeader) -> EncodingHeader:
-    """With the digest that runs depend on: of what is computed, and of whether it is for each batch (whose last digits may differ)."""
+    """Adds the digest of data, algorithm, and whether the encoding is computed for each batch (other last digits)."""
     return header | {"digest": sha256_of([header["data"], header["algorithm"], "on_the_fly" in header])}
 
 
 def sealed(header: EncodingHeader) -> EncodingHeader:
-    """With the sha256 of all that it says: what decides no number, as the names of libraries, has no other."""
-    said = header.copy()
-    said.pop("sha256", None)
-    return said | {"sha256": sha256_of(said)}
+    """Adds the sha256 of the whole header. It also covers keys that are not part of the digest, such as libraries."""
+    content = header.copy()
+    content.pop("sha256", None)
+    return content | {"sha256": sha256_of(content)}
 
 
 def stale_parts(header: EncodingHeader, expected: EncodingHeader) -> list[str]:
-    """What of `expected` the header does not say. A digest that the rest does not give counts as a change of the algorithm."""
+    """Returns the keys of `expected` that differ. A digest that does not match counts as a change of the algorithm."""
     stale = [k for k, v in expected.items() if header.get(k) != v]
     return stale or (["algorithm"] if with_digest(header)["digest"] != header.get("digest") else [])
 
@@ -225,35 +245,38 @@ def _open(
         header, arrays = read_note(note), None
         path = note
     else:
-        raise DatasetError(f"{packed.header.name}: the encoding {key} is not computed yet; run: {again}")
+        raise DatasetError(f"{packed.header.name}: the encoding {key} has not been computed; run: {again}")
     arguments = header.get("arguments", {})
     stale = (
         stale_parts(header, header_of(packed, encoding, arguments)) if encoding.key(arguments) == key else ["arguments"]
     )
     if stale:
-        raise DatasetError(f"{path}: computed from other {' and '.join(stale)}; run: {again}")
+        raise DatasetError(f"{path}: out of date: {' and '.join(stale)} changed; run: {again}")
     if arrays is not None:
         _check_content(path, header, arrays, again)
     return header, arrays
 
 
 def _check_content(path: Path, header: EncodingHeader, arrays: dict[str, Tensor], again: str) -> None:
-    """Raises DatasetError where the arrays are not those that the header was written for. They are read when size, times or inode of the file are
-    not those of the last check, which are remembered outside of the folder that DVC takes the digest of."""
+    """Raises DatasetError if the arrays do not match the checksums of the header.
+
+    The arrays are read only if size, times or inode of the file differ from those of the last check. These are stored
+    outside of the folder whose digest DVC computes.
+    """
     stat = path.stat()
-    seen = {"inode": stat.st_ino, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
-    memory = path.parent.parent / ".checked" / path.parent.name / f"{path.stem}.json"
+    state = {"inode": stat.st_ino, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+    last_check = path.parent.parent / ".checked" / path.parent.name / f"{path.stem}.json"
     with contextlib.suppress(OSError, ValueError):
-        if json.loads(memory.read_bytes()) == seen:
+        if json.loads(last_check.read_bytes()) == state:
             return
     if wrong := damaged(header, arrays):
-        raise DatasetError(f"{path}: damaged ({', '.join(wrong)}: not what was written); run: {again}")
-    with contextlib.suppress(WriteError):  # in a folder that is only read, every opening checks
-        write_json(memory, seen)
+        raise DatasetError(f"{path}: damaged (wrong checksum of {', '.join(wrong)}); run: {again}")
+    with contextlib.suppress(WriteError):  # if the folder is read-only, the arrays are read every time
+        write_json(last_check, state)
 
 
 def damaged(header: EncodingHeader, arrays: dict[str, Tensor]) -> list[str]:
-    """The names of arrays that do not have the sha256 of the header. Reads all of them."""
+    """Reads all arrays and returns the names of those whose sha256 differs from the header."""
     return [
         name
         for name, array in arrays.items()
@@ -262,14 +285,18 @@ def damaged(header: EncodingHeader, arrays: dict[str, Tensor]) -> list[str]:
 
 
 def read_arrays(path: Path) -> tuple[EncodingHeader, dict[str, Tensor]]:
-    """Header and memory-mapped arrays. Raises DatasetError naming the file and the remedy."""
+    """Reads the header and memory-maps the arrays of a stored encoding.
+
+    Raises:
+        DatasetError: the file is damaged. The message names the file and the remedy.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             header = json.loads((file.metadata() or {})["header"])
             if unknown := sorted(header.keys() - _KEYS):
-                raise ValueError(f"its header says {unknown[0]!r}")
+                raise ValueError(f"unknown key {unknown[0]!r} in its header")
             if header != sealed(header) and "sha256" in header:  # files of older versions have none
-                raise ValueError("its header is not what was written")
+                raise ValueError("the checksum of its header does not match")
             arrays = {name: file.get_tensor(name) for name in header["arrays"]}
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise DatasetError(
@@ -279,7 +306,11 @@ def read_arrays(path: Path) -> tuple[EncodingHeader, dict[str, Tensor]]:
 
 
 def read_note(path: Path) -> EncodingHeader:
-    """The JSON note beside a stored encoding. Raises DatasetError for one that is damaged."""
+    """Reads KEY.json, the header of an encoding that is computed for each batch.
+
+    Raises:
+        DatasetError: the file is damaged.
+    """
     try:
         content = json.loads(path.read_bytes())
         return cast(EncodingHeader, {"digest": content["digest"], **content})

@@ -1,7 +1,8 @@
-"""Computing encodings beside a dataset and writing their files, which gt_bench/encodings/cache.py describes and reads.
+"""Computes encodings of a dataset and writes their files. gt_bench/encodings/cache.py describes and reads them.
 
-The bits are the same for any number of threads and processes: each batch of graphs is fixed, and computed by one thread. Another linear algebra
-library may give other last digits; the header names the one that was used, and so does every record of a run.
+The results are bit-identical for any number of threads and processes: batches of graphs are fixed, and each is computed
+by one thread. Another linear algebra library may compute other last digits. The header of the file and every record
+name the one that was used.
 """
 
 import contextlib
@@ -41,6 +42,7 @@ from gt_bench.encodings.cache import (  # fmt: skip
     storage,
     with_digest,
 )
+from gt_bench.runtime.resources import cores
 from gt_bench.schemas import EncodingHeader, Settings, StoredArray
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError, make_folder, new_file, write_json
@@ -50,25 +52,25 @@ if TYPE_CHECKING:
     from threadpoolctl import threadpool_limits
 
 
-class Place(TypedDict):
-    """An array in a safetensors file: where its bytes begin and end after the file's preamble."""
+class ArrayEntry(TypedDict):
+    """Entry of an array in the table of a safetensors file. Offsets are relative to the end of the preamble."""
 
     dtype: str
     shape: list[int]
     data_offsets: list[int]
 
 
-Layout = dict[str, Place]
+Layout = dict[str, ArrayEntry]
 
-# Room for the header of a file, whose digests are known at the end.
+# bytes reserved for the header of a file, whose digests are known only at the end
 _PREAMBLE = 4096
-# Seconds of work for one process from which several are worth their start, which takes some 3 s each.
+# several processes are used if one process would need more seconds than this; a process needs about 3 s to start
 _WORTH_PROCESSES = 15.0
-# How processes start: libraries that have threads do not survive a fork.
+# libraries with threads do not work after a fork
 _START = "spawn"
-# Temporary files of a writer that holds no lock are swept when they are this many seconds old.
+# temporary files without a lock are removed if they are older than this many seconds
 _ABANDONED = 3600.0
-# Counts, copies and powers of two: the same bits from every machine.
+# encodings of counts, copies and powers of two, which are bit-identical on every machine
 _EXACT = frozenset({"degree", "order", "position", "shortest-path", "near-orthogonal"})
 _FORMATS = {"F32": "<f4", "I32": "<i4"}
 
@@ -82,18 +84,25 @@ def encode(
     limit: int = STORE_LIMIT,
     jobs: int | None = None,
 ) -> Path:
-    """Computes one encoding of every graph unless it is there and sound; returns KEY.safetensors, or KEY.json where it stays on the fly.
+    """Computes one encoding of all graphs, unless a valid file exists. Prints what was done, its size and its time.
 
-    Safe when several processes ask at once: one computes, the others wait. Prints what was done, its size and time.
+    Safe for concurrent processes: one computes, the others wait.
 
     Args:
         packed: the dataset.
         folder: data/encodings/DATASET.
-        name, arguments: the encoding, as in a recipe.
-        limit: bytes above which an encoding that is cheap to compute is left to be computed for each batch.
-        jobs: processes, of one thread each; None: as many as cores where the work is worth their start. Decides nothing but the time.
+        name: name of the encoding.
+        arguments: its arguments, as in a recipe.
+        limit: number of bytes above which an encoding that is cheap to compute is computed for each batch.
+        jobs: number of processes, of one thread each. None for the number of cores if the work takes long enough. The
+            results do not depend on it.
 
-    Raises EncodingError for an unknown encoding or argument, WriteError on a full disk (then every file is as it was).
+    Returns:
+        KEY.safetensors, or KEY.json for an encoding that is computed for each batch.
+
+    Raises:
+        EncodingError: the encoding or an argument does not exist.
+        WriteError: the file cannot be written, for example because the disk is full. Every file is unchanged.
     """
     folder, encoding = Path(folder), find_encoding(name)
     key, full = encoding.key(arguments), encoding.arguments(arguments)
@@ -107,35 +116,31 @@ def encode(
         if other.exists():
             other.unlink()
         if on_the_fly:
-            reason = f"stored it would take {_mib(size)}, above the bound of {_mib(limit)}"
+            reason = f"it would use {_mib(size)} on disk, more than the limit of {_mib(limit)}"
             note = with_digest(header_of(packed, encoding, full) | {"on_the_fly": reason})
             if not path.exists() or read_note(path) != note:
                 write_json(path, note)
-            _say(folder, key, f"on the fly, for each batch on its device: {reason}")
+            _print(folder, key, f"computed for each batch on its device: {reason}")
             return path
         problem = _problem(packed, path, encoding, full)
         if problem is None:
-            _say(folder, key, f"there already, {_mib(path.stat().st_size)}")
+            _print(folder, key, f"up to date, {_mib(path.stat().st_size)}")
             return path
         if path.exists():
-            _say(folder, key, f"computed again: {problem}")
+            _print(folder, key, f"computed again: {problem}")
         start = time.perf_counter()
         flags = _write(packed, path, encoding, full, jobs)
-        _say(
-            folder,
-            key,
-            f"{packed.num_graphs:,} graphs, {_mib(path.stat().st_size)}, {time.perf_counter() - start:.1f} s",
-        )
+        seconds = time.perf_counter() - start
+        _print(folder, key, f"{packed.num_graphs:,} graphs, {_mib(path.stat().st_size)}, {seconds:.1f} s")
         for flag, count in flags.items():
             if count:
-                _say(
-                    folder, key, f"{flag.replace('_', ' ')} in {count:,} of the graphs: its vectors are fixed by a rule"
-                )
+                text = f"{flag.replace('_', ' ')} in {count:,} of the graphs: their vectors are chosen by a fixed rule"
+                _print(folder, key, text)
         return path
 
 
 def sweep(folder: str | Path) -> None:
-    """Removes what killed writers left in data/encodings/DATASET; files that somebody writes now stay."""
+    """Removes temporary files of killed processes from data/encodings/DATASET. Files in use remain."""
     folder = Path(folder)
     for path in _temporaries(folder):
         key = path.name[1:].rpartition(".")[0].removesuffix(".safetensors").removesuffix(".json")
@@ -148,15 +153,15 @@ def sweep(folder: str | Path) -> None:
 
 
 def _temporaries(folder: Path, name: str | None = None) -> list[Path]:
-    """Temporary files of `new_file` beside the file `name`, or beside any file of the folder."""
+    """Returns the temporary files of `new_file` for the file `name`, or for any file of the folder."""
     pattern = re.compile(rf"\.{re.escape(name) if name else r'.+[.](safetensors|json)'}\.[a-z0-9_]{{8}}")
     return [path for path in folder.glob(".*") if pattern.fullmatch(path.name)]
 
 
 def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings) -> str | None:
-    """Why the file at `path` cannot be used as it is; None where it can. Reads all of it."""
+    """Reads the whole file. Returns why it cannot be used, or None if it can."""
     if not path.exists():
-        return "not there"
+        return "file not found"
     try:
         header, arrays = read_arrays(path)
     except DatasetError as error:
@@ -165,12 +170,12 @@ def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: S
     if stale := stale_parts(header, expected):
         return f"its {' and '.join(stale)} changed"
     wrong = damaged(header, arrays)
-    return f"{', '.join(wrong)} is not what was written" if wrong else None
+    return f"wrong checksum of {', '.join(wrong)}" if wrong else None
 
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[str]:
-    """A temporary file beside `path` that takes its place when all went well. Raises WriteError, which names the file."""
+    """Yields a temporary file, which replaces `path` if no exception is raised. Raises WriteError."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,9 +197,10 @@ def _writing(path: Path) -> Iterator[str]:
 def _write(
     packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings, jobs: int | None
 ) -> dict[str, int]:
-    """Computes and writes batches through a memory map: memory stays bounded however large the arrays are.
+    """Computes batches and writes them through a memory map, which bounds memory.
 
-    Returns by flag how many graphs have it.
+    Returns:
+        {flag: number of graphs that have it}.
     """
     ranges, counts = batches_of(packed), Counter[str]()
     with _writing(path) as temporary, one_thread():
@@ -208,21 +214,23 @@ def _write(
         counts.update(_counts(flags))
         seconds, rest = time.perf_counter() - start, ranges[1:]
         if jobs is None:
-            jobs = available_cores() if seconds * len(rest) > _WORTH_PROCESSES else 1
+            jobs = cores() if seconds * len(rest) > _WORTH_PROCESSES else 1
         for found in _progress(task.each(rest, min(jobs, len(rest))), packed, ranges):
             counts.update(found)
         maps = task.maps
-        sums: dict[str, StoredArray] = {
+        stored: dict[str, StoredArray] = {
             name: {
-                "rows": encoding.arrays[name], "shape": layout[name]["shape"], "dtype": layout[name]["dtype"],
+                "rows": encoding.arrays[name],
+                "shape": layout[name]["shape"],
+                "dtype": layout[name]["dtype"],
                 "sha256": hashlib.sha256(array.data).hexdigest(),
             }
             for name, array in maps.items()
-        }  # fmt: skip
+        }
         for array in maps.values():
             if isinstance(array, np.memmap):
                 array.flush()
-        header = header_of(packed, encoding, arguments) | {"arrays": sums}
+        header = header_of(packed, encoding, arguments) | {"arrays": stored}
         header |= {"flags": dict(counts)} if counts else {}
         header |= {} if encoding.name in _EXACT else {"computed_by": libraries()}
         with open(temporary, "r+b") as file:
@@ -231,7 +239,7 @@ def _write(
 
 
 class _Task:
-    """The computation of one file: which batches are computed by which process decides nothing."""
+    """The computation of one file. Results do not depend on which process computes which batch."""
 
     def __init__(self, packed: PackedDataset, name: str, arguments: Settings, file: str, layout: Layout):
         self.packed, self.encoding, self.arguments = packed, find_encoding(name), arguments
@@ -243,7 +251,7 @@ class _Task:
             self.maps[array] = np.memmap(file, dtype, "r+", offset, shape) if np.prod(shape) else np.zeros(shape, dtype)
 
     def each(self, ranges: list[tuple[int, int]], jobs: int) -> Iterator[dict[str, int]]:
-        """Computes these batches in `jobs` processes; yields what each reports, in order."""
+        """Computes batches in `jobs` processes. Yields the counts of flags of each batch, in order."""
         if jobs < 2:
             yield from map(self.run, ranges)
             return
@@ -252,8 +260,8 @@ class _Task:
                 yield from pool.map(_run_in_worker, ranges)
             except BrokenProcessPool:
                 raise DatasetError(
-                    f"{self.packed.header.name}: encoding {self.encoding.name}: a process was killed, probably out of memory; "
-                    f"run with fewer: python -m stages.encode {self.packed.header.name} --jobs 1"
+                    f"{self.packed.header.name}: encoding {self.encoding.name}: a process was killed, probably out of "
+                    f"memory; use fewer processes: python -m stages.encode {self.packed.header.name} --jobs 1"
                 ) from None
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -275,32 +283,36 @@ class _Task:
             self.maps[name][rows_of(self.pointers[kind], graphs)] = value.numpy()
 
 
-# of a process that computes batches for another
-_workers_task: _Task | None = None
+# set in worker processes
+_worker_task: _Task | None = None
 
 
 def _start_worker(folder: Path, name: str, arguments: Settings, file: str, layout: Layout) -> None:
-    global _workers_task
+    global _worker_task
     threading.Thread(target=_end_with_parent, daemon=True).start()
     limit_threads()
-    _workers_task = _Task(PackedDataset.open(folder), name, arguments, file, layout)
+    _worker_task = _Task(PackedDataset.open(folder), name, arguments, file, layout)
 
 
 def _end_with_parent() -> None:
-    """A pool's processes wait for ever where their parent was killed."""
+    """Ends this process when its parent ends. Otherwise, processes of a pool wait forever if their parent is killed."""
     if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(1)
 
 
 def _run_in_worker(one: tuple[int, int]) -> dict[str, int]:
-    assert _workers_task is not None  # `_start_worker` has set it
-    return _workers_task.run(one)
+    assert _worker_task is not None  # set by `_start_worker`
+    return _worker_task.run(one)
 
 
 def limit_threads() -> "threadpool_limits":
-    """One thread in every library that encodings use, for good; returns threadpoolctl's limits, which can be lifted."""
-    import scipy.sparse.linalg  # noqa: F401 (what is loaded later has its own idea of threads)
+    """Limits all libraries that compute encodings to one thread.
+
+    Returns:
+        threadpoolctl's limits, which can be removed.
+    """
+    import scipy.sparse.linalg  # noqa: F401 (a library that is loaded later would not be limited)
     from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)
@@ -309,7 +321,7 @@ def limit_threads() -> "threadpool_limits":
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread in every library that encodings use: sums that are shared out among threads have other last digits."""
+    """Limits all libraries to one thread within a block, because sums over several threads have other last digits."""
     threads = torch.get_num_threads()
     limits = limit_threads()
     try:
@@ -319,13 +331,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def libraries() -> dict[str, str]:
-    """The libraries that decide last digits, and the processor's kind as they see it."""
+    """Returns the versions of the libraries that decide last digits, and the processor type that they detect."""
     import scipy
     from threadpoolctl import threadpool_info
 
@@ -351,7 +358,7 @@ def _counts(flags: dict[str, Tensor]) -> dict[str, int]:
 def _layout(
     encoding: Encoding, arrays: dict[str, Tensor], widths: dict[str, int], pointers: dict[str, Tensor]
 ) -> Layout:
-    """Safetensors' table of the arrays."""
+    """Returns the table of the arrays of a safetensors file."""
     layout: Layout = {}
     offset = 0
     for name in sorted(encoding.arrays):
@@ -367,7 +374,7 @@ def _layout(
 
 
 def _allocate(path: str, size: int) -> None:
-    """Takes the disk space now: a write to a mapped hole on a full disk would kill the process."""
+    """Reserves disk space: on a full disk, a write to a memory-mapped hole would kill the process."""
     with open(path, "r+b") as file:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, size)
@@ -385,7 +392,7 @@ def _preamble(layout: Layout, header: EncodingHeader, size: int) -> bytes:
 def _progress(
     results: Iterator[dict[str, int]], packed: PackedDataset, ranges: list[tuple[int, int]]
 ) -> Iterator[dict[str, int]]:
-    """`results`, one for each of `ranges` but the first, behind a bar."""
+    """Yields results of all ranges but the first and shows a progress bar."""
     from tqdm import tqdm
 
     quiet = not sys.stderr.isatty()
@@ -397,7 +404,7 @@ def _progress(
             yield found
 
 
-def _say(folder: Path, key: str, text: str) -> None:
+def _print(folder: Path, key: str, text: str) -> None:
     print(f"{folder.name}: {key}: {text}", flush=True)
 
 

@@ -1,9 +1,9 @@
-"""Stage encode@dataset: the encodings that some recipe of the grid asks for on this dataset, each computed once.
+"""Stage encode@dataset: computes the encodings that recipes of the grid request on a dataset, each once.
 
     python -m stages.encode DATASET [--data-root data] [--params params.yaml] [--prune] [--jobs N]
 
-Writes data/encodings/DATASET/KEY.safetensors, and for each cell of the dataset cells/KEY.json (its key in grid.yaml) with the digests of
-just its own encodings: what one recipe asks for touches no other cell.
+Writes data/encodings/DATASET/KEY.safetensors. For each cell of the dataset, writes cells/KEY.json (its key in
+grid.yaml) with the digests of the encodings of this cell, so that the encodings of other recipes do not affect it.
 """
 
 import argparse
@@ -30,16 +30,24 @@ def encode_dataset(
     prune: bool = False,
     jobs: int | None = None,
 ) -> list[Path]:
-    """Computes what is missing and writes the cells' files; returns the files of encodings.
+    """Computes missing encodings of a dataset and writes the files of its cells.
+
+    Cells with an invalid recipe are reported and left out.
 
     Args:
         dataset: one of `grid.datasets`.
+        grid: the grid.
         data: folder with packed/ and encodings/.
         recipes: folder that recipe paths are relative to.
-        prune: delete encodings that no recipe asks for any more (they are listed otherwise).
-        jobs: processes; None as many as cores where that pays. The files are the same.
+        prune: delete encodings that no recipe requests. Otherwise they are listed.
+        jobs: number of processes; see `gt_bench.encodings.compute.encode`.
 
-    Cells whose recipe cannot be read are named and left out. Raises RecipeError for an unknown dataset, encoding or argument.
+    Returns:
+        The files of the encodings.
+
+    Raises:
+        RecipeError: the dataset, an encoding or an argument does not exist.
+        DatasetError: the dataset is damaged, or an encoding cannot be computed.
     """
     from gt_bench.config.schema import nearest
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
@@ -52,18 +60,18 @@ def encode_dataset(
             f"no dataset {dataset!r} in grid.yaml{nearest(dataset, grid.datasets)}; known: {', '.join(grid.datasets)}"
         )
     cells = {cell.cell: cell for cell in grid.cells.values() if cell.dataset == dataset}
-    asked: dict[str, dict[str, tuple[str, Settings]]] = {}
-    unreadable: dict[str, dict[str, str]] = {}  # cells that are not encoded: their own stages say why once more
+    requested: dict[str, dict[str, tuple[str, Settings]]] = {}
+    invalid: dict[str, dict[str, str]] = {}
     for name, cell in cells.items():
         path = recipes / cell.recipe_path
         try:
             recipe = load_recipe(path)
         except RecipeError as error:
-            print(f"{error}\n{name} is not encoded; the other cells go on", file=sys.stderr, flush=True)
-            unreadable[name] = {"unreadable": str(error)}
+            print(f"{error}\n{name} is not encoded; the other cells continue", file=sys.stderr, flush=True)
+            invalid[name] = {"unreadable": str(error)}
             continue
         try:
-            asked[name] = {find_encoding(n).key(a): (n, a) for n, a in requests(recipe)}
+            requested[name] = {find_encoding(n).key(a): (n, a) for n, a in requests(recipe)}
         except EncodingError as error:
             raise RecipeError(f"{path}: encodings: {error}") from None
     folder = data / "encodings" / dataset
@@ -75,29 +83,33 @@ def encode_dataset(
         _write_cells(folder, {name: {"unavailable": str(error)} for name in cells}, cells)
         return []
     say_notes(packed.folder)
-    union = {key: request for wanted in asked.values() for key, request in wanted.items()}
+    union = {key: request for of_cell in requested.values() for key, request in of_cell.items()}
     try:
         paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]
-    except ArithmeticError as error:  # eigenvectors that do not converge
+    except ArithmeticError as error:  # eigenvectors did not converge
         raise DatasetError(f"{dataset}: {error}") from error
     digests = {
         key: EncodedDataset(packed, folder, {name: arguments}).digests[key] for key, (name, arguments) in union.items()
     }
-    _write_cells(
-        folder,
-        unreadable | {name: {key: digests[key] for key in sorted(wanted)} for name, wanted in asked.items()},
-        cells,
-    )
-    if not unreadable:  # whose encodings nobody knows
-        _unasked(folder, set(paths), prune)
+    contents = {name: {key: digests[key] for key in sorted(of_cell)} for name, of_cell in requested.items()}
+    _write_cells(folder, invalid | contents, cells)
+    if not invalid:  # the encodings of an invalid recipe are unknown
+        _report_unused(folder, set(paths), prune)
     if not union:
-        print(f"{dataset}: no recipe asks for an encoding", flush=True)
+        print(f"{dataset}: no recipe requests an encoding", flush=True)
     return paths
 
 
 def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
-    """(encoding, arguments) that runs of the recipe may need: more than one of a name where its search tries several arguments; none where
-    they are those of subgraphs, which are made on the fly."""
+    """Returns the encodings that runs of a recipe may need.
+
+    Returns:
+        (encoding, arguments). An encoding occurs several times if its arguments are searched. Empty for a recipe with
+        `subgraphs`, whose encodings are computed for each batch.
+
+    Raises:
+        RecipeError: arguments of an encoding are searched in a range.
+    """
     found: list[tuple[str, Settings]] = []
     if recipe.subgraphs:
         return found
@@ -112,7 +124,8 @@ def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
         for key, choice in space.items():
             if not isinstance(choice, Choice):
                 raise RecipeError(
-                    f"search.space.{prefix}{key}: encodings are searched by `choices` only, so that they can be computed beforehand"
+                    f"search.space.{prefix}{key}: encodings are computed before the search; use `choices` instead of a "
+                    "range"
                 )
             choices.append(choice.choices)
         found += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*choices)]
@@ -134,35 +147,34 @@ def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[
             path.unlink()
 
 
-def _unasked(folder: Path, wanted: set[Path], prune: bool) -> None:
+def _report_unused(folder: Path, used: set[Path], prune: bool) -> None:
+    """Lists the encodings that no recipe requests, and deletes them if `prune`."""
     for path in sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")]):
-        if path not in wanted:
-            print(
-                f"{folder.name}: {path.name}: no recipe asks for it any more; {'deleted' if prune else '--prune deletes it'}",
-                flush=True,
-            )
+        if path not in used:
+            remedy = "deleted" if prune else "--prune deletes it"
+            print(f"{folder.name}: {path.name}: no recipe requests it; {remedy}", flush=True)
             if prune:
                 path.unlink()
 
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes: give 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes: use 1 or more")
     return int(text)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit status of the stage's command."""
+    """Runs the command of the stage and returns its exit status."""
     settle_environment()
     parser = argparse.ArgumentParser(
-        prog="python -m stages.encode", description="Computes the encodings that recipes ask for on a dataset."
+        prog="python -m stages.encode", description="Computes the encodings that recipes request on a dataset."
     )
     parser.add_argument("dataset")
     parser.add_argument("--data-root", type=Path, default=Path("data"), help="folder with packed/ and encodings/")
-    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid; suites/ is next to it")
-    parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe asks for any more")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="the grid, next to suites/")
+    parser.add_argument("--prune", action="store_true", help="delete encodings that no recipe requests")
     parser.add_argument(
-        "--jobs", type=_positive, help="processes (default: as many as cores where the work is worth their start)"
+        "--jobs", type=_positive, help="number of processes (default: number of cores if the work takes long enough)"
     )
     arguments = parser.parse_args(argv)
 

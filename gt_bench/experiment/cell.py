@@ -1,5 +1,4 @@
-"""What every stage that runs a cell needs of it: the recipe with which it trains, as far as params.yaml lets it, the experiment of that, and the
-stage's command line."""
+"""From a cell to its experiment: recipe, limits of params.yaml, tuned values. Also the command line of a stage."""
 
 from __future__ import annotations
 
@@ -23,14 +22,18 @@ if TYPE_CHECKING:
 
 
 def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
-    """The recipe under the limits of its cell or suite in params.yaml, and what was cut."""
+    """Applies the limits of params.yaml for the cell or its suite to a recipe.
+
+    Returns:
+        The limited recipe, and one line for each value that was reduced.
+    """
     limits, cuts = grid.limits_of(cell), list(recipe.reduced)
     if limits.seeds is not None and limits.seeds < len(recipe.seeds):
         cuts.append(str(Cut(limits.seeds, len(recipe.seeds), SEEDS)))
         recipe = recipe.model_copy(update={"seeds": recipe.seeds[: limits.seeds]})
     if limits.epochs is not None and limits.epochs < recipe.total_epochs:
         cuts.append(str(Cut(limits.epochs, recipe.total_epochs, EPOCHS)))
-        if recipe.phases:  # each phase keeps its share, and at least one epoch
+        if recipe.phases:  # epochs of phases are reduced in proportion, to one at least
             shares = [max(1, phase.epochs * limits.epochs // recipe.total_epochs) for phase in recipe.phases]
             phases = [
                 phase.model_copy(update={"epochs": epochs}) for phase, epochs in zip(recipe.phases, shares, strict=True)
@@ -47,19 +50,22 @@ def limited(recipe: Recipe, grid: Grid, cell: Cell) -> tuple[Recipe, list[str]]:
 
 
 def settings_of(cell: Cell) -> Recipe:
-    """What a cell trains with: its recipe, or what its search chose. Raises RecipeError where there is none yet, or it belongs to another recipe."""
+    """Returns the recipe that a cell trains: its own, or if the cell is tuned, the one with the values found by search.
+
+    Raises:
+        RecipeError: the search has not ended yet, or it searched another state of the recipe.
+    """
     recipe = load_recipe(cell.recipe_path)
     if cell.settings != "tuned":
         return recipe
     if not cell.settings_path.exists():
-        raise RecipeError(
-            f"{cell.settings_path}: there is no such file yet: the cell is searched first, by `gt-bench tune {cell.cell}`"
-        )
+        raise RecipeError(f"{cell.settings_path}: file not found; run the search first: `gt-bench tune {cell.cell}`")
     chosen = load_recipe(cell.settings_path)
     values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
     if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
         raise RecipeError(
-            f"{cell.settings_path}: chosen for another state of {cell.recipe_path}; search again: `gt-bench tune {cell.cell}`"
+            f"{cell.settings_path}: {cell.recipe_path} was edited after this search; search again: "
+            f"`gt-bench tune {cell.cell}`"
         )
     return chosen
 
@@ -73,22 +79,35 @@ def experiment_of(
     allocator: str = "system default",
     later: tuple[str, ...] = (),
 ) -> Experiment:
-    """The experiment of a cell with this recipe, and of the cells that it starts from. Raises RecipeError where they start from each other."""
+    """Creates the experiment of a cell, and of the cell that its recipe starts from.
+
+    Args:
+        cell: the cell.
+        recipe: its recipe, limited.
+        grid: the grid, in which the cell of `start:` is looked up.
+        store: where records are stored.
+        data: folder with packed/ and encodings/.
+        allocator: setting of the memory allocator, for the record.
+        later: cells that start from this one.
+
+    Raises:
+        RecipeError: cells start from each other, or the recipe does not fit model or dataset.
+        DatasetError: the dataset or its encodings are missing or damaged.
+    """
     from gt_bench.experiment.run import Experiment
 
     source = None
     if cell.cell in later:
         raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(later)}")
     if recipe.start:
-        before = grid.find(recipe.start.cell)
-        source = experiment_of(
-            before, limited(settings_of(before), grid, before)[0], grid, store, data, allocator, (*later, cell.cell)
-        )
+        start = grid.find(recipe.start.cell)
+        start_recipe = limited(settings_of(start), grid, start)[0]
+        source = experiment_of(start, start_recipe, grid, store, data, allocator, (*later, cell.cell))
     return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)
 
 
 def say_notes(cells: Iterable[Cell], data: Path = Path("data")) -> None:
-    """Prints the notes of the datasets of these cells, each once."""
+    """Prints the notes of the datasets of these cells, once per dataset."""
     from gt_bench.data import packed
 
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
@@ -96,7 +115,15 @@ def say_notes(cells: Iterable[Cell], data: Path = Path("data")) -> None:
 
 
 def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:
-    """The command line of a stage that takes one cell."""
+    """Runs a stage whose only argument is the name of a cell.
+
+    Args:
+        description: help text.
+        stage: called with the cell of the command line and the grid.
+
+    Returns:
+        Exit status.
+    """
     settle_environment()
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         return usage(description, sys.argv[1:])

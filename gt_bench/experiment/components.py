@@ -1,4 +1,4 @@
-"""Which modules compute a run, by component: model, task, trainer, and what keys of its recipe add (versions: gt_bench/utils/versions.py)."""
+"""Which modules compute a run: model, task, trainer and parts of the recipe. See gt_bench/utils/versions.py."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from gt_bench.utils.versions import modules_of_encodings, version_of
 from gt_models.registry import model_module
 
 TRAINER = "gt_bench.training.trainer"
-# keys of a recipe that bring code of their own, and the module that has its version
+# keys of a recipe that need additional code, and the module that declares its version
 PROTOCOLS = {
     "subgraphs": "gt_bench.training.subgraph_loader",
     "targets": "gt_bench.training.target_scaling",
@@ -18,15 +18,16 @@ PROTOCOLS = {
 
 
 def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, str]:
-    """By component the module that declares its version: model, task, trainer, and each key of `PROTOCOLS` in the recipe.
+    """Returns the module that declares the version of each component of a run.
 
-    Stored encodings have versions in their own digests. A recipe with `subgraphs` computes its encodings during
-    training, so they are components of its runs.
+    Components are the model, the task, the trainer, and each key of `PROTOCOLS` in the recipe. Versions of stored
+    encodings are part of the digest of the encodings. A recipe with `subgraphs` computes its encodings during training,
+    so they are components of its runs.
 
     Args:
-        model: name in the registry; None for a custom model, which is identified by the digest of its files.
+        model: name in the registry. None for a custom model, which is identified by the digest of its files.
         task: name of the dataset's task.
-        recipe: decisive content of the recipe.
+        recipe: `Recipe.decisive()`.
 
     Raises:
         KeyError: the model or task does not exist.
@@ -36,19 +37,23 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     modules |= {"task": task_module(task), "trainer": TRAINER}
     modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
     encodings = recipe.get("encodings")
-    return modules | (
-        modules_of_encodings(encodings) if "subgraphs" in recipe and isinstance(encodings, Mapping) else {}
-    )
+    if "subgraphs" in recipe and isinstance(encodings, Mapping):
+        modules |= modules_of_encodings(encodings)
+    return modules
 
 
 def run_versions(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, int]:
-    """By component the version that is part of the key of a run; arguments and errors as `modules_of_run`."""
+    """Returns the version of each component, which is part of the digest of a run.
+
+    Arguments and errors are those of `modules_of_run`.
+    """
     return {component: version_of(module) for component, module in modules_of_run(model, task, recipe).items()}
 
 
 def code_of(model: str | None, task: str) -> str:
-    """Hash of the code that computes runs of `model` on a dataset with `task`: information, and where golden values are compared again.
+    """Returns the hash of the code that computes runs of `model` on a dataset with `task`.
 
-    Arguments and errors as `modules_of_run`.
+    It is noted in records and is not part of any digest. If it changes, golden values are compared again. Arguments and
+    errors are those of `modules_of_run`.
     """
     return code_digest(["gt_bench.experiment.run", "gt_bench.encodings.compute", *modules_of_run(model, task).values()])

@@ -1,12 +1,14 @@
-"""Golden values: what a short run of each cell computes, kept to full precision, so that a changed number is noticed.
+"""Golden values: the results of a short run of each cell, stored to full precision to detect changed numbers.
 
-A cell's golden run is its recipe, shortened but complete (each phase, the schedule, early stopping, choice of the best epoch, test),
-on a miniature of its dataset, encodings included, on one thread, in float64, with the reference implementation of every operation.
-suites/SUITE/golden.json keeps what it computed, and the versions (gt_bench/utils/versions.py) that it belongs to. Values agree up to TOLERANCE, so
-they are the same on every processor. A change that alters them must raise a version, or no run of it counts as the published one.
+A cell's golden run trains its recipe on a miniature of its dataset, encodings included. The recipe is shortened but
+complete: each phase, the schedule, early stopping, choice of the best epoch, test. It runs on one thread, in float64,
+with the reference implementation of every operation. suites/SUITE/golden.json contains the results and the versions
+(gt_bench/utils/versions.py) that they belong to. Values are compared up to TOLERANCE, because processors round
+differently. A change that alters golden values must raise a version. Otherwise its runs have a digest of their own and
+are not compared with the published numbers.
 
-suites/SUITE/golden_checked.json keeps for each cell the hash of the code by which its values were last compared: they are compared again only
-where the code has another.
+suites/SUITE/golden_checked.json contains for each cell the hash of the code whose golden run was last compared. A cell
+is compared again only if its code has another hash.
 """
 
 import contextlib
@@ -32,27 +34,29 @@ from gt_bench.utils.versions import modules_of_encodings
 
 VALUES, CHECKED = "golden.json", "golden_checked.json"  # in the folder of a suite
 TOLERANCE = 1e-6  # relative; processors round differently
-NOISE = 1e-9  # absolute: smaller differences are rounding, whatever they are relative to
-UNSTABLE = "unstable"  # in place of a value that is decided by rounding, and so differs between processors
-STABLE = 1e-7  # relative: what moves more than this when weights move by rounding is unstable
+NOISE = 1e-9  # absolute tolerance, for values near 0
+UNSTABLE = "unstable"  # replaces a value that depends on rounding and therefore differs between processors
+STABLE = 1e-7  # relative: a value that changes by more than this when the weights change by rounding is unstable
 EPOCHS, PER_PHASE, PATIENCE, LAYERS = 4, 2, 2, 2
 DEPTHS = ("num_layers", "num_local_layers", "num_global_layers")
 
 
 class GoldenError(UserError, ValueError):
-    """A golden file that is missing, damaged or newer than the code; the message names file, cell and remedy."""
+    """A golden file is missing, damaged or newer than the code. The message names the file, the cell and the remedy."""
 
 
 class Entry(TypedDict):
     """Golden values of a cell.
 
     Attributes:
-        model, task: names.
-        versions: by component; an encoding is "encoding NAME".
-        recipe, data: digests of the shortened recipe and of the miniature.
-        values: by quantity, in the order in which a run computes them; UNSTABLE where rounding decides.
-        operations: operations of gt_models.kernels that it called.
-        sha256: checksum of the rest, so that an edited entry is found.
+        model: name of the model.
+        task: name of the task.
+        versions: declared version by component. An encoding is "encoding NAME".
+        recipe: digest of the shortened recipe.
+        data: digest of the miniature of the dataset.
+        values: values by quantity, in the order of computation. UNSTABLE if rounding decides a value.
+        operations: operations of gt_models.kernels that the run called.
+        sha256: checksum of the other keys, to detect edited entries.
     """
 
     model: str
@@ -66,7 +70,7 @@ class Entry(TypedDict):
 
 
 def shortened(recipe: Recipe) -> Recipe:
-    """The recipe of a golden run: one seed, few epochs, layers and graphs in a batch, in float64 on one thread; all else as it is."""
+    """Returns the recipe of a golden run: one seed, few epochs, layers and graphs per batch, float64, one thread."""
     changes: dict[str, object] = {
         "seeds": recipe.seeds[:1],
         "search": None,
@@ -90,7 +94,7 @@ def shortened(recipe: Recipe) -> Recipe:
     }
     changes["schedule"] = schedule.model_copy(update=short)
     small = {"parts": batch.parts and min(batch.parts, 2)}
-    if batch.graphs and not recipe.protocol:  # two steps an epoch: a miniature trains on four graphs
+    if batch.graphs and not recipe.protocol:  # two steps per epoch: a miniature has four training graphs
         small["graphs"] = min(batch.graphs, 2)
     changes["batch"] = batch.model_copy(update=small)
     layers = {
@@ -104,34 +108,42 @@ def shortened(recipe: Recipe) -> Recipe:
 
 
 def recipe_digest(recipe: Recipe) -> str:
-    """sha256 of what decides the recipe's golden run."""
+    """Returns the sha256 of the keys that decide the recipe's golden run."""
     return digest_of(shortened(recipe).decisive() | {"seeds": recipe.seeds[:1]})
 
 
 def components(recipe: Recipe, task: str) -> dict[str, str]:
-    """By component of a recipe's runs the module that declares its version; an encoding is "encoding NAME"."""
+    """Returns {component: module that declares its version} for a recipe's runs. An encoding is "encoding NAME"."""
     return modules_of_encodings(recipe.encodings) | modules_of_run(recipe.model.name, task, recipe.decisive())
 
 
 def sealed(entry: Entry) -> Entry:
-    """The entry with the checksum of its contents."""
+    """Returns the entry with the checksum of its contents."""
     content = {key: value for key, value in entry.items() if key != "sha256"}
     return cast(Entry, content | {"sha256": digest_of(content)[:16]})
 
 
 def golden_file(suite: str, root: Path = Path()) -> Path:
-    """Where the golden values of a suite are, there or not."""
+    """Returns the path of a suite's golden values. The file need not exist."""
     return root / SUITES / suite / VALUES
 
 
 def load(suite: str, root: Path = Path()) -> dict[str, Entry]:
-    """Golden values by cell. Raises GoldenError for a file that is missing, damaged, edited, or has a cell twice."""
+    """Reads the golden values of a suite.
+
+    Returns:
+        Golden values by cell.
+
+    Raises:
+        GoldenError: the file is missing, damaged, edited by hand, or contains a cell twice.
+    """
     path = golden_file(suite, root)
     try:
         return _read_file(path, path.stat().st_mtime_ns)
     except OSError:
         raise GoldenError(
-            f"{path}: no golden values of {suite}; `python -m gt_bench.testing.check_grid {suite} --update` computes them"
+            f"{path}: no golden values of {suite}; compute them: "
+            f"`python -m gt_bench.testing.check_grid {suite} --update`"
         ) from None
 
 
@@ -141,7 +153,7 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
         names = [name for name, _ in pairs]
         if twice := [name for name in names if names.count(name) > 1]:
             raise GoldenError(
-                f"{path}: {twice[0]} stands there twice; keep one, or get the file again (`git checkout {path}`)"
+                f"{path}: duplicate key {twice[0]!r}; remove one, or restore the file (`git checkout {path}`)"
             )
         return dict(pairs)
 
@@ -150,7 +162,8 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
         for cell, entry in entries.items():
             if entry != sealed(entry):
                 raise GoldenError(
-                    f"{path}: the golden values of {cell} were edited by hand: get the file again (`git checkout {path}`), or compute them: "
+                    f"{path}: the golden values of {cell} were edited by hand: restore the file "
+                    f"(`git checkout {path}`), or compute them: "
                     f"`python -m gt_bench.testing.check_grid {cell} --update`"
                 )
             _ = entry["versions"], entry["values"], entry["recipe"], entry["data"]
@@ -158,19 +171,27 @@ def _read_file(path: Path, _mtime: int) -> dict[str, Entry]:
         if isinstance(error, GoldenError):
             raise
         raise GoldenError(
-            f"{path}: not a file of golden values ({error}); get it again (`git checkout {path}`)"
+            f"{path}: not a file of golden values ({error}); restore it (`git checkout {path}`)"
         ) from None
     return cast(dict[str, Entry], entries)
 
 
 def save(suite: str, entries: Mapping[str, Entry], root: Path = Path()) -> Path:
-    """Writes golden values of a suite, a line per cell. Raises WriteError."""
+    """Writes the golden values of a suite, one line per cell.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
     lines = [f"{json.dumps(cell)}: {json.dumps(entry)}" for cell, entry in sorted(entries.items())]
     return write_bytes(golden_file(suite, root), ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def find(cell: str, root: Path = Path()) -> Entry | None:
-    """Golden values of a cell; None where it has none. Raises GoldenError for a damaged file."""
+    """Returns the golden values of a cell, or None if it has none.
+
+    Raises:
+        GoldenError: the file is damaged or edited.
+    """
     suite = cell.partition("/")[0]
     return load(suite, root).get(cell) if golden_file(suite, root).exists() else None
 
@@ -179,18 +200,25 @@ def find(cell: str, root: Path = Path()) -> Entry | None:
 
 
 def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> str | None:
-    """What is wrong with a golden run beside the values that are kept; None where they agree.
+    """Compares a golden run with the stored golden values.
 
-    `modules`: by component the module that declares its version (`components`).
+    Args:
+        cell: name of the cell, for messages.
+        kept: stored golden values.
+        now: values of the current code.
+        modules: {component: module that declares its version}, from `components`.
+
+    Returns:
+        What differs and what to do about it, or None if they agree.
     """
     for component, version in kept["versions"].items():
         declared = now["versions"].get(component)
         if declared is not None and declared < version:
             return (
-                f"the {component} has version {declared} in {_file(modules, component)}, and its golden values are of version {version}: "
-                "a version never goes down; update the code, or raise VERSION"
+                f"the {component} has version {declared} in {_file(modules, component)}, but its golden values are of "
+                f"version {version}: a version never decreases; update the code, or raise VERSION"
             )
-    update = f"`python -m gt_bench.testing.check_grid {cell} --update` keeps the new values"
+    update = f"store the new values: `python -m gt_bench.testing.check_grid {cell} --update`"
     if (kept["recipe"], kept["data"]) != (now["recipe"], now["data"]):
         what = "recipe" if kept["recipe"] != now["recipe"] else "miniature of its dataset"
         return f"its {what} has changed since its golden values were computed; {update}"
@@ -198,48 +226,58 @@ def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> s
         raised = [
             component for component in now["versions"] if now["versions"][component] != kept["versions"].get(component)
         ]
-        return f"version of {', '.join(raised)} raised since its golden values were computed; {update}"
+        return f"the version of {', '.join(raised)} was raised since its golden values were computed; {update}"
     difference = first_difference(kept["values"], now["values"])
     if difference is None:
         return None
     quantity, before, after = difference
-    component = _likely(quantity, modules)
+    component = _likely_component(quantity, modules)
     return (
-        f"{quantity} was {before}, now {after}: if this is meant, raise VERSION in {_file(modules, component)} ({component}), or in the file "
-        f"below that has changed, and then {update}. Versions: {', '.join(f'{_file(modules, c)} ({c})' for c in modules)}"
+        f"{quantity} was {before}, now {after}: if this is meant, raise VERSION in {_file(modules, component)} "
+        f"({component}), or in another file listed below that has changed, then {update}. "
+        f"Versions: {', '.join(f'{_file(modules, c)} ({c})' for c in modules)}"
     )
 
 
 def same_computation(kept: Entry, now: Entry) -> bool:
-    """Whether both entries say that they are the same computation: of one recipe, miniature and set of versions."""
+    """Returns whether both entries have the same recipe, miniature and versions."""
     return (kept["versions"], kept["recipe"], kept["data"]) == (now["versions"], now["recipe"], now["data"])
 
 
 def agrees(kept: Entry | None, now: Entry) -> bool:
-    """Whether there are values of the same computation, and they are the same."""
+    """Returns whether there are stored values of the same computation, and they are equal up to rounding."""
     return kept is not None and same_computation(kept, now) and first_difference(kept["values"], now["values"]) is None
 
 
 def first_difference(kept: Mapping[str, Json], now: Mapping[str, Json]) -> tuple[str, Json, Json] | None:
-    """(quantity, kept value, value now) of the first in which two sets of values differ by more than rounding; None where none does."""
+    """Returns the first difference of two sets of values that is larger than rounding.
+
+    Returns:
+        (quantity, stored value, current value), or None if there is none.
+    """
     before, after = dict(_flat(kept)), dict(_flat(now))
     for name in [*before, *(name for name in after if name not in before)]:
         a, b = before.get(name, "nothing"), after.get(name, "nothing")
-        if a != UNSTABLE and not _alike(a, b, TOLERANCE):
+        if a != UNSTABLE and not _is_close(a, b, TOLERANCE):
             return name, a, b
     return None
 
 
 def without_unstable(values: Json, other: Json) -> Json:
-    """`values` with UNSTABLE in place of each number that is another in `other`, a second run whose weights began a rounding apart."""
+    """Replaces the values that depend on rounding by UNSTABLE.
+
+    Args:
+        values: values of a golden run, nested.
+        other: values of a second run, whose initial weights differ by rounding.
+    """
     if isinstance(values, dict) and isinstance(other, dict):
         return {key: without_unstable(value, other.get(key)) for key, value in values.items()}
     if isinstance(values, list) and isinstance(other, list) and len(values) == len(other):
         return [without_unstable(a, b) for a, b in zip(values, other, strict=True)]
-    return values if _alike(values, other, STABLE) else UNSTABLE
+    return values if _is_close(values, other, STABLE) else UNSTABLE
 
 
-def _alike(a: Json, b: Json, tolerance: float) -> bool:
+def _is_close(a: Json, b: Json, tolerance: float) -> bool:
     if isinstance(a, int | float) and isinstance(b, int | float):
         return math.isclose(a, b, rel_tol=tolerance, abs_tol=NOISE) or (math.isnan(a) and math.isnan(b))
     return a == b
@@ -256,8 +294,8 @@ def _flat(values: object, name: str = "") -> Iterator[tuple[str, Json]]:
         yield name, cast(Json, values)
 
 
-def _likely(quantity: str, modules: Mapping[str, str]) -> str:
-    """The component that most likely changed where `quantity` is the first that differs."""
+def _likely_component(quantity: str, modules: Mapping[str, str]) -> str:
+    """Returns the component that most likely changed if `quantity` is the first that differs."""
     name = quantity.partition("[")[0].partition(".")[0]
     if name == "encodings":
         encoding = quantity.partition(".")[2].partition("-")[0].partition("/")[0]
@@ -272,18 +310,18 @@ def _file(modules: Mapping[str, str], component: str) -> str:
     return str(path.relative_to(ROOT)) if path else modules[component]
 
 
-# during development
+# changed code
 
 
 def model_and_task(cell: str) -> tuple[str, str]:
-    """Of a cell with golden values."""
+    """Returns the names of model and task of a cell that has golden values."""
     entry = find(cell, INSTALLED)
     assert entry is not None
     return entry["model"], entry["task"]
 
 
 def checked(root: Path = INSTALLED) -> dict[str, str]:
-    """By cell the hash of the code whose golden run was last compared with the saved values."""
+    """Reads the files golden_checked.json: {cell: hash of the code whose golden run was last compared}."""
     found: dict[str, str] = {}
     for path in sorted((root / SUITES).glob(f"*/{CHECKED}")):
         with contextlib.suppress(OSError, ValueError, TypeError):  # a damaged file: its cells are compared again
@@ -292,7 +330,11 @@ def checked(root: Path = INSTALLED) -> dict[str, str]:
 
 
 def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
-    """Writes the hash of the code of each cell next to the golden values of its suite. Raises WriteError."""
+    """Writes the hash of the code of each cell next to the golden values of its suite.
+
+    Raises:
+        WriteError: a file cannot be written.
+    """
     by_suite: dict[str, dict[str, str]] = {}
     for cell, code in sorted(codes.items()):
         by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
@@ -300,10 +342,18 @@ def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
         write_json(golden_file(suite, root).with_name(CHECKED), cells)
 
 
-def guardian(cell: str, model: str, task: str) -> str | None:
-    """The cell whose golden values speak for runs of `model` on a dataset with `task`: `cell` itself where it has some, else one of the
-    same model and task, of the same model, or of the same task; None where there is none."""
-    if find(cell, INSTALLED) is not None and _recipe_is_kept(cell):
+def reference_cell(cell: str, model: str, task: str) -> str | None:
+    """Returns the cell whose golden values are compared to decide whether the code of a run was modified.
+
+    Args:
+        cell: the cell of the run. It is returned if it has golden values.
+        model: name of its model.
+        task: name of its dataset's task.
+
+    Returns:
+        `cell`, or else a cell with the same model and task, the same model, or the same task. None if there is none.
+    """
+    if find(cell, INSTALLED) is not None and _has_current_recipe(cell):
         return cell
     suites = sorted(
         (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
@@ -314,13 +364,13 @@ def guardian(cell: str, model: str, task: str) -> str | None:
     }
     for m, t in ((model, task), (model, None), (None, task)):
         for name, (its_model, its_task) in known.items():
-            if m in (None, its_model) and t in (None, its_task) and _recipe_is_kept(name):
+            if m in (None, its_model) and t in (None, its_task) and _has_current_recipe(name):
                 return name
     return None
 
 
-def _recipe_is_kept(cell: str) -> bool:
-    """Whether the cell's recipe is still the one that its golden values are of."""
+def _has_current_recipe(cell: str) -> bool:
+    """Returns whether the golden values of a cell were computed with its current recipe."""
     entry = find(cell, INSTALLED)
     with contextlib.suppress(RecipeError):
         return (
@@ -329,42 +379,52 @@ def _recipe_is_kept(cell: str) -> bool:
     return False
 
 
-def verdicts(
+def differences(
     wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
 ) -> dict[str, str | None]:
-    """By cell how its golden run differs from the kept values, None where it does not; computed once for each code.
+    """Compares the golden runs of cells with the stored values. Results are cached by cell and hash of the code.
 
     Args:
-        wanted: cell with golden values -> hash of the present code (`code_of`).
-        say: is told how many are computed now.
+        wanted: {cell with golden values: hash of the current code, from `code_of`}.
+        workers: number of processes.
+        say: called with a line of text if golden runs have to be computed.
+
+    Returns:
+        By cell how its golden run differs from the stored values, or None if it does not.
+
+    Raises:
+        GoldenError: a golden run was killed.
     """
     found: dict[str, str | None] = {}
     known, todo = checked(), []
     for cell, code in wanted.items():
         entry = find(cell, INSTALLED)
-        place = _remembered(cell, code, entry)
         if known.get(cell) == code[:16]:
             found[cell] = None
         else:
             try:
-                found[cell] = json.loads(place.read_text(encoding="utf-8"))["differs"]
+                found[cell] = json.loads(_cache_file(cell, code, entry).read_text(encoding="utf-8"))["differs"]
             except (OSError, ValueError, KeyError, TypeError):
                 todo.append(cell)
     if not todo:
         return found
-    say(f"the code of {len(todo)} cells has changed: their golden values are compared")
-    for cell, (now, error) in _computed(todo, workers).items():
+    say(f"the code of {len(todo)} cells has changed: comparing their golden values")
+    for cell, (now, error) in _compute(todo, workers).items():
         entry = find(cell, INSTALLED)
-        found[cell] = error or _modified(entry, now)
-        if error:  # a crash or a full memory may not happen again: computed again next time
+        found[cell] = error or _value_difference(entry, now)
+        if error:  # not cached: a crash or a lack of memory may not happen again
             continue
-        with contextlib.suppress(WriteError):  # an installed package may be read-only: computed again next time
-            write_json(_remembered(cell, wanted[cell], entry), {"cell": cell, "differs": found[cell]})
+        with contextlib.suppress(WriteError):  # an installed package may be read-only
+            write_json(_cache_file(cell, wanted[cell], entry), {"cell": cell, "differs": found[cell]})
     return found
 
 
-def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
-    """By cell the entry of its golden run, or the error that ended it; in a process of its own, whose settings are those of golden runs."""
+def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
+    """Computes golden runs in a new process, because threads and precision are settings of a whole process.
+
+    Returns:
+        By cell the entry of its golden run, or the error that ended it.
+    """
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
     done = subprocess.run(
@@ -378,23 +438,23 @@ def _computed(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | Non
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
     found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}
     if absent := [cell for cell in cells if cell not in found]:
-        # of no use as a verdict: a key that depends on it would be another one next time
+        # not a difference: digests of runs would depend on whether the process was killed
         raise GoldenError(
-            f"{absent[0]}: its golden run ended with status {done.returncode} and no value (killed, or out of memory?), so that it is not known whether the code "
-            "computes what its versions say; run the same command again"
+            f"{absent[0]}: its golden run ended with status {done.returncode} and without a value (killed, or out of "
+            "memory?), so it is unknown whether the code still computes the same numbers; run the same command again"
         )
     return {cell: found[cell] for cell in cells}
 
 
-def _modified(kept: Entry | None, now: Entry | None) -> str | None:
-    """How values of the same computation differ. A raised version is not a modification, because keys contain it."""
+def _value_difference(kept: Entry | None, now: Entry | None) -> str | None:
+    """Returns how values of the same computation differ. A raised version does not count: digests contain it."""
     if kept is None or now is None or not same_computation(kept, now):
         return None
     difference = first_difference(kept["values"], now["values"])
     return difference and f"{difference[0]} of its golden run was {difference[1]}, now {difference[2]}"
 
 
-def _remembered(cell: str, code: str, entry: Entry | None) -> Path:
-    """Where the outcome of a comparison is remembered, outside of what is committed."""
+def _cache_file(cell: str, code: str, entry: Entry | None) -> Path:
+    """Returns the file that caches the outcome of a comparison. Its folder is not committed."""
     name = digest_of([cell, code, entry["sha256"] if entry and "sha256" in entry else None])
     return ROOT / ".golden" / f"{name[:32]}.json"

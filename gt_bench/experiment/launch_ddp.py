@@ -1,7 +1,7 @@
-"""One run in several processes of this machine: they are started here, watched, and ended together.
+"""Starts, supervises and ends the processes that compute one run together (gt_bench/training/ddp.py).
 
-This process computes nothing: it holds the run's lock, hears what process 0 tells, and takes its record. Where one of them dies, the others, which
-would wait for it, are ended, and what was done until the last checkpoint is kept.
+The parent process computes nothing. It holds the lock of the run, receives messages of rank 0 and takes its record. If
+one process dies, the parent kills the others, which would wait for it. The last checkpoint remains.
 """
 
 import contextlib
@@ -22,24 +22,24 @@ import torch
 from gt_bench.runtime.signals import Stopped, handled
 from gt_bench.runtime.worker_pool import Ending, Lost, die_with_parent, portable, stop
 from gt_bench.schemas import Record
-from gt_bench.training.ddp import PATIENCE, KeepLess, Share
+from gt_bench.training.ddp import TIMEOUT, RetryWithCheckpointing, Share
 
-# whatever this process has had, threads or a GPU: new interpreters take seconds, which a run that wants several processes has
+# a forked process could not use the GPU or the threads of its parent
 START: Final = "spawn"
-# torch would warn in each of them that it looks for unused parameters in vain
+# each process would warn that it found no unused parameters
 QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
-DYING_SECONDS = 5.0  # in which one whose neighbour was killed may say so before the kill is seen
+EXIT_SECONDS = 5.0  # a killed process is noticed by the parent up to this many seconds after the other ranks notice it
 
 T = TypeVar("T")
 Work = Callable[[Share, Callable[..., None]], T]
 OnEpoch = Callable[[int, dict[str, float]], None]
-# a run as one of several processes computes it: with its share, with what process 0 tells after each epoch, and with layers computed again in the
-# backward pass, which keeps less memory, or not
+# computes a rank's part of a run. Arguments: its share, what to call after each epoch (rank 0 only), and whether to use
+# activation checkpointing
 Compute = Callable[[Share, OnEpoch | None, bool], Record]
 
 
 class OutOfMemory(Exception):
-    """One of the processes has run out of memory, however little it keeps: the run ends with this record."""
+    """A process ran out of memory even with activation checkpointing. The run ends with this record."""
 
     def __init__(self, record: Record):
         super().__init__(record)
@@ -48,29 +48,31 @@ class OutOfMemory(Exception):
 
 @dataclass
 class Ranks(Generic[T]):
-    """`world` processes that do `work` together. Use as a context manager: at its end none is left.
+    """`world` processes that compute `work` together. A context manager, which ends all of them on exit.
 
     Args:
-        work: called in each as work(share, tell); must pickle, as what it returns. `tell(*what)` passes on to `heard` of `values`.
-        gpu: whether each takes the GPU of its number.
-        patience: seconds after which one that does not answer the others counts as lost.
+        work: called in each process as work(share, tell). It and its result must be picklable. `tell(*message)` sends a
+            message to the parent; see `values`.
+        world: number of processes.
+        gpu: whether rank r uses GPU r.
+        timeout: seconds after which a process that does not respond to the others counts as lost.
     """
 
     work: Work[T]
     world: int
     gpu: bool = False
-    patience: float = PATIENCE
+    timeout: float = TIMEOUT
 
     def __enter__(self) -> "Ranks[T]":
         self.folder = tempfile.TemporaryDirectory(prefix="gt-ranks-")
         self.processes: list[BaseProcess] = []
         self.pipes: list[Connection] = []
-        context, meeting = get_context(START), Path(self.folder.name, "meeting")
-        os.environ.update(QUIET | os.environ)  # theirs: this process has torch already
+        context, init_file = get_context(START), Path(self.folder.name, "init")
+        os.environ.update(QUIET | os.environ)  # has an effect in the new processes only: torch is already loaded here
         for rank in range(self.world):
             near, far = context.Pipe()
-            arguments = (self.work, rank, self.world, meeting, self.gpu, self.patience, far, os.getpid())
-            process = context.Process(target=_serve, args=arguments, daemon=True)
+            arguments = (self.work, rank, self.world, init_file, self.gpu, self.timeout, far, os.getpid())
+            process = context.Process(target=_run_rank, args=arguments, daemon=True)
             process.start()
             far.close()
             self.processes.append(process)
@@ -79,7 +81,7 @@ class Ranks(Generic[T]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and issubclass(kind, Stopped | KeyboardInterrupt):
-            stop(self.processes[:1])  # it ends its epoch and keeps a checkpoint; the others can do nothing without it
+            stop(self.processes[:1])  # rank 0 ends its epoch, with the help of the others, and writes a checkpoint
         for process in self.processes:
             process.kill()
             process.join()
@@ -87,8 +89,16 @@ class Ranks(Generic[T]):
             pipe.close()
         self.folder.cleanup()
 
-    def values(self, heard: Callable[..., None] = lambda *what: None) -> list[T]:
-        """What `work` returned in each of them. Raises what it raised in the first that failed, and Lost where one died."""
+    def values(self, on_message: Callable[..., None] = lambda *message: None) -> list[T]:
+        """Waits for all processes and returns their results by rank.
+
+        Args:
+            on_message: called with the messages that processes send with `tell`.
+
+        Raises:
+            Lost: a process died or is stopped.
+            Exception: what `work` raised in the first process that failed.
+        """
         found: dict[int, T] = {}
         while len(found) < self.world:
             ready = wait([pipe for rank, pipe in enumerate(self.pipes) if rank not in found])
@@ -97,25 +107,26 @@ class Ranks(Generic[T]):
                     kind, content = self.pipes[rank].recv()
                 except (EOFError, OSError):
                     raise self._lost(rank) from None
-                if kind == "told":
-                    heard(*content)
+                if kind == "message":
+                    on_message(*content)
                 elif content.error is None:
                     found[rank] = content.value
                 else:
-                    # torch's of a neighbour that is gone is one; a sentinel is ready a little before the process has ended
-                    seconds = DYING_SECONDS if isinstance(content.error, RuntimeError) else 0
-                    dying = wait([process.sentinel for process in self.processes], seconds)
-                    dead = [other for other, process in enumerate(self.processes) if process.sentinel in dying]
-                    if not dead and isinstance(content.error, RuntimeError) and (silent := self._stopped()):
+                    # torch raises a RuntimeError in the other ranks when one is killed
+                    seconds = EXIT_SECONDS if isinstance(content.error, RuntimeError) else 0
+                    ended = wait([process.sentinel for process in self.processes], seconds)
+                    dead = [other for other, process in enumerate(self.processes) if process.sentinel in ended]
+                    if not dead and isinstance(content.error, RuntimeError) and (stopped := self._stopped()):
                         raise Lost(
-                            f"process {silent[0]} of {self.world} (number {self.processes[silent[0]].pid}) is stopped, and has not answered the others "
-                            f"for {self.patience:g} s: nothing may stop it (SIGSTOP, a debugger, a frozen control group)"
+                            f"process {stopped[0]} of {self.world} (PID {self.processes[stopped[0]].pid}) is stopped "
+                            f"and has not responded to the others for {self.timeout:g} s: do not stop it (SIGSTOP, "
+                            "a debugger, a frozen control group)"
                         ) from content.error
                     raise self._lost(dead[0]) if dead else content.error
         return [found[rank] for rank in range(self.world)]
 
     def _stopped(self) -> list[int]:
-        """The processes that somebody has stopped."""
+        """Returns the ranks whose processes are stopped by a signal or traced."""
         found = []
         for rank, process in enumerate(self.processes):
             with contextlib.suppress(psutil.Error):
@@ -128,32 +139,37 @@ class Ranks(Generic[T]):
         return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
 
 
-def _serve(
-    work: Work[object], rank: int, world: int, meeting: Path, gpu: bool, patience: float, pipe: Connection, parent: int
+def _run_rank(
+    work: Work[object],
+    rank: int,
+    world: int,
+    init_file: Path,
+    gpu: bool,
+    timeout: float,
+    pipe: Connection,
+    parent: int,
 ) -> None:
-    """The life of a process. What it says it says before it leaves: the others notice that only then."""
+    """Main function of a process: sends its result to the parent, then waits until the parent has all results."""
     with handled(say=False) if rank == 0 else contextlib.nullcontext():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent decides
         if rank:
-            signal.signal(
-                signal.SIGTERM, signal.SIG_IGN
-            )  # a scheduler's, to all; process 0 ends the epoch, and needs the others for it
+            # a scheduler sends it to all processes; rank 0 needs the others to end the epoch
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         die_with_parent(parent, signal.SIGKILL)
         try:
-            share = Share.join(
-                rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"), patience
-            )
-            ending = Ending(work(share, lambda *what: pipe.send(("told", what))))
+            device = torch.device("cuda", rank) if gpu else torch.device("cpu")
+            share = Share.join(rank, world, init_file, device, timeout)
+            ending = Ending(work(share, lambda *message: pipe.send(("message", message))))
         except Exception as error:
             ending = Ending(error=portable(error))
         pipe.send(("ended", ending))
         with contextlib.suppress(EOFError):
-            pipe.recv()  # until all are done
+            pipe.recv()
 
 
 @dataclass
-class _Part:
-    """What each process does of a run: all of it, with its part of each batch."""
+class _ComputeRank:
+    """The `work` of each process: the run, with this process's part of each batch."""
 
     compute: Compute
     recomputed: bool
@@ -166,26 +182,38 @@ class _Part:
 
 
 def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, on_epoch: OnEpoch | None) -> Record:
-    """The record of a run that `processes` compute together. `compute` must pickle; `run`: its name in messages. Raises Lost where one of them dies."""
+    """Computes a run in several processes.
+
+    Args:
+        compute: computes a rank's part of the run; must be picklable.
+        processes: number of processes.
+        gpu: whether rank r uses GPU r.
+        run: name of the run, for messages.
+        on_epoch: called after each epoch.
+
+    Returns:
+        The record of rank 0, with the peak memory of the process that used most.
+
+    Raises:
+        Lost: one of the processes died or is stopped.
+    """
     recomputed = False
     while True:
         try:
-            with Ranks(_Part(compute, recomputed), processes, gpu) as ranks:
-                records = ranks.values(on_epoch or (lambda *what: None))
+            with Ranks(_ComputeRank(compute, recomputed), processes, gpu) as ranks:
+                records = ranks.values(on_epoch or (lambda *message: None))
             break
-        except KeepLess:
+        except RetryWithCheckpointing:
             recomputed = True
         except OutOfMemory as error:
             return error.record
         except Lost as error:
-            raise Lost(f"{run}: {error}; the run is kept up to its last checkpoint, the same command goes on") from None
+            raise Lost(f"{run}: {error}; run the same command again to resume from the last checkpoint") from None
     if len({record["checksum"] for record in records}) > 1:
-        raise RuntimeError(f"{run}: the processes of one run have found different numbers, which is a bug")
+        raise RuntimeError(f"{run}: the processes of one run computed different numbers; this is a bug, report it")
     record = records[0]
     record["measured"] |= {
         "processes": processes,
-        "peak_memory_mib": max(
-            other["measured"]["peak_memory_mib"] for other in records
-        ),  # of the process that took most
+        "peak_memory_mib": max(other["measured"]["peak_memory_mib"] for other in records),
     }
     return record

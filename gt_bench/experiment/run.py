@@ -1,4 +1,9 @@
-"""From a recipe to records: what train and tune share. One place knows how data, code, engine and store make a run."""
+"""An experiment: one recipe on one packed dataset. It computes the record of any seed, or takes it from the store.
+
+`Experiment.digest` names a run by recipe, seed, split, data, encodings and declared versions. `Experiment.run` returns
+the stored record of this digest. If there is none, it trains, evaluates and stores the record. The stages `train` and
+`tune`, the API and the golden runs all use this class.
+"""
 
 import contextlib
 import inspect
@@ -18,9 +23,7 @@ from gt_bench.config.recipe import Recipe, digest_of
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of, run_versions
-from gt_bench.experiment.metric_fit import check_metric
-from gt_bench.experiment.process_count import check_machine, check_processes
-from gt_bench.experiment.validate import check_fit, check_model
+from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_num_gpus, check_processes
 from gt_bench.plugins.models import files_digest, is_importable, is_own
 from gt_bench.runtime import fresh_process
 from gt_bench.runtime.environment import (
@@ -60,24 +63,38 @@ if TYPE_CHECKING:
 DATA, STORE, RESULTS = Path("data"), Path("store"), Path("results")
 
 
+OnEpoch = Callable[[int, dict[str, float]], None]
+
+
 @dataclass
-class _ComputeAlone:
-    """A run as a new process computes it."""
+class _ComputeInNewProcess:
+    """Computes one run. It is pickled and called in a new process."""
 
     experiment: "Experiment"
     seed: int
     digest: str
     test: bool
 
-    def __call__(self, on_epoch: Callable[[int, dict[str, float]], None]) -> Record:
+    def __call__(self, on_epoch: OnEpoch) -> Record:
         prepare_process(self.experiment.settings)
         with computing_with(self.experiment.recipe.threads):
             return self.experiment._compute(self.seed, self.digest, self.test, on_epoch)
 
 
 def prepare_process(settings: RunSettings, threads: int = 1, processes: int = 1) -> str:
-    """Sets threads, allocator and the bound on memory for the whole process, one of `processes` that share it; returns what the allocator is set to, for the records. Raises
-    RecipeError for a device that this machine lacks."""
+    """Sets the number of threads, the allocator and the memory limit of this process.
+
+    Args:
+        settings: run-wide settings, of which the device is used.
+        threads: number of threads of torch and of the linear algebra libraries.
+        processes: number of processes that share the memory of the device equally.
+
+    Returns:
+        The setting of the allocator, for the record.
+
+    Raises:
+        RecipeError: the device of `settings` does not exist on this machine.
+    """
     allocator = keep_allocations()
     torch.set_num_threads(threads)
     threadpool_limits(threads)
@@ -94,10 +111,19 @@ class Experiment:
     """One recipe on one packed dataset, ready to run with any seed.
 
     Args:
-        recipe: checked; path: its file, for messages.
+        recipe: the hyperparameters, already checked by `load_recipe`.
+        path: file of the recipe, named in error messages.
+        dataset: name of the dataset.
+        settings: run-wide settings (device, limits). They do not change any number.
+        store: where records are stored and looked up.
         data: folder with packed/ and encodings/.
-        settings: run-wide settings (device, limits), which change no number.
-        source: the cell that the recipe's `start:` names; without it such a recipe has no digest and cannot run.
+        allocator: setting of the memory allocator, see `prepare_process`. It is copied to the records.
+        source: experiment of the cell that `start:` of the recipe names. A recipe with `start:` has no digest and
+            cannot run without it.
+
+    Raises:
+        RecipeError: the recipe does not fit its model, its dataset or its number of processes.
+        DatasetError: the packed dataset or its encodings are missing or damaged.
     """
 
     recipe: Recipe
@@ -118,7 +144,7 @@ class Experiment:
         self.header = self.packed.header
         check_fit(self.recipe, self.header.level, self.dataset, self.path)
         check_processes(self.recipe, self.header.task, self.header.split_kind, self.dataset, self.path)
-        # encodings of subgraphs are made with them
+        # encodings of subgraphs are computed with each batch
         stored = {} if self.recipe.subgraphs else self.recipe.encodings
         self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
         try:
@@ -129,18 +155,18 @@ class Experiment:
         self.time_limit = self.settings.time_limit_hours and self.settings.time_limit_hours * 3600
 
     def __reduce__(self) -> tuple[object, ...]:
-        """For processes of its own: made there from the same files."""
+        """Pickles the arguments only: a new process opens the same files again."""
         return Experiment, tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
     def versions(self) -> dict[str, int]:
-        """By component the declared version of what computes its runs."""
+        """Declared version of each component that computes the runs: model, task, trainer and others."""
         model = self.recipe.model.name
         return run_versions(None if is_own(model) else model, self.header.task, self.recipe.decisive())
 
     @cached_property
     def digests(self) -> Digests:
-        """What decides its runs besides recipe, seed, split and versions; see `Digests`."""
+        """Digests of recipe, data, encodings and user-supplied files; see `gt_bench.schemas.Digests`."""
         digests: Digests = {
             "recipe": digest_of(self.recipe.decisive()),
             "data": self.packed.digest,
@@ -156,11 +182,11 @@ class Experiment:
 
     @property
     def _joins_last(self) -> bool:
-        """Whether a single graph may be left over in an epoch of some split and join the batch before it."""
+        """Whether in some split the last batch of an epoch can have one graph, which then joins the batch before it."""
         batch = self.recipe.batch
         if batch.last or self.task.loader or self.task.runner or not (batch.graphs or batch.nodes):
             return False
-        if batch.nodes:  # depends on the order of the epoch
+        if batch.nodes:  # the sizes of batches depend on the order of the epoch
             return True
         graphs = batch.graphs or 1
         sizes = {len(self.packed.split("train", split)) for split in range(self.header.num_splits)}
@@ -168,24 +194,24 @@ class Experiment:
 
     @cached_property
     def code(self) -> str:
-        """Hash of the code that computes its runs, for the record; no key contains it."""
+        """Hash of the code that computes the runs. It is noted in records and is not part of any digest."""
         model = self.recipe.model.name
         return code_of(None if is_own(model) else model, self.header.task)
 
     @cached_property
     def modified(self) -> str | None:
-        """Hash of the code where it computes other golden values than those of its versions; None where it is the code that they name."""
-        cell = "/".join(Path(self.path).with_suffix("").parts[-3:])
-        model = self.recipe.model.name
-        guardian = golden_values.guardian(cell, model, self.header.task)
-        if guardian is None:
+        """Hash of the code if its golden values differ from the committed ones of the same versions, otherwise None."""
+        # suites/SUITE/recipes/DATASET/ROW.yaml, or tuned/SUITE/DATASET/ROW.yaml
+        parts = [part for part in Path(self.path).with_suffix("").parts if part != "recipes"]
+        cell, model = "/".join(parts[-3:]), self.recipe.model.name
+        reference = golden_values.reference_cell(cell, model, self.header.task)
+        if reference is None:
             return None
-        its_model, its_task = golden_values.model_and_task(guardian)
-        difference = golden_values.verdicts({guardian: code_of(its_model, its_task)})[guardian]
-        return self.code if difference else None
+        code = code_of(*golden_values.model_and_task(reference))
+        return self.code if golden_values.differences({reference: code})[reference] else None
 
     def constructor(self) -> Settings:
-        """What the model's constructor is called with."""
+        """Arguments of the model's constructor: dimensions of the dataset and the recipe's `model:` section."""
         given = {
             "in_dim": self.task.in_dim(self.header),
             "out_dim": self.header.out_dim,
@@ -196,27 +222,32 @@ class Experiment:
         return given | self.arguments
 
     def build(self) -> nn.Module:
-        """The freshly initialised model for this dataset. Raises RecipeError where the constructor refuses the recipe's values."""
+        """Returns a newly initialised model for this dataset.
+
+        Raises:
+            RecipeError: the constructor rejects the recipe's values, a layer has width 0, or the model does not support
+                the phases of the recipe.
+        """
         try:
             model = create_model(self.recipe.model.name, **self.constructor())
-        except (ValueError, RuntimeError, ZeroDivisionError) as error:  # torch's own: a width below 0
+        except (ValueError, RuntimeError, ZeroDivisionError) as error:  # torch raises the last two for a width below 0
             if is_out_of_memory(error):
                 raise
             raise RecipeError(f"{self.path}: model: {error}") from error
-        if unsized := [
-            name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)
-        ]:  # a width of 0 is one for torch_geometric
+        # torch_geometric infers a width of 0 from the first batch
+        if unsized := [name for name, weight in model.named_parameters() if nn.parameter.is_lazy(weight)]:
             raise RecipeError(f"{self.path}: model: {unsized[0]} has no size; give each layer a width above 0")
         if empty := [name for name, weight in model.named_parameters() if not weight.numel()]:
             given = ", ".join(f"{key}: {value}" for key, value in self.recipe.model.arguments.items() if value == 0)
             raise RecipeError(
-                f"{self.path}: model: {empty[0]} has no entries{given and f' (given: {given})'}; give each layer a width above 0"
+                f"{self.path}: model: {empty[0]} has no entries{given and f' (given: {given})'}; give each layer a "
+                "width above 0"
             )
         for phase in self.recipe.phases:
             enter: Callable[[str], None] | None = getattr(model, "set_phase", None)
             if enter is None:
                 raise RecipeError(
-                    f"{self.path}: phases: model {self.recipe.model.name!r} has none; give epochs in their place"
+                    f"{self.path}: phases: model {self.recipe.model.name!r} does not support phases; use epochs instead"
                 )
             try:
                 enter(phase.name)
@@ -225,7 +256,11 @@ class Experiment:
         return model
 
     def loader(self, seed: int) -> Batches:
-        """Batches of the dataset as the recipe's protocol reads it. Raises ValueError where the two do not fit."""
+        """Returns the batches that a seed trains on and is evaluated on.
+
+        Raises:
+            ValueError: the recipe's `batch:`, `targets:` or `subgraphs:` does not fit the dataset.
+        """
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
         packed = (
             StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed))
@@ -234,40 +269,52 @@ class Experiment:
         )
         data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
         if self.recipe.subgraphs:
-            around = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
-            return cast(
-                Batches, around
-            )  # all but `on`: only a graph that a step takes whole is evaluated on another device
+            subgraphs = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
+            return cast(Batches, subgraphs)  # it has no method `on`: only whole graphs use another evaluation device
         return (self.task.loader or Loader)(*data)
 
     @cached_property
     def _read(self) -> Packed:
-        """The dataset with sparse features as such, where the model takes them and the graph is not cut."""
+        """The dataset, with sparse node features if the model accepts them and batches do not cut the graph."""
         cut = self.recipe.subgraphs or self.recipe.batch.parts
         sparse = self.device.type == "cpu" and not cut and model_info(self.recipe.model.name).sparse_x
         return self.packed.with_sparse_x() if sparse else self.packed
 
     def split_of(self, seed: int) -> int:
-        """The split that this seed trains on."""
+        """Returns the index of the split that a seed uses."""
         return self.recipe.split_of(seed, self.header.num_splits)
 
     def check_metric(self, seeds: Iterable[int]) -> None:
-        """Raises RecipeError where the metric is undefined on a part that these seeds evaluate."""
+        """Checks that the metric is defined on the validation and test parts that these seeds use.
+
+        Raises:
+            RecipeError: it is undefined on one of them.
+        """
         check_metric(self.packed, self.task, map(self.split_of, seeds), self.path)
 
     def decisive(self, seed: int) -> Settings:
-        """`Recipe.decisive`, with the run that it starts from in place of that run's cell."""
+        """Returns `Recipe.decisive`, in which `start:` names the digest of the run instead of its cell.
+
+        Raises:
+            RecipeError: the recipe has `start:`, and this experiment has no `source`.
+        """
         content = self.recipe.decisive()
         if self.recipe.start:
             if self.source is None:
                 raise RecipeError(
-                    f"{self.path}: start: {self.recipe.start.cell} is not at hand here; run the cell by `python -m stages.train`"
+                    f"{self.path}: start: {self.recipe.start.cell} is not available here; run the cell with "
+                    "`python -m stages.train`"
                 )
             content["start"] = {"load": self.recipe.start.load, "run": self.source.digest(seed)}
         return content
 
     def digest(self, seed: int, test: bool = True) -> str:
-        """What names the run in the store. `test`: False for a trial of a search, which is not tested."""
+        """Returns the key of a run in the store: a sha256 of everything that decides its numbers.
+
+        Args:
+            seed: seed of the run.
+            test: False for a trial of a search, which never reads the test split.
+        """
         return run_digest(self.decisive(seed), seed, self.split_of(seed), self.digests, self.versions, test)
 
     def run(
@@ -276,11 +323,25 @@ class Experiment:
         *,
         test: bool = True,
         on_start: Callable[[int, str], None] | None = None,
-        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+        on_epoch: OnEpoch | None = None,
         shared: bool = False,
     ) -> tuple[Record, bool]:
-        """(record, whether it was computed now): the stored record where there is a settled one, else the run is computed and stored.
-        `shared`: others run in the same memory; running out of it is then no result, and is not stored."""
+        """Returns the record of a seed, from the store or by computing and storing it.
+
+        Args:
+            seed: seed of the run.
+            test: False for a trial of a search, which never reads the test split.
+            on_start: called with (seed, digest) before a run is computed.
+            on_epoch: called with (epoch, {quantity: value}) after each epoch.
+            shared: whether other runs use the same memory. A record with status "oom" is then not stored.
+
+        Returns:
+            The record, and whether it was computed by this call.
+
+        Raises:
+            RecipeError: the recipe does not fit the dataset or the model, or code or data were edited during the run.
+            Lost: a process that computed the run died.
+        """
         self.check_metric([seed])
         digest = self.digest(seed, test)
         if stored := self.take(digest):
@@ -293,71 +354,76 @@ class Experiment:
             if self.recipe.processes > 1:
                 record = self._compute_in_processes(seed, digest, test, on_epoch)
             elif self.device.type == "cpu" and is_importable(self.recipe.model.name):
-                compute = _ComputeAlone(self, seed, digest, test)
+                compute = _ComputeInNewProcess(self, seed, digest, test)
                 record = fresh_process.compute_in_new_process(compute, f"{self.path}: seed {seed}", on_epoch)
             else:
                 with computing_with(self.recipe.threads):
                     record = self._compute(seed, digest, test, on_epoch)
-            self._check_key(record, digest, test)
+            self._check_digest(record, digest, test)
             if not (shared and record["deterministic"]["status"] == "oom"):
                 self.store.put(record)
         return record, True
 
-    def _check_key(self, record: Record, digest: str, test: bool) -> None:
-        """Raises RecipeError where the process that computed a run knew it by another key than the one that wanted it."""
+    def _check_digest(self, record: Record, digest: str, test: bool) -> None:
+        """Raises RecipeError if the process that computed a run found another digest for it than this process."""
         run = record["deterministic"]
         found = run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test)
         if found != digest:
             mine: dict[str, object] = {**self.digests, **self.versions, "recipe": self.decisive(run["seed"])}
             theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
-            differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)) or [
-                "split"
-            ]
+            differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
             raise RecipeError(
-                f"{self.path}: seed {run['seed']}: the run was computed under another key than it was wanted by ({', '.join(differing)} changed meanwhile: "
-                "code, data or the model's files were edited); nothing is stored; run the same command again"
+                f"{self.path}: seed {run['seed']}: {', '.join(differing or ['split'])} changed during the run, because "
+                "code, data or the model's files were edited; nothing is stored; run the same command again"
             )
 
     def settled(self, seed: int, test: bool = True) -> Record | None:
-        """The stored record of a seed where running again could not change it."""
+        """Returns the stored record of a seed if running it again could not change it, otherwise None."""
         return self._settled(self.digest(seed, test))
 
     def take(self, digest: str) -> Record | None:
-        """The settled record of a digest, for whoever was to compute it: a checkpoint beside one that is final was left by a process that was
-        killed right after it had written the record, and goes."""
+        """Returns the settled record of a digest and removes a checkpoint that is no longer needed.
+
+        A process that is killed right after it wrote the record leaves its checkpoint.
+        """
         record = self._settled(digest)
         if record and record["deterministic"]["status"] in ("ok", "diverged"):
-            with contextlib.suppress(OSError):  # a store that can only be read
+            with contextlib.suppress(OSError):  # the store may be read-only
                 self.store.remove_checkpoints(digest)
         return record
 
     def _settled(self, digest: str) -> Record | None:
         record = self.store.settled(digest, time_limit=self.time_limit, memory_limit=memory_limit_mib(self.device))
         kept = (self.store.folder(digest) / pretrained_init.FILE).exists()
-        # a record whose weights are gone, or were never kept, is of no use to what starts from them
+        # cells that start from this one need its weights, so a record without them does not count
         lost = record and self.recipe.keep_weights and record["deterministic"]["status"] == "ok" and not kept
         return None if lost else record
 
-    def _started(self, seed: int) -> Callable[[], nn.Module]:
-        """`build`, or where the recipe starts from another cell: build and load its weights. Raises RecipeError where they are not there."""
+    def _initial_model(self, seed: int) -> Callable[[], nn.Module]:
+        """Returns `build`, or if the recipe has `start:`, a function that also loads the weights of the source.
+
+        Raises:
+            RecipeError: the weights are not in the store.
+        """
         start = self.recipe.start
         if start is None:
             return self.build
-        assert self.source is not None  # without it the run has no digest, and does not come so far
+        assert self.source is not None  # without it `digest` raises before
         digest = self.source.digest(seed)
         record = self.store.get(digest)
-        status, said = (record["deterministic"]["status"], record["deterministic"]["error"]) if record else (None, None)
+        status, reason = (record["deterministic"][key] for key in ("status", "error")) if record else (None, None)
         folder = self.store.folder(digest)
         kept = self.source.recipe.keep_weights and (folder / pretrained_init.FILE).exists()
         if status is None or (status == "ok" and not kept):
             raise RecipeError(
-                f"{self.path}: start: {start.cell}: its run with seed {seed} {'kept no weights' if status else 'is not run'}; its recipe "
-                f"needs seed {seed} and keep_weights: true, and `python -m stages.train {start.cell}` comes first"
+                f"{self.path}: start: {start.cell}: the run with seed {seed} "
+                f"{'has no saved weights' if status else 'is not in the store'}; add seed {seed} and "
+                f"keep_weights: true to its recipe and run `python -m stages.train {start.cell}`"
             )
 
         def build() -> nn.Module:
-            if status != "ok":  # then this run has no better end
-                raise failure(status, f"the run that it starts from ({start.cell}, seed {seed}): {said}")
+            if status != "ok":  # this run ends with the same status
+                raise failure(status, f"the run that it starts from ({start.cell}, seed {seed}): {reason}")
             model = self.build()
             try:
                 pretrained_init.load_weights(model, folder, start.load)
@@ -367,14 +433,17 @@ class Experiment:
 
         return build
 
-    def _compute_in_processes(
-        self, seed: int, digest: str, test: bool, on_epoch: Callable[[int, dict[str, float]], None] | None
-    ) -> Record:
-        """Raises RecipeError where the machine has not as many GPUs, and Lost where one of the processes dies."""
+    def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: OnEpoch | None) -> Record:
+        """Computes a run in `recipe.processes` processes.
+
+        Raises:
+            RecipeError: the machine has fewer GPUs than processes.
+            Lost: one of the processes died.
+        """
         from gt_bench.experiment.launch_ddp import compute_in_processes
 
         gpu = self.device.type == "cuda"
-        check_machine(self.recipe, self.settings.device, gpu, self.path)
+        check_num_gpus(self.recipe, self.settings.device, gpu, self.path)
         compute = partial(self._compute_part, seed, digest, test)
         return compute_in_processes(compute, self.recipe.processes, gpu, f"{self.path}: seed {seed}", on_epoch)
 
@@ -384,10 +453,10 @@ class Experiment:
         digest: str,
         test: bool,
         share: "Share",
-        on_epoch: Callable[[int, dict[str, float]], None] | None,
+        on_epoch: OnEpoch | None,
         recomputed: bool,
     ) -> Record:
-        """In a process of its own."""
+        """Computes this process's part of a run; see `gt_bench.training.ddp`."""
         on_gpu = share.device.type == "cuda"
         one = replace(self, settings=self.settings.model_copy(update={"device": str(share.device)})) if on_gpu else self
         prepare_process(one.settings, processes=share.world)
@@ -399,11 +468,20 @@ class Experiment:
         seed: int,
         digest: str,
         test: bool,
-        on_epoch: Callable[[int, dict[str, float]], None] | None,
+        on_epoch: OnEpoch | None,
         share: "Share | None" = None,
         recomputed: bool = False,
     ) -> Record:
-        """`share`: this process's part of the run, where several do it together; `recomputed`: see `Run.recomputed`, of those."""
+        """Computes a run in this process.
+
+        Args:
+            seed: seed of the run.
+            digest: its key, which names the folder of its checkpoint.
+            test: whether to evaluate on the test split.
+            on_epoch: called after each epoch.
+            share: rank and process group if several processes compute the run together.
+            recomputed: start with activation checkpointing; see `Run.recomputed`.
+        """
         spare_what_is_loaded()
         process = global_state() | {DETERMINISTIC: self.device.type == "cpu"} if is_own(self.recipe.model.name) else {}
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
@@ -412,7 +490,8 @@ class Experiment:
             usage.epoch(epoch)
             if process and (changed := [what for what, value in global_state().items() if value != process[what]]):
                 raise RecipeError(
-                    f"{self.path}: model: it changes {changed[0]} of the whole process; a run may change nothing outside its model"
+                    f"{self.path}: model: it changes {changed[0]} of the whole process; remove this from the model's "
+                    "code, because a run may not change global state"
                 )
             if on_epoch:
                 on_epoch(epoch, values)
@@ -423,10 +502,10 @@ class Experiment:
         try:
             loader = self.loader(seed)
             run = self._runner(share, recomputed)(
-                self.recipe, self.task, loader, self._started(seed),
+                self.recipe, self.task, loader, self._initial_model(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=after_epoch,
             )  # fmt: skip
-        except RecipeError:  # names the file already
+        except RecipeError:  # its message names the file already
             raise
         except ValueError as error:
             raise RecipeError(f"{self.path}: {error}") from error
@@ -442,7 +521,7 @@ class Experiment:
             raise RecipeError(f"{self.path}: model {self.recipe.model.name!r}: {error}; {remedy}") from error
         writes = share is None or share.rank == 0
         if writes and (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:
-            # train_cell lets those of the best seed stay
+            # train_cell deletes all but those of the best seed
             folder, of_every_seed = self.store.folder(digest), self.recipe.keep_weights
             save_trained(folder, run.best["model"], self.recipe.model.name, self.constructor(), of_every_seed)
         with contextlib.suppress(RuntimeError):
@@ -473,7 +552,17 @@ class Experiment:
         forms: dict[str, dict[str, list[str]]],
         usage: Usage,
     ) -> Record:
-        """The record of a finished run: what is the same everywhere, and what was measured here."""
+        """Returns the record of a finished run.
+
+        Args:
+            outcome: status, curves and metrics of the run.
+            seed: seed of the run.
+            digest: its key.
+            clock: seconds of training and evaluation.
+            memory: peak memory.
+            forms: the form of each operation of `gt_models.kernels` that was used, in training and in evaluation.
+            usage: memory and processor use by epoch.
+        """
         recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
         evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
         content: Record = {
@@ -508,7 +597,7 @@ class Experiment:
                 "time_limit_seconds": self.time_limit,
                 "device": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu",
                 "threads": torch.get_num_threads(),
-                # of each operation of gt_models.kernels; equal bits are promised for equal forms
+                # runs with the same forms of all operations are bit-identical
                 "forms": forms,
                 "arguments": all_arguments(self.recipe.model.name, self.constructor()),
                 "usage": usage.read(),

@@ -1,4 +1,7 @@
-"""The seeds of one cell, in turn or side by side, each shown and tracked as it goes. One that fails loses no other."""
+"""Training of all seeds of a cell, sequentially or in parallel, with a progress display and live tracking.
+
+If a seed fails, the others continue, and the error is raised at the end.
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,48 +19,55 @@ if TYPE_CHECKING:
 
 
 class RunCallback(Protocol):
-    """What is notified of a cell's runs while they train (`gt_bench.tracking.live.Live`)."""
+    """Callback for the runs of a cell (`gt_bench.tracking.live.Live`)."""
 
     def start_seed(self, seed: int, digest: str) -> None:
-        """A run starts."""
+        """Called when a run starts."""
         ...
 
     def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
-        """An epoch of a run ended, with these values by curve."""
+        """Called after an epoch, with its values by name of the curve."""
         ...
 
     def finish_seed(self, record: Record) -> None:
-        """A run ended with this record."""
+        """Called when a run has ended with a record."""
         ...
 
 
 class Watch:
-    """Shows a cell's runs as they go, and tracks them where `live` is given."""
+    """Reports the events of a cell's runs to the progress display and to MLflow.
+
+    Args:
+        progress: the progress display.
+        live: live tracking; None for none.
+        recipe: recipe of the cell.
+        notice: called after each epoch.
+    """
 
     def __init__(self, progress: Progress, live: RunCallback | None, recipe: Recipe, notice: Callable[[], None]):
         self.progress, self.live, self.recipe, self.notice = progress, live, recipe, notice
         self.digests: dict[int, str] = {}
 
     def name(self, seed: int) -> str:
-        """What the seed's run is called on the terminal."""
+        """Returns the name of a seed's run in the progress display."""
         return f"seed {seed} ({self.recipe.seeds.index(seed) + 1}/{len(self.recipe.seeds)})"
 
     def start(self, seed: int, digest: str) -> None:
-        """A run that has to be computed begins."""
+        """Called before a run is computed."""
         self.digests[seed] = digest
         self.progress.start_run(self.name(seed), self.recipe.reports)
         if self.live:
             self.live.start_seed(seed, digest)
 
     def epoch(self, seed: int, epoch: int, values: dict[str, float]) -> None:
-        """An epoch is over."""
+        """Called after each epoch of a run."""
         self.progress.epoch(epoch, values, self.name(seed))
         if self.live:
             self.live.log_epoch(self.digests[seed], epoch, values)
         self.notice()
 
     def finish(self, seed: int, record: Record, computed: bool) -> None:
-        """A run has its record, `computed` now or stored before."""
+        """Called with the record of a run. `computed` is False if it was already in the store."""
         if not computed:
             self.progress.start_run(self.name(seed), self.recipe.reports)
         elif self.live:
@@ -65,23 +75,30 @@ class Watch:
         self.progress.finish_run(record, computed, self.name(seed))
 
 
-def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[Record]:
-    """The records in the order of the seeds. Raises RecipeError after the last one where a seed has none."""
+def train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
+    """Trains the seeds of a cell one after the other.
+
+    Returns:
+        Their records, in the order of the seeds.
+
+    Raises:
+        RecipeError: a seed has no record. Raised after the last seed.
+    """
     records, errors = [], {}
     for seed in experiment.recipe.seeds:
         try:
             record, computed = experiment.run(seed, on_start=watch.start, on_epoch=partial(watch.epoch, seed))
-        except RecipeError as error:  # of this seed's split or start, perhaps: the others may be sound
+        except RecipeError as error:  # it may concern only the split or the source of this seed
             errors[seed] = Ending(error=error)
             continue
         watch.finish(seed, record, computed)
         records.append(record)
-    _raise_lost(watch.progress.title, experiment.recipe.seeds, errors, len(records))
+    _raise_errors(watch.progress.title, experiment.recipe.seeds, errors, len(records))
     return records
 
 
 def work_of(experiment: "Experiment") -> Callable[..., str]:
-    """What a worker does: one seed; returns the status of its run."""
+    """Returns the function that a worker process calls: it runs one seed and returns the status of the run."""
 
     def work(task: tuple[int, bool], tell: Callable[..., None]) -> str:
         seed, alone = task
@@ -96,16 +113,30 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
     return work
 
 
-def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[int, bool]]) -> list[Record]:
-    """The same by processes of `crew`; a seed that runs out of memory is run again alone. Raises RecipeError, and Lost where a process
-    died."""
+def train_in_parallel(experiment: "Experiment", watch: Watch, crew: Crew[tuple[int, bool]]) -> list[Record]:
+    """Trains the seeds of a cell in worker processes.
+
+    A seed that runs out of memory or is killed is run again after the others, alone.
+
+    Args:
+        experiment: experiment of the cell.
+        watch: is told what happens.
+        crew: the worker pool. A task is (seed, whether it runs alone).
+
+    Returns:
+        The records, in the order of the seeds.
+
+    Raises:
+        RecipeError: a seed has no record. Raised after the last seed.
+        Lost: a worker process died while its seed ran alone.
+    """
     seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()
     found: dict[int, Record] = {}
     crew.say = watch.progress.say
 
     def finish(seed: int) -> None:
         record = experiment.take(experiment.digest(seed))
-        assert record is not None  # whoever computed it has stored it
+        assert record is not None  # the worker stored it
         found[seed] = record
         watch.finish(seed, found[seed], seed in computed)
 
@@ -126,10 +157,10 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
             finish(seed)
         elif ending.ok:
             watch.progress.say(
-                f"{watch.name(seed)}: out of memory beside other seeds; it runs alone once they are finished"
+                f"{watch.name(seed)}: out of memory while other seeds were running; it is run alone after them"
             )
         elif ending.killed and not alone:
-            watch.progress.say(f"{watch.name(seed)}: {ending.died}; it runs alone once the others are finished")
+            watch.progress.say(f"{watch.name(seed)}: {ending.died}; it is run alone after the other seeds")
 
     stored = [seed for seed in seeds if experiment.settled(seed) is not None]
     for seed in stored:
@@ -140,47 +171,52 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
         (seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")
     ]
     crew.most = 1
-    crew.refill()  # those that were killed
+    crew.refill()  # replaces workers that were killed
     endings |= crew.run(again, heard, ended=ended)
     errors = {
         seed: ending
         for (seed, alone), ending in endings.items()
         if not ending.ok and (alone or (seed, True) not in endings)
     }
-    _raise_lost(watch.progress.title, seeds, errors, len(found))
+    _raise_errors(watch.progress.title, seeds, errors, len(found))
     return [found[seed] for seed in seeds]
 
 
 class Pace:
-    """Whether another process pays: it warms up anew (kernels are compiled, for one), which takes longer than some runs."""
+    """Decides whether starting another worker process saves time.
 
-    LONG = 20.0  # seconds of a first epoch that is no warm-up to speak of
-    GAIN = 1.25  # at least so many times sooner: what is paid twice is taken from whatever else runs here
+    A new process has to warm up (it compiles kernels, for example), which may take longer than the rest of the runs.
+
+    Args:
+        reports: number of epochs that a run reports.
+    """
+
+    LONG = 20.0  # a first epoch longer than this many seconds is not dominated by warm-up
+    GAIN = 1.25  # required speed-up: warm-up also takes processor time from the other runs
 
     def __init__(self, reports: int):
         self.reports = reports
-        self.times: dict[
-            int, tuple[float, float, float, int]
-        ] = {}  # seed -> when it began, first and last epoch, epochs
+        # seed -> time of its start, of its first epoch and of its last epoch, and number of epochs
+        self.times: dict[int, tuple[float, float, float, int]] = {}
         self.running: set[int] = set()
 
     def start(self, seed: int) -> None:
-        """A seed's run begins."""
+        """Called when a seed's run starts."""
         now = time.monotonic()
         self.times[seed] = (now, now, now, 0)
         self.running.add(seed)
 
     def epoch(self, seed: int) -> None:
-        """It has reported once more."""
+        """Called after each epoch of a seed."""
         (began, first, _, count), now = self.times[seed], time.monotonic()
         self.times[seed] = (began, first if count else now, now, count + 1)
 
     def end(self, seed: int) -> None:
-        """Its process is free."""
+        """Called when a seed's run has ended."""
         self.running.discard(seed)
 
     def pays(self, waiting: int) -> bool:
-        """Whether another process would be done with one of `waiting` runs before the present ones are with all."""
+        """Returns whether a new process would finish one of `waiting` runs before the running processes finish all."""
         known = [
             (first - began, (last - first) / (count - 1))
             for began, first, last, count in self.times.values()
@@ -195,15 +231,17 @@ class Pace:
         )
 
 
-def _raise_lost(cell: str, seeds: list[int], errors: dict[int, Ending], kept: int) -> None:
-    """Raises what kept seeds from giving a record: a bug as it is, all else in words."""
-    rest = f"{kept} of {len(seeds)} seeds {'is' if kept == 1 else 'are'} kept, the same command goes on"
+def _raise_errors(cell: str, seeds: list[int], errors: dict[int, Ending], stored: int) -> None:
+    """Raises the errors of seeds without a record: an unexpected exception unchanged, others as one message."""
+    rest = (
+        f"{stored} of {len(seeds)} seeds {'is' if stored == 1 else 'are'} stored; run the same command again to resume"
+    )
     died = [f"seed {seed}: {ending.died}" for seed, ending in errors.items() if ending.error is None]
     for ending in errors.values():
         if ending.error is not None and not isinstance(ending.error, RecipeError):
             raise ending.error
-    said = list(dict.fromkeys(str(ending.error) for ending in errors.values() if ending.error is not None))
-    if died or len(errors) + kept < len(seeds):
-        raise Lost(f"{cell}: " + "\n".join([*said, *died]) + f"; {rest}")
-    if said:
-        raise RecipeError("\n".join(said) + (f"\n{rest}" if kept else ""))
+    messages = list(dict.fromkeys(str(ending.error) for ending in errors.values() if ending.error is not None))
+    if died or len(errors) + stored < len(seeds):
+        raise Lost(f"{cell}: " + "\n".join([*messages, *died]) + f"; {rest}")
+    if messages:
+        raise RecipeError("\n".join(messages) + (f"\n{rest}" if stored else ""))

@@ -1,9 +1,10 @@
-"""Whether a recipe fits what it names: the arguments of its model by the constructor's signature, the dataset's level, the encodings that the model reads."""
+"""Checks of a recipe against its model, its dataset and the machine. Each raises RecipeError with file and key."""
 
 import inspect
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import ConfigDict, create_model
 
@@ -11,12 +12,36 @@ from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import NoBooleans, RecipeError, validated
 from gt_bench.schemas import Settings
 
-# in_dim and the like come from the dataset, never from a recipe
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gt_bench.data.packed import PackedDataset
+    from gt_bench.tasks.base import Task
+
+# arguments of constructors that come from the dataset, never from a recipe
 DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
+EVALUATED_PARTS: tuple[Literal["val", "test"], ...] = ("val", "test")
+# tasks of the standard training loop whose outputs are ordered by graph, so that processes can share a batch
+SHARED_TASKS = ("graph-classification", "graph-regression", "graph-multilabel", "set-to-graph")
+SHARED_TASKS_TEXT = (
+    f"{', '.join(SHARED_TASKS)}, node-classification on many graphs, and node-classification with subgraphs"
+)
 
 
 def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
-    """Arguments of the recipe's model, checked and converted by the constructor's own signature. Raises RecipeError."""
+    """Checks and converts the arguments of the recipe's model by the signature of its constructor.
+
+    Args:
+        recipe: the recipe.
+        path: its file, for messages.
+
+    Returns:
+        The arguments that the recipe gives, with the types of the constructor.
+
+    Raises:
+        RecipeError: the model does not exist or cannot be imported, or an argument is unknown, missing or of a wrong
+            type.
+    """
     from gt_bench.plugins.adapter import OwnModelError, unfilled
     from gt_bench.plugins.models import find
     from gt_bench.runtime.module_loader import ImportFails
@@ -33,19 +58,33 @@ def check_model(recipe: Recipe, path: str | Path = "recipe") -> Settings:
 
 
 def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "recipe") -> None:
-    """Raises RecipeError where the recipe's model cannot predict at the dataset's level, or knows nothing of an encoding it is given."""
+    """Checks that the recipe's model supports the dataset's level and the recipe's encodings.
+
+    Args:
+        recipe: the recipe.
+        level: what a target of the dataset belongs to: node, graph, pair and others.
+        dataset: name of the dataset, for messages.
+        path: file of the recipe, for messages.
+
+    Raises:
+        RecipeError: it does not.
+    """
     from gt_bench.plugins.models import find
     from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
     from gt_models.registry import list_models, model_info
 
     info = find(recipe.model.name)
     if recipe.subgraphs and level != "node":
-        raise RecipeError(f"{path}: subgraphs are for datasets with a target per node; {dataset!r} has one per {level}")
+        raise RecipeError(
+            f"{path}: subgraphs: requires a dataset with one target per node, but {dataset!r} has one per {level}; "
+            "remove subgraphs"
+        )
     level = recipe.level_of(level)
     if level not in info.levels:
         others = [m for m in list_models() if level in model_info(m).levels]
         raise RecipeError(
-            f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} asks for {level}; models that can: {', '.join(others)}"
+            f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} "
+            f"requires {level}; models that support it: {', '.join(others)}"
         )
     for name, arguments in recipe.encodings.items():
         try:
@@ -56,8 +95,109 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
         if not set(encoding.arrays) & set(info.encodings):
             usable = [e.name for e in ENCODINGS.values() if set(e.arrays) & set(info.encodings)]
             raise RecipeError(
-                f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: {', '.join(usable) or 'none'}"
+                f"{path}: encodings.{name}: model {info.name!r} does not use it; it can use: "
+                f"{', '.join(usable) or 'none'}"
             )
+
+
+def check_metric(packed: "PackedDataset", task: "Task", splits: Iterable[int], path: str) -> None:
+    """Checks that the task's metric is defined on the validation and test parts of these splits.
+
+    Tasks with a loader or runner of their own, and datasets of pairs or hyperedges, are not checked.
+
+    Args:
+        packed: the dataset.
+        task: its task.
+        splits: indices of splits.
+        path: file of the recipe, for messages.
+
+    Raises:
+        RecipeError: the metric is undefined on a part, for example ROC-AUC on targets of one class.
+    """
+    import torch
+
+    from gt_bench.tasks.metrics import why_undefined
+
+    header = packed.header
+    of_rows = header.level in ("node", "graph") and header.split_kind != "hyperedge"
+    if task.loader or task.runner or not header.num_splits or not of_rows:
+        return
+    y = packed.array("y")
+    for split in sorted(set(splits)):
+        for part in EVALUATED_PARTS:
+            ids = packed.split(part, split)
+            rows: Tensor = ids
+            if header.level == "node" and header.split_kind == "graph":
+                evaluated = torch.zeros(packed.num_graphs, dtype=torch.bool).index_fill(0, ids, True)
+                rows = evaluated.repeat_interleave(packed.sizes)
+            reason = why_undefined(task.metric, y[rows]) if len(ids) else None  # the loader reports an empty part
+            if reason:
+                remedy = "use a split whose part has both classes, or another metric: accuracy"
+                if header.task == "graph-multilabel":
+                    remedy = "use a split in which a label has both values in this part"
+                raise RecipeError(
+                    f"{path}: dataset {header.name!r}: the {part} part of split {split} {reason}: {task.metric} is not "
+                    f"defined there; {remedy}"
+                )
+
+
+def check_processes(recipe: Recipe, task: str, split_kind: str, dataset: str, path: str | Path = "recipe") -> None:
+    """Checks that several processes can share the batches of a recipe with `processes:` above 1.
+
+    Args:
+        recipe: the recipe.
+        task: name of the dataset's task.
+        split_kind: what a split of the dataset contains: "node", "graph" or "hyperedge".
+        dataset: name of the dataset, for messages.
+        path: file of the recipe, for messages.
+
+    Raises:
+        RecipeError: a batch has one graph, or the task does not compute its outputs graph by graph.
+    """
+    if (
+        recipe.processes == 1
+        or task in SHARED_TASKS
+        or (task == "node-classification" and (split_kind == "graph" or recipe.subgraphs))
+    ):
+        return
+    reason = (
+        f"{dataset!r} is a single graph"
+        if split_kind in ("node", "hyperedge")
+        else f"the task of {dataset!r} ({task}) is not computed graph by graph"
+    )
+    raise RecipeError(
+        f"{path}: processes: {recipe.processes} processes cannot share a batch, because {reason}; remove this key. "
+        f"Supported tasks: {SHARED_TASKS_TEXT}"
+    )
+
+
+def check_num_gpus(recipe: Recipe, device: str, gpu: bool, path: str | Path = "recipe") -> None:
+    """Checks that the machine has a GPU for each process of a run.
+
+    Args:
+        recipe: the recipe.
+        device: `run.device` of params.yaml.
+        gpu: whether runs use a GPU.
+        path: file of the recipe, for messages.
+
+    Raises:
+        RecipeError: there are fewer GPUs than processes, or `device` names a single GPU.
+    """
+    import torch
+
+    if not gpu:
+        return
+    count, wanted = torch.cuda.device_count(), recipe.processes
+    if ":" in device:
+        raise RecipeError(
+            f"{path}: processes: {wanted} processes need one GPU each, but params.yaml selects one: run.device: "
+            f"{device}; set run.device to cuda or auto"
+        )
+    if count < wanted:
+        raise RecipeError(
+            f"{path}: processes: {wanted} processes need one GPU each, but this machine has {count}; set processes to "
+            f"{count} or less, or run.device to cpu in params.yaml"
+        )
 
 
 class _Arguments(NoBooleans):

@@ -145,11 +145,13 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
     for cell in grid.cells.values():
         if "versions" not in states.get(cell.cell, {}) or not Path("results", f"{cell.cell}.json").exists():
             continue
-        guardian = golden_values.guardian(cell.cell, load_recipe(cell.recipe_path).model.name, tasks[cell.dataset])
+        guardian = golden_values.reference_cell(
+            cell.cell, load_recipe(cell.recipe_path).model.name, tasks[cell.dataset]
+        )
         if guardian is not None:
             guardians[cell.cell] = guardian
             codes[guardian] = code_of(*golden_values.model_and_task(guardian))
-    found = golden_values.verdicts(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
+    found = golden_values.differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
     for name, guardian in guardians.items():
         if found[guardian]:
             print_text(

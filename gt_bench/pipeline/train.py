@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.experiment.cell import cell_stage, experiment_of, limited, settings_of
-from gt_bench.experiment.train_seeds import Watch, seeds_in_turn, seeds_side_by_side, work_of
+from gt_bench.experiment.train_seeds import Watch, train_in_parallel, train_sequentially, work_of
 from gt_bench.runtime.resources import at_once
 from gt_bench.runtime.worker_pool import Crew
 from gt_bench.schemas import Result
@@ -96,7 +96,7 @@ def train_cell(
         live = Live(cell, result["recipe"], described) if grid.run.tracking and is_installed() else None
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
         watch = Watch(progress, live, recipe, notice)
-        records = seeds_side_by_side(experiment, watch, crew) if crew else seeds_in_turn(experiment, watch)
+        records = train_in_parallel(experiment, watch, crew) if crew else train_sequentially(experiment, watch)
     result["runs"] = [r["digest"] for r in records]
     failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
     if failed:

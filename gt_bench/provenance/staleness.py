@@ -82,7 +82,7 @@ def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> None:
     for one in shipped:
         with contextlib.suppress(UserError, KeyError):
             wanted |= _guardian(one, get_spec(grid.find(one.cell).dataset).task)
-    golden_values.verdicts(wanted, say=partial(print, file=sys.stderr, flush=True))
+    golden_values.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
 
 
 def code_now(record: Record, task: str) -> str | None:
@@ -114,7 +114,7 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
     changed += ["files"] if files != ran["digests"].get("files") else []
     changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
-    differing = [text for text in golden_values.verdicts(_guardian(shipped, task)).values() if text]
+    differing = [text for text in golden_values.differences(_guardian(shipped, task)).values() if text]
     return changed + [f"code ({text})" for text in differing if not changed]
 
 
@@ -123,7 +123,7 @@ def _guardian(shipped: Shipped, task: str) -> dict[str, str]:
     model = shipped.records[0]["deterministic"]["recipe"]["model"]["name"]
     if {record["measured"]["code"] for record in shipped.records} == {code_now(shipped.records[0], task)}:
         return {}
-    cell = golden_values.guardian(shipped.cell, model, task)
+    cell = golden_values.reference_cell(shipped.cell, model, task)
     return {} if cell is None else {cell: code_of(*golden_values.model_and_task(cell))}
 
 

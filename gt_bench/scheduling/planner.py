@@ -27,8 +27,7 @@ from gt_bench.experiment.cell import experiment_of, limited, settings_of
 from gt_bench.forecasting.cache import Cost, costs_of
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.search.optimize import Trials, trials_left
-from gt_bench.store.run_store import Store, StoreError
-from gt_bench.training.checkpoint_curves import curves_reached
+from gt_bench.store.run_store import Store, StoreError, curves_reached
 from gt_bench.utils.errors import DatasetError
 
 SHARED = 300.0  # seconds of runs that share a process: starting one takes several

@@ -1,4 +1,4 @@
-"""What a search leaves in tuned/: the recipe with the chosen values, the table of its trials, and pictures of them."""
+"""Files of a search in tuned/: the recipe with the chosen values, the table of trials, and plots."""
 
 import csv
 import io
@@ -21,13 +21,18 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 TUNED = Path("tuned")
-KILLED = "killed, queued again"  # what the table says of a trial whose worker is gone
+KILLED = "killed, queued again"  # status of a trial whose worker was killed
 PLOTS = ("history", "importance", "parallel")
 
 
 def search_summary(cell: Cell) -> SearchSummary | None:
-    """How many trials a tuned cell had, by state, and the best validation value; None where no search was run. A trial that was killed and
-    queued again is none: equal records give equal summaries, whoever was killed on the way."""
+    """Summarises the table of trials of a tuned cell.
+
+    Trials that were killed and queued again do not count, so that equal records give equal summaries.
+
+    Returns:
+        Number of trials by state, the best validation value and the space. None if there was no search.
+    """
     path = TUNED / f"{cell.cell}.csv"
     if not path.exists():
         return None
@@ -57,7 +62,15 @@ def search_summary(cell: Cell) -> SearchSummary | None:
 def write_outs(
     recipe: Recipe, cell: Cell, trials: Sequence["FrozenTrial"], tuned: Path, study: "Study | None" = None
 ) -> None:
-    """The five files of tuned/; without a study no trial was run."""
+    """Writes the five files of a search.
+
+    Args:
+        recipe: the recipe with the chosen values.
+        cell: its cell.
+        trials: all trials.
+        tuned: the folder.
+        study: the study. None if there was no trial.
+    """
     base = tuned / cell.cell
     sweep(base.parent)
     content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})
@@ -79,7 +92,16 @@ def write_outs(
 def ending(
     cell: Cell, trials: Sequence["FrozenTrial"], best: "FrozenTrial", study: "Study", folder: Path, tuned: Path = TUNED
 ) -> list[str]:
-    """What a person wants to know when a search has ended: the best trial, what mattered, and where to look."""
+    """Returns the lines that are printed at the end of a search: best trial, importance of keys, files.
+
+    Args:
+        cell: the cell.
+        trials: all trials.
+        best: the best trial.
+        study: the study.
+        folder: folder of the study.
+        tuned: folder of the files.
+    """
     shown = ", ".join(f"{key} {_short(value)}" for key, value in best.params.items())
     lines = [f"best: trial {best.number} of {len(trials)}, validation {best.value:.4f}: {shown}"]
     complete = [t for t in trials if t.state.name == "COMPLETE"]
@@ -90,24 +112,25 @@ def ending(
             + ", ".join(f"{k} {v:.2f}" for k, v in shares.items())
         )
     else:
-        lines.append(f"importance: {len(complete)} complete trials, too few or too alike to tell")
+        lines.append(f"importance: undefined, {len(complete)} complete trials are too few or too similar")
     base = tuned / cell.cell
     return [
         *lines,
-        f"trials: {base}.csv; pictures: {base}.{{{','.join(PLOTS)}}}.png; chosen recipe: {base}.yaml",
-        f"look: `make ui` (experiment {cell.suite}-search), or `optuna-dashboard {folder / 'journal.log'}` (docs/search.md)",
+        f"trials: {base}.csv; plots: {base}.{{{','.join(PLOTS)}}}.png; chosen recipe: {base}.yaml",
+        f"view: `make ui` (experiment {cell.suite}-search), or `optuna-dashboard {folder / 'journal.log'}` "
+        "(docs/search.md)",
     ]
 
 
 def varied(complete: Sequence["FrozenTrial"]) -> bool:
-    """Whether importance, a share of the variance, is defined."""
+    """Returns whether importance, a fraction of the variance, is defined: values and parameters differ."""
     return len({t.value for t in complete}) > 1 and any(
         len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params
     )
 
 
 def importance_of(study: "Study") -> dict[str, float]:
-    """Key -> its share of the variance of the trials' values (fANOVA; Hutter et al. 2014)."""
+    """Returns the fraction of the variance of the trials' values by key (fANOVA, Hutter et al. 2014)."""
     import optuna
 
     return optuna.importance.get_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
@@ -118,7 +141,7 @@ def _short(value: object) -> str:
 
 
 def _plots(base: Path, study: "Study | None") -> None:
-    """Optimisation history, hyperparameter importance and parallel coordinates as pictures; with too few trials the picture says so."""
+    """Plots the optimisation history, the importance of keys and parallel coordinates, or a text if undefined."""
     import warnings
 
     import matplotlib
@@ -130,12 +153,12 @@ def _plots(base: Path, study: "Study | None") -> None:
 
     complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
     for name, possible in zip(PLOTS, (bool(complete), varied(complete), bool(complete)), strict=True):
-        # optuna changes the style of the whole process
+        # optuna changes the global matplotlib style
         with warnings.catch_warnings(), matplotlib.rc_context():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             if study is None or not possible:
                 figure, axes = plt.subplots()
-                axes.text(0.5, 0.5, f"{len(complete)} complete trials, too alike for {name}", ha="center")
+                axes.text(0.5, 0.5, f"{len(complete)} complete trials are too similar for {name}", ha="center")
                 axes.set_axis_off()
             else:
                 from optuna.visualization import matplotlib as plots

@@ -1,4 +1,4 @@
-"""From a space to a study with its trials: what is proposed, who runs it, and what becomes of it. Several workers share one search."""
+"""Hyperparameter search with Optuna: workers claim trials, run them and report their values. Several share a search."""
 
 import math
 import time
@@ -14,7 +14,7 @@ from gt_bench.experiment.cell import limited
 from gt_bench.schemas import Settings
 from gt_bench.search.space import grid_points, trials_of
 from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
-from gt_bench.training.checkpoint_curves import curves_reached
+from gt_bench.store.run_store import curves_reached
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     from gt_bench.runtime.progress import Progress
 
 STUDIES = Path("studies")
-WAIT_SECONDS = 0.5  # between two looks at what other workers are still at
+WAIT_SECONDS = 0.5  # between checks whether other workers have finished
 
 
 class Taken(NamedTuple):
-    """A worker's part in a search: the study, whether it has all its trials, and how many of them this worker ran."""
+    """Result of a worker.
+
+    Attributes:
+        study: the study.
+        whole: whether the search has all its trials.
+        ran: number of trials that this worker ran.
+    """
 
     study: "Study"
     whole: bool
@@ -47,7 +53,22 @@ def run_search(
     workers: Workers,
     most: int | None = None,
 ) -> Taken:
-    """Takes part in the search until it has its trials, whoever ran them; with `most` in so many trials, and without waiting for others."""
+    """Runs trials of a search until it has all of them, including those of other workers.
+
+    Args:
+        recipe: recipe of the trials, with a search section.
+        cell: the cell.
+        grid: the grid.
+        trials: number of trials of the search.
+        folder: folder of the study.
+        data: folder with packed/ and encodings/.
+        store_root: folder of the run store.
+        workers: the workers of this search.
+        most: maximum number of trials of this worker. If given, it does not wait for other workers.
+
+    Raises:
+        RecipeError: the search space contains an invalid combination, or the study is damaged or edited.
+    """
     from gt_bench.experiment.run import Experiment, prepare_process
     from gt_bench.runtime.progress import Progress
     from gt_bench.store.run_store import Store
@@ -64,9 +85,9 @@ def run_search(
     first.check_metric(search.seeds)
     with workers.alone():
         study = _study_of(recipe, cell, grid, first, folder)
-    assert study is not None  # it is made where there is none
+    assert study is not None  # `make` is True
 
-    # optuna's GridSampler stops only studies that it drives itself: the points are queued here, in seeded order
+    # optuna's GridSampler stops only its own loop: the points are queued here, in seeded order
     points = grid_points(search) if search.sampler == "grid" else []
     trials = min(trials, len(points) or trials)
     epochs, direction, ran = recipe.reports * len(search.seeds), first.task.direction, 0
@@ -74,10 +95,8 @@ def run_search(
         while True:
             with workers.alone():
                 _queue_killed(study, workers, search)
-                # one that has had its share only looks
-                trial, used, running = _claim(
-                    study, search, trials if most is None or ran < most else 0, points, workers
-                )
+                limit = trials if most is None or ran < most else 0
+                trial, used, running = _claim(study, search, limit, points, workers)
             if trial is not None:
                 ran += 1
                 values = {key: _suggest(trial, key, search.space[key]) for key in search.space}
@@ -87,49 +106,56 @@ def run_search(
                 except RecipeError as error:
                     shown = ", ".join(f"{key} {value!r}" for key, value in values.items())
                     raise RecipeError(
-                        f"{error}\n{cell.recipe_path}: search.space holds what cannot be: {shown}; take it out"
+                        f"{error}\n{cell.recipe_path}: search.space contains an invalid combination: {shown}; remove it"
                     ) from None
             elif not running or most is not None:
                 whole = not running and used >= trials
                 if whole:
-                    _check_values(
-                        study,
-                        search.seeds,
-                        experiment,
-                        "the study storage" if storage_url(grid.run) else str(folder / JOURNAL),
-                    )
+                    where = "the study storage" if storage_url(grid.run) else str(folder / JOURNAL)
+                    _check_values(study, search.seeds, experiment, where)
                 return Taken(study, whole, ran)
-            else:  # the last ones are with others, who may be killed
+            else:  # other workers run the last trials; they may be killed
                 time.sleep(WAIT_SECONDS)
 
 
 def trial_recipe(cell: Cell, grid: Grid) -> tuple[Recipe, Recipe]:
-    """(the cell's recipe, that of its trials): epochs are cut in trials as in runs; how many seeds a cell trains with does not concern its search.
-    Raises RecipeError for a cell without a search."""
+    """Returns the recipe of a cell and the recipe of its trials, whose epochs are limited by params.yaml.
+
+    Raises:
+        RecipeError: the cell has no search section.
+    """
     recipe = load_recipe(cell.recipe_path)
     if recipe.search is None:
         raise RecipeError(
-            f"{cell.recipe_path}: has no search section, so there is nothing to tune: give it one, then run `python -m gt_bench.pipeline.grid`"
+            f"{cell.recipe_path}: the search section is missing; add one, then run `python -m gt_bench.pipeline.grid`"
         )
     shortened, _ = limited(recipe, grid, cell)
     return recipe, recipe.model_copy(update={"epochs": shortened.epochs, "phases": shortened.phases})
 
 
 def trials_asked(cell: Cell, grid: Grid, recipe: Recipe) -> tuple[int, int]:
-    """(trials of the cell's search under the limits of params.yaml, without them). Raises RecipeError."""
+    """Returns the number of trials of a cell's search with and without the limits of params.yaml.
+
+    Raises:
+        RecipeError: see `trials_of`.
+    """
     asked = trials_of(cell, grid, recipe)
     return min(asked, grid.limits_of(cell).trials or asked), asked
 
 
 class Trials(NamedTuple):
-    """Of a search: those that nobody has finished, and all."""
+    """Number of unfinished trials and of all trials of a search."""
 
     left: int
     asked: int
 
 
 def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: Path = Path("store")) -> Trials:
-    """How many trials of the cell's search are left. Makes no study where there is none yet. Raises RecipeError."""
+    """Counts the unfinished trials of a cell's search. Does not create a study.
+
+    Raises:
+        RecipeError: the recipe is invalid, or the study is damaged.
+    """
     from gt_bench.experiment.run import Experiment
     from gt_bench.store.run_store import Store
     from gt_bench.utils.errors import DatasetError
@@ -142,7 +168,7 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
         return Trials(trials, trials)
     try:
         first = Experiment(base, str(cell.recipe_path), cell.dataset, grid.run, Store(store_root), data)
-    except DatasetError:  # data or encodings are not there yet
+    except DatasetError:  # data or encodings are not available yet
         return Trials(trials, trials)
     study = _study_of(base, cell, grid, first, folder, make=False)
     used = 0 if study is None else _used(study.get_trials(deepcopy=False))
@@ -152,8 +178,16 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
 def _study_of(
     recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folder: Path, make: bool = True
 ) -> "Study | None":
-    """A study belongs to what decides its values; a changed recipe, dataset or version starts a new one in the same journal. `first`: the experiment
-    of the recipe as it is."""
+    """Opens the study of a recipe, its data and versions. After a change of any of them, it is a new study.
+
+    Args:
+        recipe: recipe of the trials.
+        cell: the cell.
+        grid: the grid.
+        first: experiment of the recipe.
+        folder: folder of the study.
+        make: whether to create a study that does not exist.
+    """
     search = recipe.searched
     space = {
         k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"})
@@ -174,14 +208,18 @@ def _study_of(
 
 
 def _used(held: Sequence["FrozenTrial"]) -> int:
-    """Trials that came to an end; one whose worker was killed is queued again, and counts then."""
+    """Counts finished trials. A killed trial is queued again and counts when it is finished."""
     return sum(ended(t) is not None for t in held)
 
 
 def _claim(
     study: "Study", search: SearchSection, trials: int, points: list[Settings], workers: Workers
 ) -> tuple["Trial | None", int, int]:
-    """(a trial of this worker's own, or None where none is left; trials used up; trials that others are at). Under `workers.alone`."""
+    """Claims a trial for this worker. Must be called under `workers.alone`.
+
+    Returns:
+        The trial, or None if none is left; the number of finished and running trials; the number of running trials.
+    """
     from optuna.trial import TrialState
 
     held = study.get_trials(deepcopy=False)
@@ -192,7 +230,7 @@ def _claim(
     study.sampler = _sampler(search, used + running)
     if points and not any(t.state == TrialState.WAITING for t in held):
         taken = [t.params for t in held if t.state == TrialState.RUNNING or ended(t)]
-        # a worker that has just begun has asked for none of its values yet: they are in what was queued for it
+        # values of a trial that has just started are only in its queued parameters
         taken += [
             t.system_attrs["fixed_params"]
             for t in held
@@ -205,14 +243,14 @@ def _claim(
 
 
 def _queue_killed(study: "Study", workers: Workers, search: SearchSection) -> None:
-    """Queues the trials of workers that are gone, but for those whose run had failed: nothing of them is left to do. Under `workers.alone`."""
+    """Queues the trials of killed workers again, except those whose run has failed. Call it under `workers.alone`."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
         if not workers.alive(trial.user_attrs.get("worker", "")):
             study.tell(trial.number, state=TrialState.FAIL)
             values = trial.system_attrs.get("fixed_params", {}) | trial.params
-            # of one that was killed between two of its values none is kept: all are proposed again, from the same seed
+            # a trial that was killed before it had all its values is proposed again, from the same seed
             if trial.user_attrs.get("status") in (None, "ok", "pruned") and values.keys() == search.space.keys():
                 study.enqueue_trial(values)
 
@@ -220,7 +258,11 @@ def _queue_killed(study: "Study", workers: Workers, search: SearchSection) -> No
 def _run_trial(
     study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress"
 ) -> None:
-    """One trial: mean over `seeds` of the best validation value so far, reported after every epoch, pruned where hopeless."""
+    """Runs one trial.
+
+    After every epoch, the mean over `seeds` of the best validation value so far is reported, and the trial may be
+    pruned.
+    """
     import optuna
     from optuna.trial import TrialState
 
@@ -249,9 +291,7 @@ def _run_trial(
         ) -> None:
             progress.epoch(number * total + epoch, values)
             if "val" in values:
-                if (
-                    not best_so_far
-                ):  # it goes on from a checkpoint: what was reported before was reported of the trial that was killed
+                if not best_so_far:  # resumed from a checkpoint: earlier values were reported for the killed trial
                     for earlier, value in _validated(experiment, seed, epoch):
                         report(number, best_so_far, earlier, value)
                 report(number, best_so_far, epoch, values["val"])
@@ -270,16 +310,14 @@ def _run_trial(
         if result["status"] != "ok":
             fail(result["status"])
             return
-        if not computed:  # the curve that a killed search had already paid for
+        if not computed:  # report the curve of a run that is already in the store
             for epoch, value in zip(result["epochs"]["epoch"], result["epochs"]["val"], strict=True):
                 if value is not None:
                     report(number, best_so_far, epoch, value)
-        assert result["val"] is not None  # a run that ended well has one
+        assert result["val"] is not None  # every run with status ok has one
         finished.append(result["val"])
     mean = sum(finished) / len(finished)
-    if math.isnan(
-        mean
-    ):  # a metric that is not defined on this split; optuna would take the trial for one that did not end
+    if math.isnan(mean):  # the metric is undefined on this split; optuna would treat the trial as unfinished
         fail("validation is not a number")
         return
     study.tell(trial, mean)
@@ -287,14 +325,14 @@ def _run_trial(
 
 
 def _validated(experiment: "Experiment", seed: int, before: int) -> list[tuple[int, float]]:
-    """(epoch, validation value) of the epochs before this one, where the run went on from its checkpoint."""
+    """Returns (epoch, validation value) of the epochs before `before` of a run that resumed from its checkpoint."""
     curves = curves_reached(experiment.store.folder(experiment.digest(seed, test=False)))
     held = zip(curves.get("epoch", ()), curves.get("val", ()), strict=False)
     return [(epoch, value) for epoch, value in held if value is not None and epoch < before]
 
 
 def _check_values(study: "Study", seeds: list[int], experiment: Callable[[Settings], "Experiment"], where: str) -> None:
-    """Holds the values of complete trials against their records, where the store has them. Raises RecipeError for one that was edited."""
+    """Compares the values of complete trials with their records in the store. Raises RecipeError if they differ."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(deepcopy=False, states=[TrialState.COMPLETE]):
@@ -305,12 +343,16 @@ def _check_values(study: "Study", seeds: list[int], experiment: Callable[[Settin
             continue
         mean = sum(found) / len(found)
         if trial.value is None or not math.isclose(mean, trial.value, rel_tol=1e-12):
-            raise RecipeError(f"{where}: trial {trial.number} says {trial.value!r}, its records {mean!r}; {REMEDY}")
+            raise RecipeError(
+                f"{where}: trial {trial.number} has the value {trial.value!r}, but its records have {mean!r}; {REMEDY}"
+            )
 
 
 def _sampler(search: SearchSection, number: int) -> "BaseSampler":
-    """A sampler seeded by the search and by how many trials came before that were not killed: a search that was killed proposes what it would
-    have proposed."""
+    """Returns a sampler that is seeded by the search and the number of earlier trials that were not killed.
+
+    A search that was killed therefore proposes the same values.
+    """
     import optuna
 
     seed = int(digest_of([search.sampler_seed, number])[:8], 16)
@@ -328,7 +370,7 @@ def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | fl
 
 
 def best_of(study: "Study") -> "FrozenTrial | None":
-    """The first of the best complete trials, or None."""
+    """Returns the first of the best complete trials, or None."""
     sign = -1 if study.direction.name == "MAXIMIZE" else 1
     complete = [
         (sign * t.value, t.number, t) for t in study.trials if t.value is not None and t.state.name == "COMPLETE"

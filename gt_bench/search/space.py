@@ -1,4 +1,4 @@
-"""The space of a search: what of it is checked, how large it is, and how many trials a cell has in it."""
+"""Search spaces: validation, size, grid points, and the number of trials of a cell."""
 
 import itertools
 import random
@@ -12,20 +12,31 @@ from gt_bench.schemas import Settings
 
 
 def check_space(recipe: Recipe, cell: Cell) -> None:
-    """Every key of the space must be a key of the recipe that decides a run, every choice and end of a range a value that the recipe accepts,
-    and where the search is over a grid there are no ranges. Raises RecipeError."""
+    """Checks the search space of a recipe.
+
+    Each key must be a key of the recipe that decides a run. Each choice and each end of a range must be valid. A grid
+    search must not have ranges.
+
+    Args:
+        recipe: the recipe.
+        cell: its cell, for messages.
+
+    Raises:
+        RecipeError: the space is invalid.
+    """
     search = recipe.searched
     keys = [name for key, space in search.space.items() for name in (key, *getattr(space, "also", ()))]
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
-        raise RecipeError(f"{cell.recipe_path}: search.space chooses {', '.join(repeated)} more than once")
-    if nothing := [key for key in keys if key.split(".")[0] in DESCRIBED or key == "model.name"]:
+        raise RecipeError(f"{cell.recipe_path}: search.space: duplicate key {', '.join(repeated)}; remove one")
+    if unused := [key for key in keys if key.split(".")[0] in DESCRIBED or key == "model.name"]:
         raise RecipeError(
-            f"{cell.recipe_path}: search.space.{nothing[0]}: decides no run, so there is nothing to search"
+            f"{cell.recipe_path}: search.space.{unused[0]}: this key cannot be searched, because runs do not depend on "
+            "it; remove it"
         )
     absent = [key for key in keys if key.startswith("encodings.") and key.split(".")[1] not in recipe.encodings]
     if absent:
         raise RecipeError(
-            f"{cell.recipe_path}: search.space.{absent[0]}: the recipe asks for no such encoding; add it under encodings"
+            f"{cell.recipe_path}: search.space.{absent[0]}: the recipe does not have this encoding; add it to encodings"
         )
     for key, space in search.space.items():
         ends = [] if isinstance(space, Choice) else [int(v) if space.integer else v for v in (space.low, space.high)]
@@ -35,18 +46,23 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
                 check_model(recipe.with_values({key: value}), cell.recipe_path)
             except RecipeError as error:
                 raise RecipeError(
-                    f"{cell.recipe_path}: search.space.{key}: {value!r:.200} cannot stand there: {error}"
+                    f"{cell.recipe_path}: search.space.{key}: {value!r:.200} is not valid: {error}"
                 ) from None
     ranges = [key for key, space in search.space.items() if not isinstance(space, Choice)]
     if search.sampler == "grid" and ranges:
         raise RecipeError(
-            f"{cell.recipe_path}: search.sampler grid needs choices, not a range, for {', '.join(ranges)}"
+            f"{cell.recipe_path}: search.sampler: grid requires choices instead of a range for {', '.join(ranges)}"
         )
 
 
 def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
-    """Trials of a cell's search: its recipe's, or with `fair_search` the number that every searched cell of its suite has. Raises RecipeError
-    where those cells do not search spaces of the same size."""
+    """Returns the number of trials of a cell's search.
+
+    It is that of the recipe, or with `fair_search` the same number for all searched cells of the suite.
+
+    Raises:
+        RecipeError: with `fair_search`, the search spaces of the suite have different sizes.
+    """
     fair = grid.fair_search.get(cell.suite)
     if fair is None:
         return recipe.searched.trials
@@ -59,14 +75,14 @@ def trials_of(cell: Cell, grid: Grid, recipe: Recipe) -> int:
         lines = [f"{size_text(size)}: {', '.join(cells)}" for size, cells in sizes.items()]
         raise RecipeError(
             "\n  ".join(
-                [f"params.yaml: fair_search.{cell.suite}: the spaces are not of one size; make them equal:", *lines]
+                [f"params.yaml: fair_search.{cell.suite}: search spaces differ in size; make them equal:", *lines]
             )
         )
     return fair
 
 
 def space_size(search: SearchSection) -> tuple[int, int]:
-    """(points of the keys that have finitely many values, number of the keys that have a continuum)."""
+    """Returns the number of combinations of the discrete keys, and the number of continuous keys."""
     points, continuous = 1, 0
     for space in search.space.values():
         if isinstance(space, Choice):
@@ -79,7 +95,7 @@ def space_size(search: SearchSection) -> tuple[int, int]:
 
 
 def size_text(size: tuple[int, int]) -> str:
-    """`space_size` in words."""
+    """Formats the result of `space_size`: "12 points times 1 continuous key"."""
     points, continuous = size
     return f"{points:,} points" + (
         f" times {continuous} continuous {'key' if continuous == 1 else 'keys'}" if continuous else ""
@@ -87,7 +103,7 @@ def size_text(size: tuple[int, int]) -> str:
 
 
 def grid_points(search: SearchSection) -> list[Settings]:
-    """Every combination of the choices, in an order drawn from the sampler's seed; a space with a range has no such points."""
+    """Returns all combinations of choices in an order that depends on the sampler's seed. The space has no ranges."""
     choices = [space.choices for space in search.space.values() if isinstance(space, Choice)]
     points = [dict(zip(search.space, values, strict=True)) for values in itertools.product(*choices)]
     random.Random(search.sampler_seed).shuffle(points)

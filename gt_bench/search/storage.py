@@ -1,7 +1,7 @@
-"""Where a search lives, and how several workers share it: a journal file, or a database by URL.
+"""Storage of studies, a journal file or a database, and how several workers share a search.
 
-A worker claims trials one at a time, while no other does, so that a search of so many trials has exactly so many. Who is alive is told by
-locks that the operating system, or PostgreSQL, takes from a process that dies.
+A worker claims one trial at a time, under a lock, so that a search of n trials has exactly n. Whether a worker is alive
+is determined by locks that the operating system or PostgreSQL releases when its process ends.
 """
 
 import contextlib
@@ -29,11 +29,15 @@ if TYPE_CHECKING:
 
 STORAGE = "GT_STUDY_STORAGE"
 JOURNAL = "journal.log"
-REMEDY = "move it away and search again: trials that were run are records of the store and are not repeated"
+REMEDY = "move it away and search again: finished trials are in the store and are not computed again"
 
 
 def check_packages() -> None:
-    """Raises MissingPackage where a search cannot run, or cannot draw its pictures at its end."""
+    """Checks that the packages of a search and of its plots are installed.
+
+    Raises:
+        MissingPackage: a package is not installed.
+    """
     for name in ("optuna", "matplotlib"):
         try:
             import_module(name)
@@ -42,38 +46,40 @@ def check_packages() -> None:
 
 
 class Workers(Protocol):
-    """The workers of one search. `name`: this one's."""
+    """The workers of one search. `name` is the name of this worker."""
 
     name: str
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
-        """Held by one worker at a time."""
+        """Returns a lock that one worker holds at a time."""
         ...
 
     def alive(self, name: str) -> bool:
-        """Whether the worker `name` of this search still exists."""
+        """Returns whether the process of a worker is running."""
         ...
 
 
 class KernelLock:
-    """Optuna's journal lock on the kernel's file lock. Its own locks are links that a killed process leaves behind, and then every later
-    process waits for them."""
+    """A lock for Optuna's journal that uses file locks of the kernel.
+
+    Optuna's own locks are links. A killed process leaves its link, and every later process would wait for it.
+    """
 
     def __init__(self, path: Path):
         self._lock = FileLock(path)
 
     def acquire(self) -> bool:
-        """Waits for it."""
+        """Waits for the lock."""
         self._lock.acquire()
         return True
 
     def release(self) -> None:
-        """For the next who waits."""
+        """Releases the lock."""
         self._lock.release()
 
 
 class FileWorkers(Workers):
-    """Workers that share a folder. Each holds a file lock as long as it lives."""
+    """Workers that share a folder. Each holds a file lock while its process runs."""
 
     def __init__(self, folder: Path):
         self.name, self._folder = uuid.uuid4().hex, folder
@@ -82,10 +88,12 @@ class FileWorkers(Workers):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
+        """Holds the lock of the search."""
         with self._alone:
             yield
 
     def alive(self, name: str) -> bool:
+        """Returns whether the process of a worker is running."""
         path = self._folder / f"worker-{name}.lock"
         if name == self.name:
             return True
@@ -99,13 +107,13 @@ class FileWorkers(Workers):
             return True
 
     def close(self) -> None:
-        """Gives up the place of this worker."""
+        """Releases and deletes the lock of this worker."""
         self._own.release()
         (self._folder / f"worker-{self.name}.lock").unlink(missing_ok=True)
 
 
 class PostgresWorkers(Workers):
-    """Workers that share a PostgreSQL server, by its advisory locks: a lock goes with the connection that holds it."""
+    """Workers that share a PostgreSQL server. Advisory locks are released when the connection of a worker ends."""
 
     def __init__(self, url: str, cell: str):
         from sqlalchemy import create_engine
@@ -116,6 +124,7 @@ class PostgresWorkers(Workers):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
+        """Holds the lock of the search."""
         self._call("pg_advisory_lock", self._cell)
         try:
             yield
@@ -123,6 +132,7 @@ class PostgresWorkers(Workers):
             self._call("pg_advisory_unlock", self._cell)
 
     def alive(self, name: str) -> bool:
+        """Returns whether the process of a worker is running."""
         if name == self.name:
             return True
         gone = self._call("pg_try_advisory_lock", f"worker {name}")
@@ -131,7 +141,7 @@ class PostgresWorkers(Workers):
         return not gone
 
     def close(self) -> None:
-        """Its locks go with the connection."""
+        """Closes the connection, which releases the locks of this worker."""
         self._connection.close()
         self._connection.engine.dispose()
 
@@ -143,22 +153,34 @@ class PostgresWorkers(Workers):
 
 
 def ended(trial: "FrozenTrial") -> str | None:
-    """How a trial ended: ok, pruned, or the status of its run that failed; None for one that runs, and for one whose worker was killed.
+    """Returns how a trial ended: "ok", "pruned", or the status of its failed run. None if it runs or was killed.
 
-    The status of a failed run is an entry before the one that ends the trial: a worker that is killed in between has said all there was."""
+    The status of a failed run is written before the entry that ends the trial. It is therefore known even if the worker
+    is killed between the two.
+    """
     status = {"COMPLETE": "ok", "PRUNED": "pruned", "FAIL": trial.user_attrs.get("status")}.get(trial.state.name)
-    # older code wrote `ok` and `pruned` as entries too, and a worker that was killed after them left a trial that failed
+    # older versions also wrote `ok` and `pruned` before the end of a trial, so a killed worker could leave a failed
+    # trial
     return None if trial.state.name == "FAIL" and status in ("ok", "pruned") else status
 
 
 def storage_url(settings: RunSettings) -> str | None:
-    """The database of studies, None for journal files; GT_STUDY_STORAGE comes before params.yaml."""
+    """Returns the URL of the database of studies, None for journal files. GT_STUDY_STORAGE overrides params.yaml."""
     return os.environ.get(STORAGE) or settings.study_storage
 
 
 @contextlib.contextmanager
 def workers_of(settings: RunSettings, folder: Path, cell: str) -> Iterator[Workers]:
-    """This process as a worker of the search of `cell`. Raises RecipeError where the database cannot be reached."""
+    """Registers this process as a worker of the search of a cell.
+
+    Args:
+        settings: run-wide settings, which name the storage.
+        folder: folder of the study.
+        cell: name of the cell.
+
+    Raises:
+        RecipeError: the database is not reachable.
+    """
     url = storage_url(settings)
     with _reported(url):
         workers = PostgresWorkers(url, cell) if url and url.startswith("postgres") else FileWorkers(folder)
@@ -177,19 +199,33 @@ def open_study(
     pruning_after: int | None,
     make: bool = True,
 ) -> "Study | None":
-    """The optuna study of `identity`, made or continued; median pruning after that many epochs, or none. Without `make` None where there is none.
+    """Opens or creates an Optuna study.
 
-    Raises RecipeError for a database that cannot be used, a journal that cannot be read, and one that belongs to another cell.
+    Args:
+        settings: run-wide settings, which name the storage.
+        folder: folder of the study.
+        cell: name of the cell.
+        identity: digest of everything that decides the values of trials.
+        direction: "max" or "min".
+        pruning_after: number of epochs before median pruning. None for no pruning.
+        make: whether to create a study that does not exist.
+
+    Returns:
+        The study. None if it does not exist and `make` is False.
+
+    Raises:
+        RecipeError: the database is not reachable, or the journal is damaged or belongs to another cell.
     """
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # one database holds the studies of all cells, and two cells may have one recipe
+    # one database contains the studies of all cells, and two cells may have the same recipe
     url, name = storage_url(settings), f"{cell} {identity[:12]}"
     if url and url.startswith("sqlite") and (kind := network_file_system(folder)):
         raise RecipeError(
-            f"study storage {url}: SQLite loses data on a network file system ({kind}); take PostgreSQL, or none: journal files"
+            f"study storage {url}: SQLite loses data on a network file system ({kind}); use PostgreSQL, or remove the "
+            "setting to use journal files"
         )
     pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
     if pruning_after is not None:
@@ -197,14 +233,12 @@ def open_study(
     storage: optuna.storages.BaseStorage
     if url:
         with _reported(url):
-            # a SQLite file has one writer at a time: the others wait for it
+            # SQLite has one writer at a time; the others wait up to this many seconds
             waiting = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {}
             storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
     else:
-        path, lock = (
-            folder / JOURNAL,
-            cast(Any, KernelLock(folder / "journal.lock")),
-        )  # no subclass of optuna's, which is imported here only
+        path = folder / JOURNAL
+        lock = cast(Any, KernelLock(folder / "journal.lock"))  # not a subclass: optuna is imported here only
         _check_journal(path, FileLock(folder / "journal.lock"))
         try:
             storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
@@ -213,10 +247,11 @@ def open_study(
         owners = {study.user_attrs.get("cell", cell) for study in optuna.get_all_study_summaries(storage)}
         if owners - {cell}:
             raise RecipeError(
-                f"{path}: holds the study of {', '.join(sorted(owners - {cell}))}, not of {cell}; move it back to its own folder and search again"
+                f"{path}: contains the study of {', '.join(sorted(owners - {cell}))}, not of {cell}; move it back to "
+                "its own folder and search again"
             )
     with _reported(url):
-        older = f"{cell} {identity}" if url else identity  # how studies were named before they had a readable name
+        older = f"{cell} {identity}" if url else identity  # name of a study in older versions
         there = optuna.get_all_study_names(storage)
         if not make and not {older, name} & set(there):
             return None
@@ -233,14 +268,17 @@ def open_study(
 
 
 def _check_journal(path: Path, lock: FileLock) -> None:
-    """Takes out a last entry that is only begun: a process that was killed while it wrote leaves one, and whatever follows would be lost with
-    it. Raises RecipeError for a line that is no entry."""
+    """Removes an incomplete last entry, which a killed process leaves. Later entries would be lost with it.
+
+    Raises:
+        RecipeError: a line is not a journal entry.
+    """
     with hold(lock):
         content = path.read_bytes() if path.exists() else b""
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             os.truncate(path, whole)
-            print(f"{path}: its last entry was only begun by a process that was killed; taken out", flush=True)
+            print(f"{path}: removed an incomplete last entry of a killed process", flush=True)
     for number, line in enumerate(content[:whole].splitlines(), 1):
         try:
             json.loads(line)
@@ -250,7 +288,7 @@ def _check_journal(path: Path, lock: FileLock) -> None:
 
 @contextlib.contextmanager
 def _reported(url: str | None) -> Iterator[None]:
-    """Turns what a database can do wrong into RecipeError, without the password."""
+    """Turns errors of the database into RecipeError without credentials."""
     if not url:
         yield
         return
@@ -261,7 +299,8 @@ def _reported(url: str | None) -> Iterator[None]:
         shown = make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
         raise RecipeError(
-            f"run.study_storage or {STORAGE}: {without_credentials(url)!r} is no database URL; expected postgresql+psycopg://user@host/name"
+            f"run.study_storage or {STORAGE}: {without_credentials(url)!r} is not a database URL; expected "
+            "postgresql+psycopg://user@host/name"
         ) from None
     try:
         yield
@@ -271,5 +310,5 @@ def _reported(url: str | None) -> Iterator[None]:
         ) from error
     except SQLAlchemyError as error:
         raise RecipeError(
-            f"study storage {shown} cannot be used: {without_credentials(' '.join(str(error).split()))[:300]}"
+            f"study storage {shown}: not usable: {without_credentials(' '.join(str(error).split()))[:300]}"
         ) from error

@@ -1,10 +1,11 @@
-"""Does a whole paper lie to one side of its published numbers? A signed test over all its numbers that allows for their correlation.
+"""Tests whether all numbers of a paper lie to one side of the published ones, with correlated numbers.
 
 Each number may agree with the published one, and all may still be lower. `by_dataset` tests that.
 
-Assumptions: under the null hypothesis the differences of a dataset are as likely to be all of opposite sign, and datasets are independent. Numbers of
-one dataset may depend on each other in any way (the same data, splits and seeds). The test says nothing about the cause, nor about how large
-the common difference is. `sign_p` is the plain sign test; it treats all numbers as independent, so it is too small if they are not.
+Assumptions: under the null hypothesis the differences of a dataset are as likely to be all of opposite sign, and
+datasets are independent. Numbers of one dataset may depend on each other in any way (the same data, splits and seeds).
+The test says nothing about the cause, nor about how large the common difference is. `sign_p` is the plain sign test; it
+treats all numbers as independent, so it is too small if they are not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,8 @@ def direction(effects: Mapping[str, Sequence[float]]) -> Direction:
     """Test whether effects are centred at zero.
 
     Args:
-        effects: For each dataset the differences, ours minus published, positive if better, each in units of its own uncertainty.
+        effects: For each dataset the differences, ours minus published, positive if better, each in units of its own
+            uncertainty.
 
     Returns:
         Counts and both p values.

@@ -1,19 +1,22 @@
-"""Verdicts: the runs of one cell held against the published number, and the paper's claim to be best held against its best rival.
+"""Verdicts: compares the runs of a cell with the published number, and the paper's method with its best rival.
 
-The number. With the difference d = ours - printed, the standard errors of both means and Welch's degrees of freedom:
-  consistent    the printed mean lies in the 95 % prediction interval of a replication of this size: |d| <= t SE
-  higher, lower it does not ("better" or "worse" by the metric); equal truth comes out so in 5 % of cases, by the level
-  reproduced    consistent, and equivalence is shown besides: two one-sided Welch tests (TOST) reject |d| >= margin
-  undecided     the answer hangs on what the paper does not print (a spread, or the number of runs behind it)
-The margin is no choice: it is the multiple of the printed (sample) standard deviation with which equal truth passes in 80 % of cases at the cell's
-full number of seeds, and never below half a unit of the last printed digit. It is 1.48 at 10 runs against 10 and 3.15 at 4 against 4; were the true
-deviation known instead of estimated from those runs, 1.4 and 2.4 would do.
+The number. With the difference d = ours - published, the standard errors of both means and Welch's degrees of freedom:
 
-The claim. Is the paper's method better than the best other number of its column: `claim holds` or `claim fails` where the 95 % interval of that
-difference excludes 0, else `undecided`.
+    consistent    the published mean is in the 95 % prediction interval of a replication of this size: |d| <= t SE
+    higher, lower it is not ("better" or "worse" by the metric). If the true means are equal, this has probability 5 %
+    reproduced    consistent, and equivalent: two one-sided Welch tests (TOST) reject |d| >= margin
+    undecided     the answer depends on what is not published (the spread, or the number of runs)
 
-What is not printed makes no verdict easier: each question is asked under both extremes, and answered only where both agree.
-docs/verdicts.md explains all of it to a reader.
+The margin is not a free choice. It is the multiple of the published (sample) standard deviation with which equal true
+means pass with probability 80 % at the full number of seeds, but at least half a unit of the last published digit. It
+is 1.48 for 10 runs against 10 runs and 3.15 for 4 against 4. If the true deviation were known instead of estimated from
+these runs, it would be 1.4 and 2.4.
+
+The claim. Whether the paper's method is better than the best other number of its column: `claim holds` or `claim fails`
+if the 95 % interval of the difference excludes 0, otherwise `undecided`.
+
+Missing information never makes a verdict easier to reach: each question is answered for both extremes, and the answer
+counts only if both agree. docs/verdicts.md explains the verdicts to readers.
 """
 
 import math
@@ -29,14 +32,14 @@ from gt_bench.papers.pair_counts import COUNT, pairs_of
 from gt_bench.papers.published import Published
 
 STD_DDOF = 0
-MOST_SEEDS = 1000  # beyond this many a question counts as one that seeds do not settle
-# a count, rounded to whole pairs, has at least the spread of that rounding, however often the same one came out
+MOST_SEEDS = 1000  # a question that needs more seeds counts as not decidable by seeds
+# standard deviation of rounding to whole numbers: the minimum spread of a count
 COUNT_STD = 1 / math.sqrt(12)
-NODES = 64  # of the quadrature over either standard deviation; the powers are right to 1e-3
+NODES = 64  # nodes of the quadrature over each standard deviation; powers are accurate to 1e-3
 
 
 class Side(NamedTuple):
-    """A mean of `runs` runs with sample standard deviation `std` (ddof 1)."""
+    """Spread of a mean: sample standard deviation (ddof 1) and number of runs."""
 
     std: float
     runs: float
@@ -44,10 +47,20 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """`word` as above, or why there is none. In raw units: `interval`, of the difference (ours minus printed), and `margin`. `margin_std`: the
-    margin in printed (sample) standard deviations; `power`: the probability that as many runs show equal truth to be reproduced, where both sides
-    scatter alike; p values of the tests; `excluded_gap`: a true difference larger than this, in either direction, is excluded by the two one-sided
-    tests."""
+    """Result of `judge`.
+
+    Attributes:
+        word: the verdict, or why there is none.
+        interval: interval of the difference (ours minus published), in raw units.
+        margin: equivalence margin in raw units.
+        margin_std: margin in published (sample) standard deviations.
+        power: probability that this number of runs shows equal true means as reproduced, if both sides have the same
+            spread.
+        p_difference: p value of the test for a difference.
+        p_equivalence: p value of the test for equivalence.
+        assumptions: assumptions about information that is not published.
+        excluded_gap: the two one-sided tests exclude a true difference larger than this, in either direction.
+    """
 
     word: str
     interval: tuple[float, float] | None = None
@@ -62,7 +75,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Number:
-    """A mean to compare with: `std` is the sample one, None where none is printed; `runs` None where not said."""
+    """A mean to compare with.
+
+    Attributes:
+        name: name of the method.
+        mean: the mean.
+        std: sample standard deviation. None if it is not published.
+        runs: number of runs. None if it is not published.
+        rounding: half a unit of the last published digit.
+    """
 
     name: str
     mean: float
@@ -73,8 +94,15 @@ class Number:
 
 @dataclass(frozen=True)
 class Claim:
-    """`word`: claim holds, claim fails, undecided, or why there is none. `interval`: by how much ours is better (raw units, better is positive);
-    `more_seeds`: how many more runs of ours would decide, None where decided or where no number would."""
+    """Result of `judge_claim`.
+
+    Attributes:
+        word: "claim holds", "claim fails", "undecided", or why there is none.
+        rival: name of the best other method.
+        interval: interval of the difference in raw units. Positive if ours is better.
+        more_seeds: number of additional runs that would decide. None if decided, or if no number of runs would.
+        assumptions: assumptions about information that is not published.
+    """
 
     word: str
     rival: str | None = None
@@ -91,8 +119,16 @@ def judge(
     full_runs: int | None = None,
     rules: Rules | None = None,
 ) -> Verdict:
-    """Verdict on `runs` runs with `mean` and population standard deviation `std`, raw units; `full_runs`: as many as the cell has when complete
-    (`runs` where left out), which sets the margin."""
+    """Compares the runs of a cell with the published number.
+
+    Args:
+        mean: mean of our runs, in raw units.
+        std: population standard deviation of our runs (ddof 0).
+        runs: number of our runs.
+        published: the published number, if any.
+        full_runs: number of runs of the complete cell, which determines the margin. The default is `runs`.
+        rules: settings of the tests.
+    """
     rules, full_runs = rules or Rules(), full_runs or runs
     if published is None:
         return Verdict("no published number")
@@ -104,19 +140,17 @@ def judge(
         return Verdict("not judged", assumptions=tuple(assumptions))
     difference = mean - published.mean
     if not readings and pairs is not None:
-        errors = _errors_of_a_count(mean, pairs)
-        assumptions = [
-            "one run against one number: the pairs, each with a network of its own, say how far a count may scatter"
-        ]
+        errors = _errors_of_count(mean, pairs)
+        assumptions = ["one run against one number: independently trained pairs limit the spread of the count"]
     elif runs > 1:
         ours = Side(sample_std(std, runs), runs)
         errors = [_error(ours, theirs) for theirs in readings]
     else:
-        # one run has no spread of its own: it is taken for one more of the authors' runs
+        # one run has no spread: it is treated as another run of the authors
         errors = [(theirs.std * math.sqrt(1 + 1 / theirs.runs), theirs.runs - 1) for theirs in readings]
-        assumptions.append("a single run: judged by the printed spread alone")
+        assumptions.append("a single run: judged by the published spread alone")
     widths = [quantile(1 - rules.level / 2, df) * error + published.rounding for error, df in errors]
-    # as in every comparison here, numbers that differ by what floating point adds are the same
+    # numbers that differ only by floating-point rounding are equal
     inside = [abs(difference) <= width + slack_of(published.mean) for width in widths]
     wide = int(np.argmax(widths))
     verdict = Verdict(
@@ -128,8 +162,8 @@ def judge(
         assumptions=tuple(assumptions),
     )
     if published.std is None and readings and readings[0].std == 0.0:
-        # neither side shows a spread: what is within the rounding agrees, and nothing says what else would
-        alike = "all our runs are alike and no spread is printed: nothing says how far numbers scatter"
+        # no side has a spread: only agreement up to rounding can be judged
+        alike = "all our runs are equal and no spread is published: the spread of the numbers is unknown"
         return replace(verdict, p_difference=None, assumptions=(*verdict.assumptions, alike))
     if not any(inside):
         better = (difference > 0) == (published.direction == "max")
@@ -141,10 +175,13 @@ def judge(
     return _equivalence(verdict, difference, runs, full_runs, published, readings, errors, rules)
 
 
-def _errors_of_a_count(count: float, pairs: int) -> list[tuple[float, float]]:
-    """As `_error`, where neither side has a spread. A count over pairs that are trained apart scatters by at most what it would if each were
-    distinguished with the same probability (a binomial; one half added to either outcome), and by no less than its rounding; asked of both sides,
-    and with an exact print."""
+def _errors_of_count(count: float, pairs: int) -> list[tuple[float, float]]:
+    """Standard errors of the difference of two counts without a spread, and their degrees of freedom.
+
+    Pairs are trained independently. The spread of their count is at most that of a binomial distribution with equal
+    probabilities (with 1/2 added to both outcomes), and at least that of rounding. The first error assumes the maximum
+    on both sides, the second the minimum and an exact published count.
+    """
     share = (count + 0.5) / (pairs + 1)
     most = max(COUNT_STD, math.sqrt(pairs * share * (1 - share)))
     return [(math.sqrt(2) * most, math.inf), (COUNT_STD, math.inf)]
@@ -160,7 +197,7 @@ def _equivalence(
     errors: Sequence[tuple[float, float]],
     rules: Rules,
 ) -> Verdict:
-    """The verdict with its margin, power, and `reproduced` where that is shown."""
+    """Adds margin, power and p value to a verdict, and changes "consistent" to "reproduced" if equivalence is shown."""
     margin, small = _margin(full_runs, published, readings, rules)
     verdict = replace(verdict, margin=margin, margin_std=margin / small.std if small.std > 0 else None)
     if runs < 2:
@@ -180,7 +217,7 @@ def _equivalence(
 
 
 def _margin(full_runs: int, published: Published, readings: Sequence[Side], rules: Rules) -> tuple[float, Side]:
-    """The smallest margin of the readings (the tests take the fewest runs: neither helps), and the reading that it is from."""
+    """Returns the smallest margin of the readings, which is conservative, and its reading."""
     factor, side = min(
         ((margin_factor(full_runs, int(side.runs), rules), side) for side in readings), key=lambda f: f[0] * f[1].std
     )
@@ -190,8 +227,20 @@ def _margin(full_runs: int, published: Published, readings: Sequence[Side], rule
 def seeds_needed(
     std: float, runs: int, published: Published, full_runs: int | None = None, rules: Rules | None = None
 ) -> int | None:
-    """Runs of ours with which equal truth would pass as reproduced in `rules.power` of cases, where our true deviation is the one seen (of one
-    run: the printed one). None where no number of runs would do, or equivalence is not asked."""
+    """Returns the number of our runs with which equal true means pass as reproduced with probability `rules.power`.
+
+    Our true deviation is assumed to be the observed one, or for one run the published one.
+
+    Args:
+        std: population standard deviation of our runs (ddof 0).
+        runs: number of our runs.
+        published: the published number.
+        full_runs: number of runs of the complete cell, which determines the margin.
+        rules: settings of the tests.
+
+    Returns:
+        Number of runs. None if no number suffices, or equivalence is not tested.
+    """
     rules, full_runs = rules or Rules(), full_runs or runs
     if published.std is None or published.mean is None or full_runs < 2:
         return None
@@ -201,31 +250,32 @@ def seeds_needed(
         return None
     ratio = _margin(full_runs, published, readings, rules)[0] / few.std
     spread = max(sample_std(std, runs) / few.std, 1e-9) if runs > 1 else 1.0
-    # a hair below: at equal spreads the answer is the number of full seeds by construction
+    # 1e-5 for rounding: at equal spreads the answer is the full number of seeds by construction
     return first_count(lambda n: equal_passes(n, int(few.runs), ratio, rules.level, spread) >= rules.power - 1e-5, 2)
 
 
 def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> tuple[list[Side], list[str]]:
-    """What the print may mean, the widest first: one reading where all is printed."""
+    """Returns the possible spreads behind a published number, widest first, and the assumptions made."""
     std, count = published.std, published.runs
     if std is None:
         if runs < 2:
-            return [], ["one run, and no spread is printed: nothing says how far numbers scatter"]
+            return [], ["one run, and no spread is published: the spread of the numbers is unknown"]
         floor = COUNT_STD if published.metric == COUNT else 0.0
-        # one run at least as noisy as ours, or a mean without noise
+        # extremes: one run with at least our spread, or an exact mean
         return [Side(max(our_std, floor), 1), Side(0.0, math.inf)], [
-            "no spread is printed: held to be one run with a spread like ours, and an exact mean; equivalence cannot be shown"
+            "no spread is published: one run with our spread, and an exact mean are tried; equivalence cannot be shown"
         ]
     if count is not None and count > 1:
-        # unstated: the estimator behind a printed ±; taken for the population one (as in the scripts behind the WebKB rows and in GraphGym), which
-        # makes the sample variance larger
+        # unstated: the estimator behind a printed ±; taken for the population one (as in the scripts behind the WebKB
+        # rows and in GraphGym), which makes the sample variance larger
         return [Side(sample_std(std, count), count)], []
-    # unstated: how many runs are behind the printed ±; as few and as many as these papers state elsewhere, and a verdict only where both agree
+    # unstated: how many runs are behind the printed ±; the smallest and the largest number that these papers state
+    # elsewhere, and a verdict only where both agree
     few, most = rules.unstated_runs
     said = (
-        f"the paper gives no number of runs: {few} and {most} tried"
+        f"the number of runs is not published: {few} and {most} are tried"
         if count is None
-        else f"a spread of one run is printed: of {few} to {most} runs it is"
+        else f"the spread of a single run is published: {few} and {most} runs are tried"
     )
     return [Side(sample_std(std, n), n) for n in sorted({few, most})], [said]
 
@@ -238,8 +288,16 @@ def judge_claim(
     rules: Rules | None = None,
     floor: float = 0.0,
 ) -> Claim:
-    """Is `ours` better than `rival`? `spread`: the sample deviation that is printed for our method, for the case of a single run of ours; `floor`: the least deviation that numbers
-    of this metric have (`COUNT_STD`)."""
+    """Decides whether our method is better than its best rival.
+
+    Args:
+        ours: our mean.
+        rival: the published mean of the rival.
+        direction: "max" or "min".
+        spread: published sample deviation of our method, used if we have a single run.
+        rules: settings of the tests.
+        floor: minimum deviation of numbers of this metric (`COUNT_STD` for counts).
+    """
     rules = rules or Rules()
     difference = (ours.mean - rival.mean) * (1 if direction == "max" else -1)
     assumptions: list[str] = []
@@ -248,31 +306,31 @@ def judge_claim(
     if our_runs == 1 or our_std is None:
         known = [(s, n) for s, n in ((spread, None), (rival.std, rival.runs)) if s is not None]
         if not known:
-            return Claim("undecided", rival.name, assumptions=("one run, and no spread is printed",))
+            return Claim("undecided", rival.name, assumptions=("one run, and no spread is published",))
         our_std, certainty = known[0]
         if our_std == 0.0 and floor == 0.0:
             return Claim(
                 "undecided",
                 rival.name,
-                assumptions=("one run, and the spread that is printed is 0: nothing says how far ours scatters",),
+                assumptions=("one run, and the published spread is 0: the spread of our runs is unknown",),
             )
-        assumptions.append("a single run: its spread is the printed one")
+        assumptions.append("a single run: its spread is assumed to be the published one")
     certainty, our_std = certainty or rules.unstated_runs[0], max(our_std, floor)
     if rival.std is None:
         if our_std == 0.0:
             return Claim(
                 "undecided",
                 rival.name,
-                assumptions=(*assumptions, f"all our runs are alike and no spread is printed for {rival.name}"),
+                assumptions=(*assumptions, f"all our runs are equal and no spread is published for {rival.name}"),
             )
-        # one run at least as noisy as ours
+        # assumed: one run with at least our spread
         theirs, sure = our_std, certainty
         other = Side(theirs, 1)
-        assumptions.append(f"no spread is printed for {rival.name}: held to be one run with a spread like ours")
+        assumptions.append(f"no spread is published for {rival.name}: assumed to be one run with our spread")
     else:
         count = rival.runs if rival.runs and rival.runs > 1 else rules.unstated_runs[0]
         if count != rival.runs:
-            assumptions.append(f"the paper gives no number of runs for {rival.name}: {count} assumed")
+            assumptions.append(f"the number of runs of {rival.name} is not published: {count} assumed")
         other, sure = Side(max(rival.std, floor), count), count
 
     def width(runs: int) -> float:
@@ -294,7 +352,7 @@ def judge_claim(
 
 
 def sample_std(population_std: float, runs: float) -> float:
-    """With ddof 1, from that with ddof 0; of one run unchanged."""
+    """Converts a standard deviation with ddof 0 to ddof 1. For one run, it is not changed."""
     return population_std * math.sqrt(runs / max(runs - 1, 1))
 
 
@@ -306,21 +364,28 @@ def _quadrature() -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=4096)
 def equal_passes(runs: int, other_runs: int, margin: float, level: float, spread: float = 1.0) -> float:
-    """Probability of `reproduced` where both means are equal and the margin is `margin` times the other side's sample deviation.
+    """Returns the probability of the verdict "reproduced" if the true means are equal.
 
-    `spread`: our true standard deviation over theirs. Exact for normal runs up to the quadrature over both sample variances (Welch's test).
+    It is exact for normally distributed runs, up to the quadrature over both sample variances (Welch's test).
+
+    Args:
+        runs: number of our runs.
+        other_runs: number of runs of the other side.
+        margin: margin in sample deviations of the other side.
+        level: level of the tests.
+        spread: our true standard deviation divided by that of the other side.
     """
-    from scipy import special, stats  # half a second, which a training process must not pay
+    from scipy import special, stats  # imported here: takes half a second
 
     nodes, weights = _quadrature()
-    # Legendre nodes on the square root of the tail: dense where a variance is small
+    # Legendre nodes on the square root of the quantile: dense where a variance is small
     quantiles, weights = ((1 + nodes) / 2) ** 2, weights / 2 * (1 + nodes)
     first = spread**2 * stats.chi2.ppf(quantiles, runs - 1) / (runs - 1) / runs  # [NODES]
     second = stats.chi2.ppf(quantiles, other_runs - 1) / (other_runs - 1)
     mine, theirs = first[:, None], (second / other_runs)[None, :]
     df = (mine + theirs) ** 2 / (mine**2 / (runs - 1) + theirs**2 / (other_runs - 1))
     room = margin * np.sqrt(second)[None, :] - special.stdtrit(df, 1 - level) * np.sqrt(mine + theirs)
-    room = np.minimum(room, special.stdtrit(df, 1 - level / 2) * np.sqrt(mine + theirs))  # consistent besides
+    room = np.minimum(room, special.stdtrit(df, 1 - level / 2) * np.sqrt(mine + theirs))  # and consistent
     error = math.sqrt(spread**2 / runs + 1 / other_runs)
     passes = np.where(room > 0, special.erf(room / (error * math.sqrt(2))), 0.0)
     return float(weights @ passes @ weights)
@@ -334,22 +399,28 @@ def _margin_factor(runs: int, other_runs: int, level: float, power: float) -> fl
 
 
 def margin_factor(runs: int, other_runs: int, rules: Rules | None = None) -> float:
-    """The margin in sample deviations of the print with which equal truth passes in `rules.power` of cases."""
+    """Returns the margin, in published sample deviations, with which equal true means pass at `rules.power`.
+
+    Args:
+        runs: number of our runs.
+        other_runs: number of runs of the other side.
+        rules: settings of the tests.
+    """
     rules = rules or Rules()
     return _margin_factor(runs, other_runs, rules.level, rules.power)
 
 
 def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
-    """Benjamini-Hochberg over the p values that are there: the smallest rate of false discoveries at which each would be one."""
+    """Adjusts p values by the procedure of Benjamini and Hochberg. None values are left out and remain None."""
     from scipy.stats import false_discovery_control
 
-    there = [p for p in p_values if p is not None]
-    adjusted = iter(false_discovery_control(there).tolist() if there else [])
+    given = [p for p in p_values if p is not None]
+    adjusted = iter(false_discovery_control(given).tolist() if given else [])
     return [None if p is None else next(adjusted) for p in p_values]
 
 
 def first_count(true: Callable[[int], bool], start: int) -> int | None:
-    """The first whole number from `start` for which `true`, which stays so; None beyond MOST_SEEDS."""
+    """Returns the smallest integer from `start` for which a monotonic condition is true. None if above MOST_SEEDS."""
     if true(start):
         return start
     below, above = start, start + 1
@@ -364,12 +435,12 @@ def first_count(true: Callable[[int], bool], start: int) -> int | None:
 
 
 def _error(ours: Side, theirs: Side) -> tuple[float, float]:
-    """Standard error of the difference of two means, and Welch's degrees of freedom."""
+    """Returns the standard error of the difference of two means, and Welch's degrees of freedom."""
     mine, other = ours.std**2 / ours.runs, theirs.std**2 / theirs.runs
     if mine + other == 0.0:
         return 0.0, math.inf
     if theirs.runs == 1:
-        # the spread of one run is our own, so that nothing but our runs says how well it is known
+        # the spread assumed for one run is that of our runs, which also determine the degrees of freedom
         return math.sqrt(mine + other), ours.runs - 1
     return math.sqrt(mine + other), (mine + other) ** 2 / (
         mine**2 / (ours.runs - 1) + (other**2 / (theirs.runs - 1) if other else 0.0)
@@ -377,7 +448,7 @@ def _error(ours: Side, theirs: Side) -> tuple[float, float]:
 
 
 def quantile(q: float, df: float) -> float:
-    """Of Student's t, or of the normal distribution for infinite degrees of freedom."""
+    """Returns a quantile of Student's t, or of the normal distribution for infinite degrees of freedom."""
     from scipy import special
 
     return float(special.ndtri(q) if math.isinf(df) else special.stdtrit(df, q))
@@ -396,12 +467,12 @@ def _p_within(difference: float, margin: float, error: float, df: float, slack: 
 
 
 def upper_tail(t: float, df: float) -> float:
-    """P(T > t)."""
+    """Returns P(T > t) for Student's t, or for the normal distribution for infinite degrees of freedom."""
     from scipy import special
 
     return float(special.ndtr(-t) if math.isinf(df) else special.stdtr(df, -t))
 
 
 def slack_of(mean: float) -> float:
-    """By so much numbers of this size differ for floating point alone."""
+    """Returns the difference that floating-point rounding can cause for numbers of this size."""
     return 1e-12 + 1e-9 * abs(mean)

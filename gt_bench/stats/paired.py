@@ -1,9 +1,10 @@
-"""Two models on the same seeds and splits: is their difference real? And several models over several datasets.
+"""Comparison of two models on the same seeds and splits, and of several models over several datasets.
 
-One dataset: the differences of the pairs, their mean with Student's interval, and how many of such pairs would decide. What both runs of a pair share (the
-split, the seed) is in none of the differences, so that fewer runs decide than of two unpaired sets.
-Several datasets: ranks of the means per dataset, tested by autorank (Wilcoxon for two models; Friedman with Nemenyi's critical difference for more).
-Bayesian: the correlated t-test of one dataset and the signed-rank test of several (Benavoli et al. 2017), by baycomp.
+One dataset: paired differences, their mean with Student's interval, and how many pairs would decide. Effects of the
+split and the seed cancel in the differences, so fewer runs are needed than for unpaired sets. Several datasets: ranks
+of the means per dataset, tested with autorank (Wilcoxon for two models, Friedman with Nemenyi's critical difference for
+more). Bayesian: the correlated t-test for one dataset and the signed-rank test for several (Benavoli et al. 2017), with
+baycomp.
 """
 
 import contextlib
@@ -16,15 +17,26 @@ from dataclasses import dataclass
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.stats.equivalence import first_count, quantile, slack_of, upper_tail
 
-FEWEST_DATASETS = 5  # below, no test over datasets means anything (autorank refuses)
+FEWEST_DATASETS = 5  # minimum for a test over datasets (required by autorank)
 FIRST, SECOND, INCONCLUSIVE, EQUAL = "first", "second", "inconclusive", "equal"
 
 
 @dataclass(frozen=True)
 class Paired:
-    """First minus second over `pairs` pairs; a positive difference is in favour of the first, whatever the metric's direction. `effect`: Cohen's d
-    of the pairs; `ahead`: in how many the first is; `word`: which is better, `inconclusive`, or `equal` (in every pair). `more_pairs`: how many more would decide at this difference and spread,
-    None where decided or beyond MOST_SEEDS."""
+    """Result of a paired comparison. Positive differences favour the first model, for either direction of the metric.
+
+    Attributes:
+        pairs: number of pairs.
+        difference: mean of first minus second.
+        interval: its confidence interval. None for one pair.
+        effect: Cohen's d of the pairs.
+        ahead: number of pairs in which the first model is better.
+        ties: number of pairs with equal values.
+        p_value: of the paired t-test.
+        word: "first" or "second" for the better model, "inconclusive", or "equal" if all pairs are equal.
+        more_pairs: number of additional pairs that would decide at this difference and spread. None if decided, or
+            beyond MOST_SEEDS.
+    """
 
     pairs: int
     difference: float
@@ -39,8 +51,15 @@ class Paired:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Mean ranks over datasets (1 is best), best first. `test`: wilcoxon or friedman; `critical`: two mean ranks that differ by more are told apart
-    (Nemenyi; of three models and more). Without a test there are too few datasets."""
+    """Ranks of models over datasets.
+
+    Attributes:
+        mean_ranks: {model: mean rank}, where 1 is best, best first.
+        datasets: number of datasets.
+        test: "wilcoxon" or "friedman". None if there are too few datasets.
+        p_value: of the test.
+        critical: mean ranks that differ by more are significantly different (Nemenyi, for three models or more).
+    """
 
     mean_ranks: Mapping[str, float]
     datasets: int
@@ -50,7 +69,14 @@ class Ranks:
 
 
 def paired(first: Sequence[float], second: Sequence[float], direction: str, rules: Rules | None = None) -> Paired:
-    """`first[i]` and `second[i]` are of one seed and split; at least one pair. `direction`: max or min."""
+    """Compares two models on one dataset.
+
+    Args:
+        first: values of the first model, at least one.
+        second: values of the second model. `second[i]` has the same seed and split as `first[i]`.
+        direction: "max" or "min".
+        rules: settings of the tests.
+    """
     level, sign = (rules or Rules()).level, 1 if direction == "max" else -1
     differences = [sign * (a - b) for a, b in zip(first, second, strict=True)]
     slack = slack_of(max(map(abs, (*first, *second))))
@@ -67,7 +93,7 @@ def paired(first: Sequence[float], second: Sequence[float], direction: str, rule
         return quantile(1 - level / 2, runs - 1) * std / math.sqrt(runs)
 
     half = half_width(count)
-    # differences that are all the same are certain: t is infinite
+    # t is infinite if all differences are equal
     p_value = 2 * upper_tail(abs(mean) / std * math.sqrt(count), count - 1) if std > slack else 0.0
     effect = mean / std if std > slack else math.copysign(math.inf, mean)
     base = Paired(count, mean, (mean - half, mean + half), effect, ahead, ties, p_value, FIRST if mean > 0 else SECOND)
@@ -81,8 +107,17 @@ def paired(first: Sequence[float], second: Sequence[float], direction: str, rule
 def bayesian(
     first: Sequence[float], second: Sequence[float], direction: str, rope: float
 ) -> tuple[float, float, float]:
-    """(P(first better), P(equal within `rope`), P(second better)) on one dataset, by the correlated t-test, which holds the pairs to be as
-    dependent as the folds of a cross-validation are."""
+    """Bayesian correlated t-test on one dataset, which assumes that pairs are correlated like cross-validation folds.
+
+    Args:
+        first: values of the first model.
+        second: values of the second model, paired.
+        direction: "max" or "min".
+        rope: region of practical equivalence.
+
+    Returns:
+        P(first better), P(equal within `rope`), P(second better).
+    """
     import baycomp
     import numpy as np
 
@@ -97,7 +132,16 @@ def bayesian(
 
 
 def bayesian_over_datasets(first: Sequence[float], second: Sequence[float], rope: float) -> tuple[float, float, float]:
-    """As `bayesian`, from one mean per dataset (larger is better), by the signed-rank test."""
+    """Bayesian signed-rank test over datasets.
+
+    Args:
+        first: mean of the first model on each dataset; larger is better.
+        second: mean of the second model on each dataset.
+        rope: region of practical equivalence.
+
+    Returns:
+        P(first better), P(equal within `rope`), P(second better).
+    """
     import baycomp
     import numpy as np
 
@@ -111,7 +155,12 @@ def bayesian_over_datasets(first: Sequence[float], second: Sequence[float], rope
 
 
 def ranks(means: Mapping[str, Sequence[float]], rules: Rules | None = None) -> Ranks:
-    """`means`: model -> a mean per dataset, larger is better, in one order of datasets."""
+    """Ranks models over datasets.
+
+    Args:
+        means: {model: mean on each dataset}; larger is better; the same order of datasets for all models.
+        rules: settings of the test.
+    """
     from scipy.stats import rankdata
 
     columns = list(zip(*means.values(), strict=True))
@@ -125,7 +174,7 @@ def ranks(means: Mapping[str, Sequence[float]], rules: Rules | None = None) -> R
     import pandas
     from autorank import autorank
 
-    # it prints what it assumes, and warns of what is decided here
+    # autorank prints its assumptions and warns of settings that are intended here
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = autorank(pandas.DataFrame(means), alpha=(rules or Rules()).level, force_mode="nonparametric")

@@ -1,9 +1,10 @@
-"""The shipped file of a cell: its form, reading and writing it, and what can be wrong with it.
+"""Shipped records: one file per cell, its schema, reading, writing and validation.
 
-    suites/SUITE/records/DATASET/ROW.json.gz    {"schema", "result", "records", "trials", "origins"}; equal records give equal bytes
+    suites/SUITE/records/DATASET/ROW.json.gz    {"schema", "result", "records", "trials", "origins"}
 
-`trials` are the runs of a cell's search: where they were imported, the search finds its way again without training.
-`origins` are digests that can be compared where the data are not at hand: of the dataset's spec and of each encoding's algorithm.
+Equal records produce equal bytes. `trials` are the runs of a cell's search. After an import, the search is repeated
+from them without training. `origins` are digests of the dataset's spec and of each encoding's algorithm, which can be
+compared if the data are not available.
 """
 
 import gzip
@@ -25,7 +26,7 @@ from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites,
 
 ROOT = SUITES
 STATUSES = (*FINAL, "oom", "timed-out")
-# what the values of a record are; types are held exactly, so that true is no number
+# types of values of a record; compared exactly, so that `true` is not a number
 TEXT, WHOLE, NUMBER, LIST, MAPPING = "text", "a whole number", "a number", "a list", "a mapping"
 TYPES: dict[str, tuple[type, ...]] = {
     TEXT: (str,),
@@ -35,17 +36,19 @@ TYPES: dict[str, tuple[type, ...]] = {
     MAPPING: (dict,),
 }
 RESULT_FORM = {
-    "cell": TEXT, "suite": TEXT, "dataset": TEXT, "model": TEXT, "status": TEXT, "runs": LIST, "seeds": LIST, "recipe": MAPPING, "reduced": LIST,
+    "cell": TEXT, "suite": TEXT, "dataset": TEXT, "model": TEXT, "status": TEXT, "runs": LIST, "seeds": LIST,
+    "recipe": MAPPING, "reduced": LIST,
 }  # fmt: skip
 RUN_FORM = {
-    "status": TEXT, "error": TEXT, "seed": WHOLE, "split": WHOLE, "recipe": MAPPING, "digests": MAPPING, "versions": MAPPING, "dataset": TEXT, "metric": TEXT,
-    "direction": TEXT, "parameters": WHOLE, "epochs": MAPPING, "best_epoch": WHOLE, "val": NUMBER, "test": NUMBER, "test_metrics": MAPPING,
+    "status": TEXT, "error": TEXT, "seed": WHOLE, "split": WHOLE, "recipe": MAPPING, "digests": MAPPING,
+    "versions": MAPPING, "dataset": TEXT, "metric": TEXT, "direction": TEXT, "parameters": WHOLE, "epochs": MAPPING,
+    "best_epoch": WHOLE, "val": NUMBER, "test": NUMBER, "test_metrics": MAPPING,
 }  # fmt: skip
 MEASURED_FORM = {
-    "started": TEXT, "finished": TEXT, "seconds": NUMBER, "train_seconds_per_epoch": NUMBER, "eval_seconds_per_epoch": NUMBER,
-    "peak_memory_mib": NUMBER, "device": TEXT, "code": TEXT, "environment": MAPPING,
+    "started": TEXT, "finished": TEXT, "seconds": NUMBER, "train_seconds_per_epoch": NUMBER,
+    "eval_seconds_per_epoch": NUMBER, "peak_memory_mib": NUMBER, "device": TEXT, "code": TEXT, "environment": MAPPING,
 }  # fmt: skip
-# what a result may have besides, and the keys of its search
+# optional keys of a result, and the keys of its search
 RESULT_OPTIONS = {
     "published": MAPPING,
     "search": MAPPING,
@@ -57,19 +60,27 @@ RESULT_OPTIONS = {
 SEARCH_FORM = {"trials": WHOLE, "states": MAPPING}
 RUN_KEYS, MEASURED_KEYS = tuple(RUN_FORM), tuple(MEASURED_FORM)
 NULLABLE = ("error", "best_epoch", "val", "test")
-MOST_BYTES = 1 << 29  # of a file, unpacked
+MAX_BYTES = 1 << 29  # size of a file after decompression
 # curves that every run has
 CURVES = ("epoch", "train_loss", "val")
-# metrics between 0 and 1; "f1@jets-b" is one as "f1" is
-SHARES = {
-    "accuracy", "balanced-accuracy", "roc-auc", "auc", "ap", "aupr", "f1", "f1-macro", "f1-micro", "precision", "recall", "partition-f1",
-    "rand-index", "ordered-pair-accuracy",
+# metrics between 0 and 1; "f1@jets-b" counts as "f1"
+UNIT_INTERVAL = {
+    "accuracy", "balanced-accuracy", "roc-auc", "auc", "ap", "aupr", "f1", "f1-macro", "f1-micro", "precision",
+    "recall", "partition-f1", "rand-index", "ordered-pair-accuracy",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """One file: a cell's result, its records in the order of `result["runs"]`, those of its search, and where data and encodings came from."""
+    """Content of one file.
+
+    Attributes:
+        path: the file.
+        result: the result of the cell.
+        records: its records, in the order of `result["runs"]`.
+        origins: digests of the sources of data and encodings.
+        trials: records of its search.
+    """
 
     path: Path
     result: Result
@@ -79,12 +90,12 @@ class Shipped:
 
     @property
     def cell(self) -> str:
-        """Its name, suite/dataset/row."""
+        """Name of the cell, suite/dataset/row."""
         return self.result["cell"]
 
 
 def is_trial(record: Record) -> bool:
-    """Whether a record is a search's run, which never read the test split."""
+    """Returns whether a record is a trial of a search, which never reads the test split."""
     run = record["deterministic"]
     return record["digest"] == run_digest(
         run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test=False
@@ -92,27 +103,38 @@ def is_trial(record: Record) -> bool:
 
 
 def read(path: Path) -> Shipped:
-    """Raises StoreError for a file that cannot be read."""
+    """Reads a shipped file.
+
+    Raises:
+        StoreError: the file is missing or damaged.
+    """
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(read_bytes(path))) as file:
-            text = file.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise ValueError(f"more than {MOST_BYTES:,} bytes unpacked")
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES:,} bytes after decompression")
         content = json.loads(text)
         if content["schema"] != SCHEMA:
-            raise ValueError(f"schema {content['schema']}, this code reads {SCHEMA}")
+            raise ValueError(f"schema {content['schema']}, but this code reads schema {SCHEMA}")
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
         return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{path}: not an export of records ({error}); get the file again (`git checkout {path}`)"
+            f"{path}: not an export of records ({error}); restore the file (`git checkout {path}`)"
         ) from None
 
 
 def write(shipped: Shipped) -> Path:
-    """Raises WriteError, which names the file."""
+    """Writes a shipped file.
+
+    Returns:
+        The file.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
     content = {k: getattr(shipped, k) for k in ("result", "origins", "records", "trials")} | {"schema": SCHEMA}
-    # GzipFile without name and time: the same bytes from every Python, whatever the clock says
+    # without name and time, so that equal records produce equal bytes
     file = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=9, mtime=0) as packed:
         packed.write((json.dumps(content, separators=(",", ":"), sort_keys=True, allow_nan=True) + "\n").encode())
@@ -120,20 +142,37 @@ def write(shipped: Shipped) -> Path:
 
 
 def file_of(cell: str, root: Path = ROOT) -> Path:
-    """The shipped file of a cell, there or not: where the folder is no project and has none of its own, the one that was installed. What is written goes to `root` itself."""
+    """Returns the shipped file of a cell, which need not exist.
+
+    Outside of a project, it is the installed file if `root` has none. Files are always written below `root`.
+    """
     return place(record_file(cell, root))
 
 
 def check_folder(root: Path) -> None:
-    """Raises StoreError where there is no such folder of shipped records."""
+    """Checks that a folder of shipped records exists.
+
+    Raises:
+        StoreError: it does not.
+    """
     if not place(root).is_dir():
         raise StoreError(
-            f"{root}: no such folder of shipped records; name the one that holds SUITE/records/DATASET/ROW.json.gz (--records)"
+            f"{root}: folder of shipped records not found; use --records with the folder that contains "
+            "SUITE/records/DATASET/ROW.json.gz"
         )
 
 
 def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> list[Path]:
-    """The files of these suites and cells; all files, in order of the path, for no name. Raises StoreError where there is no such folder."""
+    """Finds shipped files.
+
+    Args:
+        grid: the grid, in which names are looked up.
+        names: suites and cells. All files, ordered by path, if empty.
+        root: folder of shipped records.
+
+    Raises:
+        StoreError: the folder does not exist.
+    """
     check_folder(root)
     if not names:
         folders = [root] if is_project() else [root, INSTALLED / root]
@@ -149,17 +188,28 @@ def shipped_paths(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> l
 
 
 def shipped_cells(grid: Grid, names: Sequence[str] = (), root: Path = ROOT) -> Iterator[Shipped]:
-    """What `shipped_paths` names. Raises StoreError at the first file that cannot be read."""
+    """Reads the files that `shipped_paths` returns.
+
+    Raises:
+        StoreError: a file is damaged. Raised when the iteration reaches it.
+    """
     yield from (read(path) for path in shipped_paths(grid, names, root))
 
 
 def read_result(path: Path, cell: str) -> Result | None:
-    """What training left of `cell`; None where it has not run. Raises StoreError for a file that is no result of it."""
+    """Reads the result of a cell.
+
+    Returns:
+        The result, or None if the cell has not been trained.
+
+    Raises:
+        StoreError: the file is damaged, or the result of another cell.
+    """
     try:
         result = json.loads(read_text(path))
         wrong = result_problems(result)
         if wrong or result["cell"] != cell:
-            raise ValueError("; ".join(wrong) or f"of {result['cell']}")
+            raise ValueError("; ".join(wrong) or f"it is the result of {result['cell']}")
         return result
     except FileNotFoundError:
         return None
@@ -168,9 +218,9 @@ def read_result(path: Path, cell: str) -> Result | None:
 
 
 def result_problems(result: object) -> list[str]:
-    """What is wrong with the form of a cell's result."""
+    """Returns what is wrong with the keys and types of a cell's result."""
     if not isinstance(result, dict):
-        return ["is no mapping"]
+        return ["is not a mapping"]
     if wrong := _form_problems(result, RESULT_FORM):
         return wrong
     options = {key: kind for key, kind in RESULT_OPTIONS.items() if result.get(key) is not None}
@@ -185,30 +235,30 @@ def result_problems(result: object) -> list[str]:
 
 
 def record_problems(record: object) -> list[str]:
-    """What is wrong with one record by itself: shape, completeness, and whether digest, checksum and mark are those its contents give."""
+    """Returns what is wrong with one record: keys, types, digest, checksum, and values that contradict each other."""
     if not isinstance(record, dict):
-        return ["is no record"]
+        return ["is not a record"]
     run, measured = record.get("deterministic", {}), record.get("measured", {})
-    lacking = [k for k in ("digest", "deterministic", "measured") if k not in record]
+    missing = [k for k in ("digest", "deterministic", "measured") if k not in record]
     for part, keys in ((run, RUN_KEYS), (measured, MEASURED_KEYS)):
-        lacking += [k for k in keys if not isinstance(part, dict) or k not in part]
+        missing += [k for k in keys if not isinstance(part, dict) or k not in part]
     if record.get("schema") != SCHEMA:
-        return [f"schema {record.get('schema')!r:.200}, this code reads {SCHEMA}"]
-    if lacking:
-        return [f"lacks {', '.join(dict.fromkeys(lacking))}"]
-    if misshapen := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
-        return misshapen
+        return [f"schema {record.get('schema')!r:.200}, but this code reads schema {SCHEMA}"]
+    if missing:
+        return [f"{', '.join(dict.fromkeys(missing))} is missing"]
+    if wrong := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
+        return wrong
     record = cast(Record, record)
     wrong, digests = [fault] if (fault := fault_of(record)) else [], run["digests"]
     absent = [k for k in ("recipe", "data", "encodings") if k not in digests]
     if absent:
-        return [f"lacks the digest of {', '.join(absent)}"]
+        return [f"the digest of {', '.join(absent)} is missing"]
     key = (run["recipe"], run["seed"], run["split"], digests, run["versions"])
     trial = is_trial(record)
     if not trial and run_digest(*key) != record["digest"]:
-        wrong.append(f"its contents give the digest {run_digest(*key)}, not {record['digest']}")
+        wrong.append(f"its content has the digest {run_digest(*key)}, not {record['digest']}")
     if digest_of(run["recipe"]) != digests["recipe"]:
-        wrong.append("its recipe does not have the digest that it names")
+        wrong.append("the digest of its recipe does not match its recipe")
     if run["status"] not in STATUSES:
         wrong.append(f"unknown status {run['status']!r:.200}")
     lengths = {len(curve) for curve in run["epochs"].values()}
@@ -219,7 +269,8 @@ def record_problems(record: object) -> list[str]:
         wrong.append("status ok without a test value")
     elif tested and not _same(run["test"], run["test_metrics"].get(run["metric"])):
         wrong.append(
-            f"its test value is {run['test']}, its {run['metric']} on the test split {run['test_metrics'].get(run['metric'])}"
+            f"its test value is {run['test']}, but its {run['metric']} on the test split is "
+            f"{run['test_metrics'].get(run['metric'])}"
         )
     if not tested and (run["test"] is not None or run["test_metrics"]):
         wrong.append("a search trial with a test value" if trial else f"status {run['status']} with a test value")
@@ -227,9 +278,9 @@ def record_problems(record: object) -> list[str]:
 
 
 def _form_problems(content: Mapping[str, object], form: Mapping[str, str]) -> list[str]:
-    """What `content` lacks of `form`, and which of its values are of another type."""
-    if lacking := [k for k in form if k not in content]:
-        return [f"lacks {', '.join(lacking)}"]
+    """Returns the keys of `form` that are missing in `content`, or the values of a wrong type."""
+    if missing := [k for k in form if k not in content]:
+        return [f"{', '.join(missing)} is missing"]
     return [
         f"its {key} is {json.dumps(content[key])[:40]}, not {kind}"
         for key, kind in form.items()
@@ -238,18 +289,18 @@ def _form_problems(content: Mapping[str, object], form: Mapping[str, str]) -> li
 
 
 def _number_problems(run: Ran) -> list[str]:
-    """Of the curves and the test metrics: what is no number."""
+    """Returns curves and test metrics that contain something else than numbers."""
     curves = run["epochs"]
-    if lacking := [k for k in CURVES if k not in curves]:
-        return [f"lacks the curve of {', '.join(lacking)}"]
-    wrong = [f"its curve of {k} is no list" for k, v in curves.items() if type(v) is not list]
+    if missing := [k for k in CURVES if k not in curves]:
+        return [f"the curve {', '.join(missing)} is missing"]
+    wrong = [f"its curve {k} is not a list" for k, v in curves.items() if type(v) is not list]
     wrong += [
-        f"its curve of {k} holds what is no number"
+        f"its curve {k} contains a value that is not a number"
         for k, v in curves.items()
         if type(v) is list and any(x is not None and type(x) not in TYPES[NUMBER] for x in v)
     ]
     return wrong + [
-        f"its {k} on the test split is no number"
+        f"its {k} on the test split is not a number"
         for k, v in run["test_metrics"].items()
         if type(v) not in TYPES[NUMBER]
     ]
@@ -258,11 +309,11 @@ def _number_problems(run: Ran) -> list[str]:
 def _validation_problems(run: Ran) -> list[str]:
     epoch, validated = run["best_epoch"], dict(zip(run["epochs"]["epoch"], run["epochs"]["val"], strict=False))
     if epoch is None and all(v is None for v in (run["val"], *validated.values())):
-        return []  # nothing validates, or the run did not come so far
+        return []  # no validation, or the run ended before it
     if epoch is None or validated.get(epoch) is None:
-        return [f"its best epoch is {epoch}, which its validation curve does not have"]
+        return [f"its best epoch is {epoch}, but its validation curve has no value there"]
     if not _same(run["val"], validated[epoch]):
-        return [f"its validation value is {run['val']}, its curve has {validated[epoch]} in epoch {epoch}"]
+        return [f"its validation value is {run['val']}, but its curve has {validated[epoch]} in epoch {epoch}"]
     return []
 
 
@@ -275,32 +326,38 @@ def _metric_problems(run: Ran) -> list[str]:
         direction = create_task(spec.task, spec.metric, also=spec.also).direction
         if (run["metric"], run["direction"]) != (spec.metric, direction):
             wrong.append(
-                f"it measures {run['metric']} ({run['direction']}), and {run['dataset']} is measured by {spec.metric} ({direction})"
+                f"its metric is {run['metric']} ({run['direction']}), but the metric of {run['dataset']} is "
+                f"{spec.metric} ({direction})"
             )
-    # "accuracy" beside it is 1 - slowdown, which has no lower bound
-    shares = SHARES - {"accuracy"} if run["metric"] == "ordered-pair-accuracy" else SHARES
+    # with this metric, "accuracy" is 1 - slowdown, which has no lower bound
+    bounded = UNIT_INTERVAL - {"accuracy"} if run["metric"] == "ordered-pair-accuracy" else UNIT_INTERVAL
     numbers = [(f"{run['metric']} on validation", run["metric"], run["val"])]
     numbers += [(f"{k} on the test split", k.partition("@")[0], v) for k, v in run["test_metrics"].items()]
-    # NaN is allowed: a metric can be undefined on a split; the last digits are rounding
+    # NaN is allowed, because a metric can be undefined on a split
     return wrong + [
-        f"its {what} is {v}, and a share lies between 0 and 1"
+        f"its {what} is {v}, but it must be between 0 and 1"
         for what, name, v in numbers
-        if name in shares and v is not None and not math.isnan(v) and not 0 <= v <= 1 + 1e-9
+        if name in bounded and v is not None and not math.isnan(v) and not 0 <= v <= 1 + 1e-9
     ]
 
 
 def _same(one: float | None, other: float | None) -> bool:
-    """Whether two numbers are equal; NaN equals NaN."""
+    """Returns whether two numbers are equal. NaN equals NaN."""
     return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
 
 
 def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
-    """What is wrong with one file: its records, their order and number, its name; one line each."""
+    """Returns what is wrong with a shipped file, one line each: its records, their order and number, its name.
+
+    Args:
+        shipped: content of the file.
+        root: folder of shipped records.
+    """
     result, where = shipped.result, shipped.path
     if wrong := result_problems(result):
         return [f"{where}: its result: {line}" for line in wrong]
     if not shipped.records:
-        return [f"{where}: holds no record"]
+        return [f"{where}: contains no record"]
     parts = (("record", shipped.records), ("trial", shipped.trials))
     wrong = [
         f"{where}: {what} {n}: {line}"
@@ -312,23 +369,20 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
         return wrong
     wrong = [f"{where}: record {n}: is a search trial" for n, record in enumerate(shipped.records) if is_trial(record)]
     wrong += [
-        f"{where}: trial {n}: is no search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)
+        f"{where}: trial {n}: is not a search trial" for n, record in enumerate(shipped.trials) if not is_trial(record)
     ]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
     if where not in (record_file(result["cell"], root), file_of(result["cell"], root)):
         wrong.append(f"{where}: is the file of {result['cell']}")
     if digests != list(result["runs"]):
-        wrong.append(f"{where}: its records are not the runs that its result names")
+        wrong.append(f"{where}: its records are not the runs that its result lists")
     repeated = sorted({s for s in seeds if seeds.count(s) > 1})
     if repeated or len(set(digests)) < len(digests):
-        wrong.append(f"{where}: seed {', '.join(map(str, repeated))} stands twice")
-    if any(r["deterministic"]["dataset"] != result["dataset"] for r in (*shipped.records, *shipped.trials)):
+        wrong.append(f"{where}: duplicate seed {', '.join(map(str, repeated))}")
+    runs = [record["deterministic"] for record in (*shipped.records, *shipped.trials)]
+    if any(run["dataset"] != result["dataset"] for run in runs):
         wrong.append(f"{where}: a record is of another dataset")
-    measure = (result.get("metric"), result.get("direction"))
-    if any(
-        (r["deterministic"]["metric"], r["deterministic"]["direction"]) != measure
-        for r in (*shipped.records, *shipped.trials)
-    ):
-        wrong.append(f"{where}: a record measures another metric than its result names")
+    if any((run["metric"], run["direction"]) != (result.get("metric"), result.get("direction")) for run in runs):
+        wrong.append(f"{where}: a record has another metric than its result")
     return wrong

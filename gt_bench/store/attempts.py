@@ -1,8 +1,9 @@
-"""What a cell was found to be, attempt after attempt: each result that training wrote, kept beside the records that it names.
+"""History of a cell: each result that training wrote is an attempt, identified by its runs.
 
-    store/cells/<suite>/<dataset>/<row>.jsonl     a result a line, in order of time; results/<cell>.json is the current one
+    store/cells/<suite>/<dataset>/<row>.jsonl     one result per line, in order of time
 
-An attempt is known by its runs. One whose runs are all among those of a later one (more seeds, say) is part of that one.
+The current result is in results/<cell>.json. An attempt whose runs are a subset of those of a later attempt, for
+example one with more seeds, is part of the later one.
 """
 
 import json
@@ -19,33 +20,42 @@ from gt_bench.utils.io import read_bytes, read_text, write_bytes
 
 
 def attempt_id(result: Result) -> str:
-    """What an attempt is known by: the digest of its runs, whatever their order."""
+    """Returns the digest of an attempt's runs, in any order."""
     return digest_of(sorted(result["runs"]))
 
 
 def remember(result: Result, store: Store) -> None:
-    """Adds a result with runs to its cell's attempts, unless the last one is the same; a file that is no list of attempts is set aside first.
-    Raises WriteError."""
+    """Appends a result with runs to its cell's attempts, unless the last attempt is the same.
+
+    A damaged file is renamed first.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
     path = _path(result["cell"], store)
     try:
         _read(path)
-        held = read_bytes(path) if path.exists() else b""
+        content = read_bytes(path) if path.exists() else b""
     except _DAMAGED as error:
         aside = path.with_name(f"{path.name}.damaged-{time.time_ns()}")
         path.rename(aside)
         print(
-            f"{path}: not a list of attempts ({error}); set aside as {aside.name}, and begun again",
+            f"{path}: not a list of attempts ({error}); renamed to {aside.name}, a new list is started",
             file=sys.stderr,
             flush=True,
         )
-        held = b""
+        content = b""
     line = (json.dumps(result) + "\n").encode()
-    if result["runs"] and not held.endswith(b"\n" + line) and held != line:
-        write_bytes(path, held + line)
+    if result["runs"] and not content.endswith(b"\n" + line) and content != line:
+        write_bytes(path, content + line)
 
 
 def attempts(cell: str, store: Store) -> list[Result]:
-    """The cell's attempts, oldest first, each as it was last written. Raises StoreError for a file that cannot be read."""
+    """Returns the attempts of a cell, oldest first, each in its last version.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
     path = _path(cell, store)
     try:
         found: list[Result] = []
@@ -54,7 +64,8 @@ def attempts(cell: str, store: Store) -> list[Result]:
                 found.append(result)
     except _DAMAGED as error:
         raise StoreError(
-            f"{path}: not a list of attempts ({error}); delete it: the records stay, and the next training begins it anew"
+            f"{path}: not a list of attempts ({error}); delete it: the records remain, and the next training starts a "
+            "new list"
         ) from None
     return found[::-1]
 
@@ -63,7 +74,7 @@ _DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 def _read(path: Path) -> list[Result]:
-    """Raises one of `_DAMAGED` for a file that is no list of attempts."""
+    """Reads all results of a file. Raises one of `_DAMAGED` if it is not a list of attempts."""
     text = read_text(path) if path.exists() else ""
     if text and not text.endswith("\n"):
         raise ValueError("its last line is cut off")
@@ -75,19 +86,27 @@ def _read(path: Path) -> list[Result]:
 
 
 def superseded(result: Result, store: Store) -> list[tuple[Result, list[Record]]]:
-    """The attempts of a cell before its current result, each with the records of it that the store has. Raises StoreError."""
+    """Returns the attempts of a cell before its current result, each with its records that are in the store.
+
+    Raises:
+        StoreError: the list of attempts or a record is damaged.
+    """
     earlier = [one for one in attempts(result["cell"], store) if not set(one["runs"]) <= set(result["runs"])]
     found = [(one, records_of(one, store)) for one in earlier]
     return [(one, records) for one, records in found if records]
 
 
 def records_of(result: Result, store: Store) -> list[Record]:
-    """The records that a result names, as far as the store has them. Raises StoreError for one that cannot be read."""
+    """Returns the records of a result that are in the store.
+
+    Raises:
+        StoreError: a record is damaged.
+    """
     return [record for digest in result["runs"] if (record := store.get(digest))]
 
 
 def when(records: Sequence[Record]) -> str:
-    """The minute in which the last of these runs ended, in UTC."""
+    """Returns the minute in which the last of these runs ended, in UTC: "2026-11-20 10:05"."""
     return max(record["measured"]["finished"] for record in records)[:16].replace("T", " ")
 
 

@@ -1,19 +1,22 @@
-"""The run store: digest of (recipe, seed, split, data, encodings, versions) -> record. A finished run is never repeated, whoever asks and when.
+"""The run store: records by the digest of recipe, seed, split, data, encodings and versions.
 
-store/<first two digits>/<digest>/record.json       what the run left behind (see `new_record`)
-store/<first two digits>/<digest>/checkpoint.*      only while it is unfinished
+A finished run is never computed again.
+
+    store/<first two digits>/<digest>/record.json       the record (see `gt_bench.schemas.Record`)
+    store/<first two digits>/<digest>/checkpoint.*      while the run is not finished
 """
 
 import contextlib
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
 
 from gt_bench.config.recipe import digest_of
-from gt_bench.schemas import Digests, Record, Settings
+from gt_bench.schemas import Curves, Digests, Record, Settings
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import UnfitFile, hold, make_folder, read_bytes, read_text, write_json
 
@@ -22,18 +25,20 @@ FINAL = ("ok", "diverged")
 
 
 class StoreError(UserError, RuntimeError):
-    """A file of the store is no record; the message names it and the remedy."""
+    """A file of the store is damaged. The message names the file and the remedy."""
 
 
 def run_digest(
     recipe: Settings, seed: int, split: int, digests: Digests, versions: Mapping[str, int], test: bool = True
 ) -> str:
-    """What decides a run, as one sha256: its key.
+    """Returns the key of a run: a sha256 of everything that decides its numbers.
 
     Args:
         recipe: `Recipe.decisive()`.
-        digests: those of a record; that of the recipe does not count, since `recipe` does.
-        versions: by component the declared version of what computes the run (gt_bench/utils/versions.py).
+        seed: seed of the run.
+        split: index of the split.
+        digests: digests of the record. The one of the recipe is ignored, because `recipe` is part of the key.
+        versions: declared version of each component that computes the run (gt_bench/utils/versions.py).
         test: False for a trial of a search, which never reads the test split.
     """
     key = {"recipe": recipe, "seed": seed, "split": split, "versions": versions} | {
@@ -43,37 +48,81 @@ def run_digest(
 
 
 def sealed(record: Record) -> Record:
-    """The record with the checksum of its deterministic part, so that an edited number is found even where it contradicts no other."""
+    """Returns the record with the checksum of its deterministic part, to detect edited numbers."""
     return record | {"checksum": digest_of(record["deterministic"])}
 
 
 def fault_of(record: Record) -> str | None:
-    """Why a record cannot be used at all: half of it is missing, or its numbers are not those that were written."""
-    lacking = [key for key in ("deterministic", "measured") if not isinstance(record.get(key), dict)]
-    if lacking or "status" not in record["deterministic"]:
-        return f"lacks {', '.join(lacking) or 'its status'}"
+    """Returns why a record cannot be used (a part is missing, or its checksum does not match), otherwise None."""
+    missing = [key for key in ("deterministic", "measured") if not isinstance(record.get(key), dict)]
+    if missing or "status" not in record["deterministic"]:
+        return f"{', '.join(missing) or 'status'} is missing"
     if "checksum" in record and digest_of(record["deterministic"]) != record["checksum"]:
-        return "its deterministic part does not have the checksum that it names: it was edited or damaged"
+        return "its checksum does not match its deterministic part: it was edited or damaged"
     return None
 
 
+def best_run(records: Sequence[Record]) -> Record | None:
+    """Returns the record that represents a cell: the best on validation, never on test.
+
+    Returns:
+        The first record with status "ok" and the best validation metric, or the first with status "ok" if no run has a
+        validation metric. None if no run has status "ok".
+    """
+    good = [r for r in records if r["deterministic"]["status"] == "ok"]
+    validated = [(val, r) for r in good if (val := r["deterministic"]["val"]) is not None and math.isfinite(val)]
+    if not validated:
+        return good[0] if good else None
+    better = max if good[0]["deterministic"]["direction"] == "max" else min
+    return better(validated, key=lambda scored: scored[0])[1]
+
+
+def curves_reached(folder: Path) -> Curves:
+    """Returns the curves of an unfinished run up to its checkpoint.
+
+    Args:
+        folder: folder of the run.
+
+    Returns:
+        {quantity: one value per epoch}. Empty if there is no readable checkpoint.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(folder / "checkpoint.safetensors", framework="pt") as file:
+            return {name: list(curve) for name, curve in json.loads(file.metadata()["header"])["curves"].items()}
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 class Store:
-    """Records by digest under `root`. Safe for several processes."""
+    """Records by digest below a folder. Safe for concurrent processes.
+
+    Args:
+        root: the folder.
+    """
 
     def __init__(self, root: str | Path = "store"):
         self.root = Path(root)
 
     def folder(self, digest: str) -> Path:
-        """Where the run's files are, whether it exists or not."""
+        """Returns the folder of a run. It need not exist."""
         return self.root / digest[:2] / digest
 
     def get(self, digest: str) -> Record | None:
-        """The record of `digest`, or None. Raises StoreError for a file that is no record."""
+        """Reads the record of a run.
+
+        Returns:
+            The record, or None if there is none.
+
+        Raises:
+            StoreError: the file is damaged, edited, or the record of another run.
+        """
         path = self.folder(digest) / "record.json"
         try:
             record = json.loads(read_text(path))
             if record["digest"] != digest:
-                raise ValueError(f"holds the record of {record['digest']}")
+                raise ValueError(f"contains the record of {record['digest']}")
             if fault := fault_of(record):
                 raise ValueError(fault)
             return record
@@ -83,7 +132,16 @@ class Store:
             raise StoreError(f"{path}: not a record ({error}); delete the file and run the cell again") from None
 
     def settled(self, digest: str, *, time_limit: float | None, memory_limit: float | None) -> Record | None:
-        """The record if running again could not change it: ok and diverged always; timed-out and oom only under no higher limit."""
+        """Returns the record of a run if running it again could not change it, otherwise None.
+
+        Records with status "ok" and "diverged" are always settled. Those with status "timed-out" and "oom" are settled
+        unless a limit was raised.
+
+        Args:
+            digest: key of the run.
+            time_limit: current limit in seconds; None for no limit.
+            memory_limit: current limit in MiB; None for no limit.
+        """
         record = self.get(digest)
         if record is None:
             return None
@@ -95,8 +153,16 @@ class Store:
         return record
 
     def put(self, record: Record) -> Path:
-        """Writes a record atomically and removes the run's checkpoint, but for a timed-out run, which goes on from it under a longer limit.
-        Raises WriteError, leaving every file as it was."""
+        """Writes a record atomically and removes the run's checkpoint.
+
+        The checkpoint of a timed-out run remains, because the run resumes from it under a higher limit.
+
+        Returns:
+            The file of the record.
+
+        Raises:
+            WriteError: the file cannot be written. Every file is unchanged.
+        """
         folder = self.folder(record["digest"])
         path = write_json(folder / "record.json", record)
         if record["deterministic"]["status"] != "timed-out":
@@ -104,22 +170,28 @@ class Store:
         return path
 
     def remove_checkpoints(self, digest: str) -> None:
-        """Removes a run's checkpoint, and one that was set aside."""
+        """Removes the checkpoint of a run, and a damaged one."""
         for checkpoint in self.folder(digest).glob("checkpoint.*"):
             checkpoint.unlink(missing_ok=True)
 
     def digests(self) -> Iterator[str]:
-        """Of all folders of runs, in order; a run that is not finished has one without a record. One of 256 folders at a time is listed."""
+        """Yields the digests of all runs in order, also of unfinished runs without a record."""
         for folder in _names(self.root):
             if len(folder) == 2:
                 yield from (digest for digest in _names(self.root / folder) if digest.startswith(folder))
 
     def records(self, *holding: str) -> Iterator[Record]:
-        """All records, in order of digest; only those whose file holds each of these texts, such as digests: the others are not parsed. Raises
-        StoreError."""
+        """Yields all records in the order of their digests.
+
+        Args:
+            *holding: texts, for example digests. Only records whose file contains all of them are parsed and returned.
+
+        Raises:
+            StoreError: a record is damaged.
+        """
         texts = [text.encode() for text in holding]
         for digest in self.digests():
-            if texts and not _holds(self.folder(digest) / "record.json", texts):
+            if texts and not _contains(self.folder(digest) / "record.json", texts):
                 continue
             record = self.get(digest)
             if record is not None:
@@ -127,7 +199,11 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, digest: str) -> Iterator[None]:
-        """Held while a run is computed: a second process that asks for the same run waits and then finds its record. Raises WriteError."""
+        """Locks a run while it is computed: a second process waits and then finds the record.
+
+        Raises:
+            WriteError: the lock file cannot be written.
+        """
         lock = hold(FileLock(make_folder(self.folder(digest)) / "lock"))
         try:
             yield
@@ -141,11 +217,11 @@ def _names(folder: Path) -> list[str]:
     return []
 
 
-def _holds(path: Path, texts: list[bytes]) -> bool:
+def _contains(path: Path, texts: list[bytes]) -> bool:
     try:
         content = read_bytes(path)
     except FileNotFoundError:
         return False
-    except UnfitFile:  # whoever reads it says so
+    except UnfitFile:  # `get` reports it
         return True
     return all(text in content for text in texts)

@@ -9,8 +9,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
 from gt_bench.data.registry import get_spec
-from gt_bench.experiment.process_count import check_processes
-from gt_bench.experiment.validate import check_fit, check_model
+from gt_bench.experiment.validate import check_fit, check_model, check_processes
 from gt_bench.papers.published import FLAGS, RESULTS, PublishedError, further, published_of, read_flags
 from gt_bench.search.space import check_space
 from gt_bench.utils.errors import DatasetError, UserError

@@ -1,9 +1,12 @@
-"""BREC: which of 400 pairs of non-isomorphic graphs a model learns to tell apart (Wang and Zhang, An Empirical Study of Realized GNN
-Expressiveness, ICML 2024, Section 4 and Appendix; PPGT, Appendix A.2; Edge Transformer, Section 6).
+"""BREC: the number of pairs of non-isomorphic graphs, out of 400, that a model learns to distinguish.
 
-For every pair a new model is trained on 32 relabellings of each side to make the two embeddings point apart. It distinguishes the pair if a
-paired Hotelling T^2 test on the 32 differences is significant, is not so by the same amount on the pair's control, and the control, which
-holds 64 relabellings of one graph, is not significant. A pair is one entry of a record's curves.
+Sources: Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024, Section 4 and Appendix; PPGT,
+Appendix A.2; Edge Transformer, Section 6.
+
+For every pair, a new model is trained on 32 relabellings of each graph to reduce the cosine similarity of the two
+embeddings. It distinguishes the pair under three conditions. A paired Hotelling T^2 test on the 32 differences is
+significant. The T^2 differs from that of the control of the pair, which consists of 64 relabellings of one graph. The
+control is not significant. In the curves of a record, each entry is a pair.
 """
 
 # mypy: disable-error-code="assignment"
@@ -26,7 +29,7 @@ from gt_bench.training.optim import create_optimizer, lr_factor
 from gt_bench.training.trainer import Run
 from gt_models.batch import GraphBatch
 
-# family -> its first pair; Table 1 of PPGT counts the four regular families together
+# family -> number of its first pair; Table 1 of PPGT adds up the four regular families
 FAMILIES = {
     "basic": 0,
     "simple-regular": 60,
@@ -38,20 +41,24 @@ FAMILIES = {
 }
 PAIRS = 400
 REGULAR = ("simple-regular", "strongly-regular", "4-vertex-condition", "distance-regular")
-# T^2 of pair and control closer than this (absolutely, and 1e-5 of the control's) are taken for the same
+# T^2 of pair and control count as equal if they differ by less than this plus 1e-5 of the control's
 SAME = 1e-6
 CURVES = ("pair", "trained_epochs", "t_squared", "control", "distinguished", "unchecked", "reliable")
 
 
 class BrecRun(Run):
-    """All pairs of one seed, in the place of "train, choose on validation, test".
+    """Trains and tests all pairs of one seed.
 
-    Every pair draws from a random stream of its own, so that a run may stop between any two pairs, and a run over some of the pairs gives
-    for them what a run over all does. Curves besides the loop's: `pair` (its number), `trained_epochs`, `t_squared`, `control` (the T^2 of the
-    reliability control), `distinguished`, `unchecked` (the same, whatever the control says), `reliable`; the last three 1 or 0. A run that
-    meets its time limit within a pair begins that pair again.
+    Each pair has its own random stream. A run can therefore stop between pairs, and a run of some pairs gives the same
+    results for them as a run of all pairs. A run that reaches its time limit during a pair repeats this pair.
 
-    Raises ValueError for a recipe without a `brec` section, with an odd number of graphs in a batch, or pairs that the dataset lacks.
+    Additional curves: `pair` (its number), `trained_epochs`, `t_squared`, `control` (T^2 of the control), and with
+    values 1 or 0: `distinguished`, `unchecked` (distinguished if the control is ignored), `reliable` (control not
+    significant).
+
+    Raises:
+        ValueError: the recipe has no `brec` section or an odd number of graphs per batch, or the dataset does not
+            contain its pairs.
     """
 
     stops_between_epochs = False
@@ -59,26 +66,32 @@ class BrecRun(Run):
     def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.brec is None:
-            raise ValueError("the task brec needs a section `brec:` in the recipe ({}: the reference protocol)")
+            raise ValueError("the task brec requires a section `brec:` in the recipe; {} is the reference protocol")
         if recipe.batch.graphs is None or recipe.batch.graphs % 2:
             raise ValueError(
-                f"batch.graphs is {recipe.batch.graphs}: a batch of BREC holds both sides of its pairs, so give an even number"
+                f"batch.graphs is {recipe.batch.graphs}; a batch of BREC contains both graphs of its pairs: use an "
+                "even number"
             )
         self.protocol = recipe.brec
         self.graphs = _graphs_of_pairs(loader.packed)
         self.pairs = [pair for pair in recipe.brec.numbers() if pair in self.graphs]
         if not self.pairs:
-            raise ValueError("brec.pairs: the dataset holds none of these pairs")
+            raise ValueError("brec.pairs: the dataset contains none of these pairs")
         self.outcome.curves |= {name: [] for name in CURVES}
 
     @staticmethod
-    def seconds(recipe: Any, stretches: Mapping[str, Sequence[float]]) -> float:
-        """See `Task.runner`. `stretches` are of pairs with two epochs each: its model and batches, two epochs, its test. Pairs differ widely in
-        size, so there should be many; the first warms up."""
-        train = stretches["train"][3:]
-        made, trained = train[::3], [t for i, t in enumerate(train) if i % 3]
-        each = fmean(made) + recipe.total_epochs * fmean(trained) + fmean(stretches["eval"][1:])
-        return recipe.brec.parts * each
+    def seconds(recipe: Any, durations: Mapping[str, Sequence[float]]) -> float:
+        """Estimates the duration of a run; see `Task.runner`.
+
+        Args:
+            recipe: the recipe.
+            durations: of pairs with two epochs each. "train" has three entries per pair: preparation, and two epochs.
+                The first pair is a warm-up. Sizes of pairs differ widely, so there should be many.
+        """
+        train = durations["train"][3:]
+        prepared, trained = train[::3], [t for i, t in enumerate(train) if i % 3]
+        per_pair = fmean(prepared) + recipe.total_epochs * fmean(trained) + fmean(durations["eval"][1:])
+        return recipe.brec.parts * per_pair
 
     def _train(self) -> None:
         torch.manual_seed(seed_of("init", self.seed))
@@ -87,7 +100,7 @@ class BrecRun(Run):
         total = len(self.pairs)
         while self.epoch < total:
             pair = self.pairs[self.epoch]
-            values = self._pair(pair, *self.graphs[pair])
+            values = self._train_pair(pair, *self.graphs[pair])
             for name, value in values.items():
                 self.outcome.curves[name].append(value)
             if self.on_epoch:
@@ -103,7 +116,8 @@ class BrecRun(Run):
                 f"{self.epoch} of {len(self.pairs)} pairs took longer than the limit of {self.time_limit:.0f} s"
             )
 
-    def _pair(self, pair: int, graphs: Tensor, control: Tensor) -> dict[str, float | None]:
+    def _train_pair(self, pair: int, graphs: Tensor, control: Tensor) -> dict[str, float | None]:
+        """Trains and tests one pair. Returns the values of its entry in the curves."""
         # deviates: the reference seeds once, and a pair's weights then depend on all pairs before it
         torch.manual_seed(seed_of("pair", self.seed, pair))
         with self.meter.timing("train"):
@@ -116,26 +130,33 @@ class BrecRun(Run):
         verdict = judge(t_squared, reference, self.protocol.threshold)
         finite = {"train_loss": loss, "t_squared": t_squared, "control": reference}
         return {
-            "epoch": self.epoch + 1, "lr": lr, "val_loss": None, "val": None, "pair": pair, "trained_epochs": epochs,
-            "distinguished": int(verdict.distinguished), "unchecked": int(verdict.unchecked), "reliable": int(verdict.reliable),
+            "epoch": self.epoch + 1,
+            "lr": lr,
+            "val_loss": None,
+            "val": None,
+            "pair": pair,
+            "trained_epochs": epochs,
+            "distinguished": int(verdict.distinguished),
+            "unchecked": int(verdict.unchecked),
+            "reliable": int(verdict.reliable),
             **{name: value if math.isfinite(value) else None for name, value in finite.items()},
-        }  # fmt: skip
+        }
 
     def _batches(self, graphs: Tensor) -> list[GraphBatch]:
-        """A pair's 64 graphs in stored order, sides interleaved; made once, since their order is fixed."""
+        """Loads the 64 graphs of a pair in stored order, in which the two sides alternate."""
         return [self.loader.load(part) for part in graphs.split(self.recipe.batch.graphs)]
 
     def _fit(self, model: nn.Module, batches: Sequence[GraphBatch]) -> tuple[int, float, float]:
-        """Trains on one pair; returns (epochs, last learning rate, last mean loss)."""
+        """Trains on one pair. Returns the number of epochs, the last learning rate and the last mean loss."""
         section, schedule, total = self.recipe.optimizer, self.recipe.schedule, self.recipe.total_epochs
         optimizer = create_optimizer(section, model.parameters())
         plateau = None
-        if schedule.name == "plateau":  # the reference steps it on the training loss
+        if schedule.name == "plateau":  # the reference monitors the training loss
             plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
                 optimizer, factor=schedule.factor, patience=schedule.patience
             )
         steps = len(batches) if schedule.unit == "step" else 1
-        best, kept = math.inf, None
+        best, best_weights = math.inf, None
         model.train()
         for epoch in range(total):
             mean = 0.0
@@ -154,18 +175,18 @@ class BrecRun(Run):
                     optimizer.step()
                     mean = mean + loss.detach() * batch.num_graphs
                 mean, lr = float(mean) / sum(batch.num_graphs for batch in batches), optimizer.param_groups[0]["lr"]
-            if not math.isfinite(mean):  # this pair is not distinguished; the others may be
+            if not math.isfinite(mean):  # only this pair fails
                 return epoch + 1, lr, mean
             if self.recipe.select == "best" and mean < best:
-                best, kept = mean, copy.deepcopy(model.state_dict())
+                best, best_weights = mean, copy.deepcopy(model.state_dict())
             if mean < self.protocol.stop_below:
                 break
             if plateau is not None:
                 plateau.step(mean)
             if epoch + 1 < total:
                 self._check_time()
-        if kept is not None:
-            model.load_state_dict(kept)
+        if best_weights is not None:
+            model.load_state_dict(best_weights)
         return epoch + 1, lr, mean
 
     def _embed(self, model: nn.Module, batch: GraphBatch) -> Tensor:
@@ -173,8 +194,8 @@ class BrecRun(Run):
             output = model(batch)
         if output.dim() != 2 or len(output) != batch.num_graphs:
             raise WrongOutput(
-                f"model {type(model).__name__} ({type(model).__module__}): its output has shape {list(output.shape)}, where brec asks for an "
-                f"embedding per graph: [{batch.num_graphs}, any]"
+                f"model {type(model).__name__} ({type(model).__module__}): its output has shape {list(output.shape)}, "
+                f"but brec requires one embedding per graph: [{batch.num_graphs}, any]"
             )
         return output.float() if output.dtype == torch.bfloat16 else output
 
@@ -193,7 +214,7 @@ class BrecRun(Run):
             self.checkpoint.write({"curves": self.outcome.curves, "totals": self.meter.totals}, {})
 
     def _begin(self) -> None:
-        """Every pair has a model of its own."""
+        """Does nothing: every pair has a new model."""
 
     def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
         curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
@@ -204,7 +225,13 @@ class BrecRun(Run):
 
 
 class Verdict(NamedTuple):
-    """`distinguished`: significant, other than the control, and reliable. `unchecked`: the same whatever the control says of reliability."""
+    """Decision on a pair.
+
+    Attributes:
+        distinguished: T^2 is significant and differs from that of the control, and the pair is reliable.
+        unchecked: T^2 is significant and differs from that of the control.
+        reliable: the control is not significant.
+    """
 
     distinguished: bool
     unchecked: bool
@@ -212,37 +239,45 @@ class Verdict(NamedTuple):
 
 
 def judge(t_squared: float, control: float, threshold: float) -> Verdict:
-    """The decision on one pair from its T^2 and its control's."""
+    """Decides whether a pair is distinguished, from the T^2 of the pair and of its control."""
     same = abs(t_squared - control) <= SAME + 1e-5 * abs(control)
     unchecked = t_squared > threshold and not same
-    # not `control >= threshold`: a control that is no number is not reliable
-    reliable = control < threshold
-    # deviates: the reference subtracts every unreliable pair from the count, PPGT's authors none; here such a pair is not distinguished
+    reliable = control < threshold  # False for NaN
+    # deviates: the reference subtracts every unreliable pair from the count, PPGT's authors none; here such a pair is
+    # not distinguished
     return Verdict(unchecked and reliable, unchecked, reliable)
 
 
 def contrast(first: Tensor, second: Tensor, margin: float) -> Tensor:
-    """Mean of max(0, cos(x, y) - margin) over the pairs of rows."""
+    """Returns the mean of max(0, cos(x, y) - margin) over pairs of rows x, y of [n, d]."""
     return F.cosine_embedding_loss(first, second, first.new_full((len(first),), -1.0), margin=margin)
 
 
 def hotelling(first: Tensor, second: Tensor) -> float:
-    """T^2 = m^T S^+ m of the differences of the rows [n, d]: m their mean, S their covariance, S^+ its pseudo-inverse. NaN where an
-    output is not finite.
+    """Computes T^2 = m^T S^+ m of the differences of rows.
 
-    Without the factor n of the textbook: the reference's threshold belongs to this form. Outputs that do not vary at all give 0.
+    m is the mean of the differences, S their covariance, and S^+ its pseudo-inverse. The factor n of the textbook is
+    omitted, because the threshold of the reference belongs to this form. Outputs that do not vary give 0.
+
+    Args:
+        first: embeddings of one side, [n, d].
+        second: embeddings of the other side, [n, d].
+
+    Returns:
+        T^2, or NaN if an output is not finite.
     """
     difference = (first - second).double()  # [n, d]
     if not bool(difference.isfinite().all()):
         return math.nan
     mean, covariance = difference.mean(0), torch.cov(difference.T)  # [d], [d, d]
-    # deviates: in float64; what the reference's float32 takes for rank (singular values above d eps of the largest) is kept
+    # deviates: in float64; the rank is still determined as in the reference's float32 (singular values above d eps of
+    # the largest)
     inverse = torch.linalg.pinv(covariance, rtol=difference.size(1) * torch.finfo(first.dtype).eps)
     return float(mean @ inverse @ mean)
 
 
 def scores(curves: dict[str, list[Any]]) -> dict[str, float]:
-    """Counts of distinguished pairs, in all and by category and family (those of which a pair was run), from a run's curves."""
+    """Counts distinguished pairs: all, by category, and by family. Families without a trained pair are left out."""
     starts = [*FAMILIES.values(), PAIRS]
     families = {name: range(a, b) for name, a, b in zip(FAMILIES, starts[:-1], starts[1:], strict=True)}
     found = dict(zip(curves["pair"], curves["distinguished"], strict=True))
@@ -254,32 +289,29 @@ def scores(curves: dict[str, list[Any]]) -> dict[str, float]:
         "accuracy": sum(found.values()) / len(found),
         **{name: count[name] for name in count if run[name]},
         "pairs": len(found),
-        # as PPGT's authors count
+        # the count of PPGT's authors
         "pairs-distinguished-unchecked": sum(curves["unchecked"]),
         "unreliable-pairs": curves["reliable"].count(0),
     }
 
 
 def _graphs_of_pairs(packed: Packed) -> dict[int, tuple[Tensor, Tensor]]:
-    """Pair -> (its graphs, its control's graphs): ids in stored order, two successive ones belong together."""
+    """Returns {pair: (ids of its graphs, ids of the graphs of its control)}. The two sides alternate in each."""
     pair, control, side = (packed.array(name).long() for name in ("pair", "control", "side"))
     graphs = {}
     for number in pair.unique().tolist():
         mine = pair == number
         parts = tuple((mine & (control == which)).nonzero().squeeze(1) for which in (0, 1))
         if any(len(part) < 4 or not torch.equal(side[part], torch.arange(len(part)) % 2) for part in parts):
-            raise ValueError(f"brec: the graphs of pair {number} are not stored side by side")
+            raise ValueError(f"brec: the sides of the graphs of pair {number} do not alternate; pack the dataset again")
         graphs[number] = parts
     return graphs
 
 
 class Brec(Task):
-    """Metric pairs-distinguished. Its own protocol throughout; nothing validates."""
+    """The number of distinguished pairs. `BrecRun` implements the protocol, which has no validation."""
 
     default_loss = "cosine-embedding"
     losses: Mapping[str, Any] = {"cosine-embedding": contrast}
     directions: Mapping[str, str] = {"pairs-distinguished": "max"}
     runner = BrecRun
-
-
-TASK = Brec

@@ -1,8 +1,8 @@
-"""Which of a program's configurations run faster (TpuGraphs, Phothilimthana et al. 2023; Polynormer, Appendix L): a score per
-(graph, configuration), of which the order alone counts.
+"""Ranking of the configurations of a program by runtime: one score per (graph, configuration).
 
-A row of a batch is one copy of a graph with one configuration. Its node features are those of the operation (compressed), its operation
-code as one of 120, and the configuration: at the nodes it configures (layouts) or at every node (tiles).
+Sources: TpuGraphs (Phothilimthana et al. 2023); Polynormer, Appendix L. A row of a batch is a copy of a graph with one
+configuration. Its node features are those of the operation (compressed), its one-hot operation code, and the
+configuration, which belongs to some nodes (layouts) or to all nodes (tiles).
 """
 
 # mypy: disable-error-code="arg-type, attr-defined, operator"
@@ -22,14 +22,19 @@ from gt_bench.training.loader import Loader, seed_of
 from gt_models.batch import GraphBatch
 
 CONFIGURED = {"layout": 18, "tile": 24}
-# nodes of all copies of a graph that are evaluated together; changes no number
+# maximum number of nodes in an evaluation batch; does not change any number
 EVALUATED_NODES = 100_000
 TOP = 5
 
 
 @dataclass
 class Runtimes:
-    """runtimes [R], and the graph that each belongs to, long [R]; rows of one graph follow one another. Its length: how many graphs."""
+    """Targets of a batch. Its length is the number of graphs.
+
+    Attributes:
+        runtimes: runtime of each configuration, float64 [R].
+        graphs: index of its graph, long [R]. Rows of one graph are consecutive.
+    """
 
     runtimes: Tensor
     graphs: Tensor
@@ -38,24 +43,33 @@ class Runtimes:
         return int(self.graphs.unique_consecutive().numel())
 
     def lists(self) -> list[slice]:
-        """Rows of each graph."""
+        """Returns the rows of each graph."""
         ends = self.graphs.unique_consecutive(return_counts=True)[1].cumsum(0).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def list_mle(scores: Tensor, target: Runtimes) -> Tensor:
-    """Mean over graphs of -log of the probability of the true order, slowest first, when one after the other is drawn by softmax of scores
-    (Xia et al. 2008)."""
+    """ListMLE loss (Xia et al. 2008): mean over graphs of the negative log-likelihood of the true order, slowest first.
+
+    Args:
+        scores: predicted scores, [R].
+        target: runtimes.
+    """
     losses = []
     for rows in target.lists():
         ordered = scores[rows][target.runtimes[rows].argsort(descending=True, stable=True)]  # [C]
-        rest = ordered.flip(0).logcumsumexp(0).flip(0)  # log sum over those that are left
+        rest = ordered.flip(0).logcumsumexp(0).flip(0)  # log of the sum over the remaining configurations
         losses.append((rest - ordered).sum())
     return torch.stack(losses).mean()
 
 
 def pairwise_hinge(scores: Tensor, target: Runtimes) -> Tensor:
-    """Mean over graphs of the mean over pairs (slower, faster) of max(0, 1 - (score of the slower - score of the faster))."""
+    """Pairwise hinge loss: mean over graphs and pairs of max(0, 1 - (score of the slower - score of the faster)).
+
+    Args:
+        scores: predicted scores, [R].
+        target: runtimes.
+    """
     losses = []
     for rows in target.lists():
         slower = target.runtimes[rows][:, None] > target.runtimes[rows][None]  # [C, C]
@@ -65,14 +79,28 @@ def pairwise_hinge(scores: Tensor, target: Runtimes) -> Tensor:
 
 
 def best_of_top(scores: np.ndarray, runtimes: np.ndarray, top: int = TOP) -> float:
-    """1 minus the slowdown of the best among the `top` configurations with the lowest scores: best of them / best of all - 1."""
+    """Returns 1 - slowdown, where slowdown = (best runtime of the top configurations) / (best runtime of all) - 1.
+
+    Args:
+        scores: predicted scores, [C].
+        runtimes: runtimes, [C].
+        top: number of configurations with the lowest scores that are considered.
+    """
     chosen = runtimes[np.argsort(scores, kind="stable")[:top]].min()
     return float(2.0 - chosen / runtimes.min())
 
 
 class RankingLoader(Loader):
-    """`batch.graphs` graphs a step, with `batch.configurations` of their configurations drawn anew; validation and test take all of a graph
-    (or `batch.evaluated`, spread evenly). Above `batch.segment` nodes a graph carries `extras["segment"]`: the nodes that are trained on."""
+    """Batches of `batch.graphs` graphs with `batch.configurations` random configurations each.
+
+    Validation and test use all configurations of a graph, or `batch.evaluated` evenly spaced ones. A training graph
+    with more than `batch.segment` nodes has `extras["segment"]`: the nodes through which gradients flow.
+
+    Arguments are those of `Loader`.
+
+    Raises:
+        ValueError: `batch.graphs` or `batch.configurations` is missing, or the recipe has encodings.
+    """
 
     JOINS_LAST = False
 
@@ -88,16 +116,14 @@ class RankingLoader(Loader):
     ):
         super().__init__(packed, encoded, split, section, seed, device, dtype)
         if not section.graphs or not section.configurations:
-            raise ValueError(
-                "configuration-ranking needs batch.graphs and batch.configurations (of each graph) in the recipe"
-            )
+            raise ValueError("the task configuration-ranking requires batch.graphs and batch.configurations")
         if encoded.digests:
             raise ValueError(
-                f"configuration-ranking reads no encodings; the recipe asks for {', '.join(encoded.digests)}"
+                f"the task configuration-ranking does not support encodings; remove {', '.join(encoded.digests)}"
             )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:
-        """Each program with some of its configurations, drawn anew in every epoch."""
+        """Yields each program with configurations that are drawn again in every epoch."""
         rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
         counts = self.packed.array("config_count")
         for graphs in self._plan(self.ids["train"], rng):
@@ -107,17 +133,23 @@ class RankingLoader(Loader):
             yield self._copies(graphs, drawn, rng), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
-        """All configurations, or `batch.evaluated` of a program, evenly spaced; as many at once as memory holds."""
+        """Yields all configurations of each program, or `batch.evaluated` evenly spaced ones."""
         for graph in self.ids[part]:
             count = int(self.packed.array("config_count")[graph])
-            kept = min(count, self.section.evaluated or count)
-            chosen = np.arange(kept) * count // kept
-            together = max(1, EVALUATED_NODES // int(self.packed.sizes[graph]))
-            for start in range(0, kept, together):
-                yield self._copies(graph[None], [chosen[start : start + together]]), None
+            evaluated = min(count, self.section.evaluated or count)
+            chosen = np.arange(evaluated) * count // evaluated
+            size = max(1, EVALUATED_NODES // int(self.packed.sizes[graph]))
+            for start in range(0, evaluated, size):
+                yield self._copies(graph[None], [chosen[start : start + size]]), None
 
     def _copies(self, graphs: Tensor, chosen: list[np.ndarray], rng: torch.Generator | None = None) -> GraphBatch:
-        """One copy per chosen configuration; with `rng`, a piece of each large graph is drawn to be trained on."""
+        """Creates a batch with one copy of a graph per chosen configuration.
+
+        Args:
+            graphs: ids of the graphs.
+            chosen: indices of configurations of each graph.
+            rng: draws the segment of large graphs, for training.
+        """
         xs, edges, sizes, runtimes, owners, trained, offset = [], [], [], [], [], [], 0
         segmented = False
         for graph, configs in zip(graphs, chosen, strict=True):
@@ -150,33 +182,39 @@ class RankingLoader(Loader):
             offset += n * copies
         extras = {"graph": torch.cat(owners)} | ({"segment": torch.cat(trained)} if segmented else {})
         ptr = torch.tensor([0, *sizes]).cumsum(0)
-        # runtimes stay in float64 whatever the model computes in: their order is what counts
+        # runtimes remain float64, because rounding could change their order
         batch = GraphBatch(torch.cat(xs), torch.cat(edges, 1), ptr, extras=extras).to(self.device, self.dtype)
         batch.y = torch.cat(runtimes).to(self.device)
         return batch
 
 
 class ConfigurationRanking(Task):
-    """Metric ordered-pair-accuracy, the mean over graphs; "accuracy": the mean of `best_of_top`.
+    """Scores of configurations. The model returns one number per graph of a batch.
 
-    The model gives one number per graph. Where a batch carries a segment, other nodes' features come from a pass over the whole graph without
-    gradient (graph segment training, as the baseline of the data's authors has it): the model's `forward_features` must give a row per node.
+    The metric "ordered-pair-accuracy" is averaged over graphs. "accuracy" is the mean of `best_of_top`.
+
+    If a batch has a segment, gradients flow only through its nodes (graph segment training, as in the baseline of the
+    data's authors). Features of the other nodes come from a forward pass over the whole graph without gradients. This
+    requires a model whose `forward_features` returns one row per node.
     """
 
-    # unstated: the paper's Table 9 prints an "averaged runtime prediction accuracy"; here 1 - slowdown of the best of the top 5, the tile
-    # measure of the data's authors, on tiles alone
+    # unstated: the paper's Table 9 prints an "averaged runtime prediction accuracy"; here 1 - slowdown of the best of
+    # the top 5, the tile measure of the data's authors, on tiles alone
     default_loss = "list-mle"
     losses: Mapping[str, Callable[..., Tensor]] = {"list-mle": list_mle, "pairwise-hinge": pairwise_hinge}
     directions: Mapping[str, str] = {"ordered-pair-accuracy": "max", "accuracy": "max"}
     loader = RankingLoader
 
     def in_dim(self, header: Header) -> int:
-        """Node features, opcode and configuration side by side."""
+        """Returns the number of node features, operation codes and configuration values together."""
         return header.in_dim + OPCODES + CONFIGURED["layout" if "config_node" in header.extras else "tile"]
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Runtimes]:
-        """Scores [configurations]. With a segment, gradients flow through its nodes only. Raises ValueError where the model has no node
-        features."""
+        """Returns scores [R] and their targets.
+
+        Raises:
+            ValueError: the batch has a segment, and the features of the model do not have one row per node.
+        """
         target = Runtimes(batch.y, batch.extras["graph"])
         if "segment" not in batch.extras:
             return model(batch).squeeze(1), target
@@ -184,12 +222,15 @@ class ConfigurationRanking(Task):
         with torch.no_grad():
             features = model.forward_features(batch)  # [N, d]
         if features.size(0) != batch.num_nodes:
-            raise ValueError("batch.segment needs a model whose features are those of nodes")
+            raise ValueError(
+                f"batch.segment: {type(model).__name__} does not return one row of features per node; remove "
+                "batch.segment"
+            )
         features = features.index_copy(0, nodes, model.forward_features(part_of(batch, nodes)))
         return model.forward_head(features, batch).squeeze(1), target
 
     def evaluate(self, outputs: list[Tensor], targets: list[Runtimes]) -> dict[str, float]:
-        """Means over graphs; a graph of which all runtimes are equal has no order and is left out of the ordered pairs."""
+        """Computes means over graphs. Graphs whose runtimes are all equal are left out of "ordered-pair-accuracy"."""
         scores = torch.cat([o.detach().double().cpu() for o in outputs])
         target = Runtimes(torch.cat([t.runtimes.cpu() for t in targets]), torch.cat([t.graphs.cpu() for t in targets]))
         pairs, tops = [], []
@@ -199,36 +240,33 @@ class ConfigurationRanking(Task):
             if times.min() < times.max():
                 pairs.append(ordered_pair_accuracy(mine, times))
         if not pairs:
-            raise ValueError(
-                "no graph of this part has two configurations with different runtimes: there is nothing to order"
-            )
+            raise ValueError("no graph of this part has two different runtimes: ordered-pair-accuracy is undefined")
         found = {"ordered-pair-accuracy": float(np.mean(pairs)), "accuracy": float(np.mean(tops))}
         return {"loss": float(self.loss(scores, target)), **{name: found[name] for name in (self.metric, *self.also)}}
 
 
 def compress(x: Tensor) -> Tensor:
-    """sign(x) log(1 + |x|): features are sizes and counts of up to ten digits."""
-    # unstated: the paper does not say; the baseline of the data's authors scales by minimum and maximum over the training graphs
+    """Returns sign(x) log(1 + |x|). Features are sizes and counts of up to ten digits."""
+    # unstated: the paper does not say; the baseline of the data's authors scales by minimum and maximum over the
+    # training graphs
     return x.sign() * x.abs().log1p()
 
 
 def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Both directions of every edge once, without self-loops."""
-    # unstated: operands and users alike, as the baseline of the data's authors and as this paper on its other directed graphs
+    """Returns both directions of every edge once, without self-loops, [2, E]."""
+    # unstated: operands and users alike, as the baseline of the data's authors and as this paper on its other directed
+    # graphs
     source, target = edge_index
     codes = torch.cat([source * num_nodes + target, target * num_nodes + source])[(source != target).repeat(2)].unique()
     return torch.stack([codes // num_nodes, codes % num_nodes])
 
 
 def part_of(batch: GraphBatch, nodes: Tensor) -> GraphBatch:
-    """The subgraphs of a batch on `nodes` (ascending), every graph with its own."""
-    place = torch.full((batch.num_nodes,), -1, device=nodes.device).index_copy(
+    """Returns the subgraphs of a batch that are induced by `nodes`, ascending long [n]."""
+    position = torch.full((batch.num_nodes,), -1, device=nodes.device).index_copy(
         0, nodes, torch.arange(len(nodes), device=nodes.device)
     )
-    edges = place[batch.edge_index]
+    edges = position[batch.edge_index]
     sizes = torch.bincount(batch.batch[nodes], minlength=batch.num_graphs)
     ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
     return GraphBatch(batch.x[nodes], edges[:, (edges >= 0).all(0)], ptr)
-
-
-TASK = ConfigurationRanking

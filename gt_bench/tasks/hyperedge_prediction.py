@@ -1,10 +1,12 @@
-"""Which triples of nodes are hyperedges: the protocol of Hyper-SAGNN (Zhang et al. 2020) that Kim et al. 2021, Section 5, Table 4, follow.
+"""Prediction of hyperedges: triples of nodes, by the protocol of Hyper-SAGNN (Zhang et al. 2020).
 
-There is one hypergraph. Its training hyperedges are what nodes are known by (how often two of them share one) and what is learnt; each
-known hyperedge comes with five made-up ones. Hyperedges travel in a batch as `extras["hyperedge_index"]` [H, 3], their labels as `y` [H].
+Source: Kim et al. 2021, Section 5, Table 4. There is one hypergraph. Its training hyperedges define the input graph, in
+which an edge has the number of hyperedges that two nodes share, and they are the positive examples. Each positive
+example has five random negatives. A batch contains hyperedges as `extras["hyperedge_index"]` [H, 3] and their labels as
+`y` [H].
 
-The authors choose their epoch by the test AUC. That cannot be said here: a run is chosen on validation hyperedges, which split 0 of the
-datasets has and split 1, the released one, has not.
+The authors select the epoch by the test AUC. Here, it is selected on validation hyperedges. Split 0 of the datasets has
+them, split 1, the released one, does not.
 """
 
 # mypy: disable-error-code="arg-type"
@@ -25,15 +27,20 @@ from gt_bench.training.interfaces import Encoded, Packed
 from gt_bench.training.loader import Loader, seed_of
 from gt_models.batch import GraphBatch
 
-NEGATIVES = 5  # per known hyperedge, and the weight of a known one in the loss
-ONE_NODE = 0.9  # share of negatives in which one node is exchanged; in the others all are
+NEGATIVES = 5  # negatives per positive hyperedge, and the weight of a positive one in the loss
+ONE_NODE = 0.9  # fraction of negatives in which one node is replaced; in the others all are
 RECONSTRUCTION = 0.01  # weight of the node encoder's reconstruction error
-EVALUATED = 1024  # known hyperedges that are evaluated together; changes no number
+EVALUATED = 1024  # positive hyperedges per evaluation batch; does not change any number
 
 
 @dataclass
 class HyperedgeTargets:
-    """labels [H] (1.0 for hyperedges), and the node encoder's reconstruction error where the model has one."""
+    """Targets of a batch.
+
+    Attributes:
+        labels: 1.0 for hyperedges, 0.0 for negatives, [H].
+        reconstruction: reconstruction error of the node encoder, if the model has one.
+    """
 
     labels: Tensor
     reconstruction: Tensor | None = None
@@ -43,48 +50,61 @@ class HyperedgeTargets:
 
 
 def weighted_bce(output: Tensor, target: HyperedgeTargets) -> Tensor:
-    """Binary cross entropy averaged over hyperedges, known ones weighted as their negatives together, plus the reconstruction error."""
+    """Binary cross entropy plus the reconstruction error. A hyperedge has the weight of all its negatives together."""
     labels = target.labels.to(output.dtype)
     loss = F.binary_cross_entropy_with_logits(output, labels, weight=1 + (NEGATIVES - 1) * labels)
     return loss if target.reconstruction is None else loss + RECONSTRUCTION * target.reconstruction
 
 
 class Negatives:
-    """Draws triples that are no hyperedges.
+    """Draws random tuples of nodes that are not hyperedges.
 
     Args:
-        known: what is not to be drawn, [K, order].
-        nodes: ids of the nodes that may take each place of a hyperedge.
+        known: hyperedges, which are not drawn, [K, order].
+        nodes: for each position of a hyperedge the ids of the nodes that can occur there.
+
+    Raises:
+        ValueError: there are too many nodes to number all tuples with 63 bits.
     """
 
     def __init__(self, known: np.ndarray, nodes: list[np.ndarray]):
         self.nodes, self.base = nodes, 1 + max(int(n.max()) for n in nodes)
         if self.base ** len(nodes) >= 2**63:
-            raise ValueError(f"{self.base} nodes are too many to number their hyperedges of {len(nodes)}")
+            raise ValueError(f"{self.base} nodes are too many to number all hyperedges of {len(nodes)} nodes")
         self.known = np.unique(self._code(known))
 
     def draw(self, hyperedges: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """`NEGATIVES` for each of the hyperedges [h, order]: with probability `ONE_NODE` one node in a random place is exchanged for one of
-        its type, else all are; drawn again while known. One for which there is nothing to draw is left out."""
-        wanted = np.repeat(hyperedges, NEGATIVES, axis=0)
-        order = wanted.shape[1]
-        exchanged = np.arange(order) == rng.integers(order, size=len(wanted))[:, None]
-        exchanged |= rng.random(len(wanted))[:, None] > ONE_NODE
-        drawn, open_rows = wanted.copy(), np.arange(len(wanted))
+        """Draws `NEGATIVES` negatives for each hyperedge.
+
+        With probability `ONE_NODE` one node at a random position is replaced by a node of its type, otherwise all nodes
+        are. Tuples that are hyperedges are drawn again. A negative is left out if there is none.
+
+        Args:
+            hyperedges: hyperedges, [h, order].
+            rng: random generator.
+
+        Returns:
+            Negatives, [up to `NEGATIVES` h, order].
+        """
+        positive = np.repeat(hyperedges, NEGATIVES, axis=0)
+        order = positive.shape[1]
+        replaced = np.arange(order) == rng.integers(order, size=len(positive))[:, None]
+        replaced |= rng.random(len(positive))[:, None] > ONE_NODE
+        drawn, open_rows = positive.copy(), np.arange(len(positive))
         for _ in range(20):
             fresh = np.stack([nodes[rng.integers(len(nodes), size=len(open_rows))] for nodes in self.nodes], axis=1)
-            drawn[open_rows] = np.where(exchanged[open_rows], fresh, wanted[open_rows])
+            drawn[open_rows] = np.where(replaced[open_rows], fresh, positive[open_rows])
             open_rows = open_rows[self.is_known(drawn[open_rows])]
             if not len(open_rows):
                 return drawn
-        # what is left has hardly anything to draw: the free choices are listed, which is what drawing again comes to
-        keep = np.ones(len(wanted), bool)
+        # few negatives exist for the remaining rows: list all of them and draw one, which has the same distribution
+        keep = np.ones(len(positive), bool)
         for row in open_rows:
-            places = [
-                nodes if new else wanted[row, [p]]
-                for p, (nodes, new) in enumerate(zip(self.nodes, exchanged[row], strict=True))
+            candidates = [
+                nodes if new else positive[row, [p]]
+                for p, (nodes, new) in enumerate(zip(self.nodes, replaced[row], strict=True))
             ]
-            choices = np.stack(np.meshgrid(*places, indexing="ij"), axis=-1).reshape(-1, order)
+            choices = np.stack(np.meshgrid(*candidates, indexing="ij"), axis=-1).reshape(-1, order)
             free = choices[~self.is_known(choices)]
             keep[row] = len(free) > 0
             if len(free):
@@ -92,12 +112,13 @@ class Negatives:
         return drawn[keep]
 
     def is_known(self, hyperedges: np.ndarray) -> np.ndarray:
-        """Whether each of [h, order] is a hyperedge of the data, bool [h]."""
+        """Returns which tuples of [h, order] are hyperedges, bool [h]."""
         codes = self._code(hyperedges)
-        place = np.searchsorted(self.known, codes).clip(max=len(self.known) - 1)
-        return self.known[place] == codes
+        index = np.searchsorted(self.known, codes).clip(max=len(self.known) - 1)
+        return self.known[index] == codes
 
     def _code(self, hyperedges: np.ndarray) -> np.ndarray:
+        """Numbers tuples of nodes, [h, order] -> int64 [h]."""
         code = np.zeros(len(hyperedges), np.int64)
         for column in hyperedges.T:
             code = code * self.base + column
@@ -105,10 +126,15 @@ class Negatives:
 
 
 class HyperedgeLoader(Loader):
-    """Batches of hyperedges over the one graph, whose edges say how often nodes share a training hyperedge.
+    """Batches of hyperedges with the graph of nodes that share training hyperedges.
 
-    A training batch has `batch.hyperedges` known ones, the last partial one is left out, and new negatives in every epoch. Those of
-    validation and test are drawn once per seed.
+    A training batch has `batch.hyperedges` hyperedges and negatives, which are drawn again in every epoch. The last
+    partial batch is left out. Negatives of validation and test are drawn once per seed.
+
+    Arguments are those of `Loader`.
+
+    Raises:
+        ValueError: `batch.hyperedges` is missing.
     """
 
     def __init__(
@@ -122,23 +148,25 @@ class HyperedgeLoader(Loader):
         dtype: torch.dtype,
     ):
         if not section.hyperedges:
-            raise ValueError("hyperedge prediction takes batch.hyperedges, the known hyperedges of a step")
+            raise ValueError(
+                "the task hyperedge-prediction requires batch.hyperedges, the number of hyperedges per batch"
+            )
         super().__init__(packed, encoded, split, section, seed, device, dtype)
         self.members = packed.array("hyperedges").numpy().astype(np.int64)  # [H, order]
         kinds = packed.array("x").numpy() > 0  # [N, types]
-        # a place in a hyperedge belongs to one type
+        # each position of a hyperedge has nodes of one type
         self.places = [
             np.flatnonzero(kinds[:, kinds[self.members[0, p]].argmax()]) for p in range(self.members.shape[1])
         ]
 
     @property
     def steps_per_epoch(self) -> int:
-        """Whole batches of the training hyperedges; one at least."""
+        """Number of optimiser steps per epoch: complete batches of training hyperedges, at least one."""
         return max(1, len(self.ids["train"]) // self.section.hyperedges)
 
     @property
     def whole(self) -> GraphBatch:
-        """The graph, whose edges join nodes that share a training hyperedge; edge_attr [E, 1]: how many."""
+        """The graph of nodes that share training hyperedges. edge_attr [E, 1]: their relative number."""
         if self._whole is None:
             batch = self.load(torch.zeros(1, dtype=torch.long))
             edges, shares = cooccurrence(
@@ -149,7 +177,7 @@ class HyperedgeLoader(Loader):
         return self._whole
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:
-        """Known hyperedges in a new order, with new negatives."""
+        """Yields the training hyperedges of an epoch in random order, with new negatives."""
         rng = np.random.default_rng(seed_of("hyperedges", self.seed, epoch))
         order, size = rng.permutation(self.ids["train"].numpy()), self.section.hyperedges
         for step in range(self.steps_per_epoch):
@@ -157,25 +185,27 @@ class HyperedgeLoader(Loader):
             yield self._batch(known, self._negatives["train"].draw(known, rng)), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
-        """The part's hyperedges with negatives that are drawn once."""
-        # deviates: the authors draw the negatives anew at each evaluation and drop the last partial batch; the same for all epochs, the best
-        # epoch is not the one with the easiest draw
+        """Yields the hyperedges of a part with negatives that are the same in all epochs."""
+        # deviates: the authors draw the negatives again at each evaluation and drop the last partial batch; here they
+        # are the same for all epochs, so that the best epoch is not the one with the easiest negatives
         if part not in self._fixed:
             rng = np.random.default_rng(seed_of("negatives", self.seed, part))
             chunks = [self.members[ids.numpy()] for ids in self._plan(self.ids[part])]
             self._fixed[part] = [self._batch(known, self._negatives[part].draw(known, rng)) for known in chunks]
         for batch in self._fixed[part]:
-            # a batch of its own for each pass: models may leave something in `extras`
+            # a copy, because models may write to `extras`
             yield replace(batch, extras=dict(batch.extras)), None
 
     def _plan(self, ids: Tensor, generator: torch.Generator | None = None, join_last: bool = False) -> list[Tensor]:
-        """Hyperedges that are evaluated together."""
+        """Divides hyperedges into evaluation batches."""
         return list(ids.split(EVALUATED))
 
     @cached_property
     def _negatives(self) -> dict[str, Negatives]:
-        """A negative of a part is unknown so far: in no hyperedge of this part or those before it. So one of training may be a hyperedge of
-        the test set, as in life and in the authors' code."""
+        """Negatives of each part. They exclude hyperedges of this part and of earlier parts.
+
+        A negative of the training part can therefore be a hyperedge of the test part, as in the authors' code.
+        """
         known, found = np.zeros((0, self.members.shape[1]), np.int64), {}
         for part in ("train", "val", "test"):
             known = np.concatenate([known, self.members[self.ids[part].numpy()]])
@@ -190,13 +220,17 @@ class HyperedgeLoader(Loader):
 
 
 def cooccurrence(members: np.ndarray, kind: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How often nodes share a hyperedge: edges u -> v [2, E] in order of v, then u, and their numbers [E], float32.
+    """Counts the hyperedges that two nodes share.
+
+    The count of an edge u -> v is divided by the largest count of u with any node of v's type. The weight 5 of each
+    hyperedge in the authors' code cancels.
 
     Args:
-        members: hyperedges [H, order]; repeated ones count again.
-        kind: type of each node [N].
+        members: hyperedges, [H, order]. Duplicates count.
+        kind: type of each node, [N].
 
-    A number is divided by the largest that u has with any node of v's type. The authors weigh each hyperedge 5, which cancels.
+    Returns:
+        Edges u -> v [2, E], sorted by v, then u, and their relative counts, float32 [E].
     """
     count, order = len(kind), members.shape[1]
     pairs = np.concatenate([members[:, [v, u]] for v in range(order) for u in range(order) if u != v])
@@ -208,7 +242,10 @@ def cooccurrence(members: np.ndarray, kind: np.ndarray) -> tuple[np.ndarray, np.
 
 
 class HyperedgePrediction(Task):
-    """Hyperedges of a part against their negatives, all batches together: area under the ROC curve ("auc") and average precision ("aupr")."""
+    """Hyperedges and negatives of a part, all batches together.
+
+    Metrics are the area under the ROC curve ("auc") and the average precision ("aupr").
+    """
 
     default_loss = "bce"
     losses: Mapping[str, Callable[..., Tensor]] = {"bce": weighted_bce}
@@ -216,18 +253,15 @@ class HyperedgePrediction(Task):
     loader = HyperedgeLoader
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, HyperedgeTargets]:
-        """Logits [H] and their targets."""
+        """Returns logits [H] and their targets."""
         output = model(batch).squeeze(-1)
         return output, HyperedgeTargets(batch.y, batch.extras.get("reconstruction_error"))
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
-        """The loss leaves the reconstruction error out."""
+        """Computes loss and metrics. The loss does not contain the reconstruction error."""
         from sklearn.metrics import average_precision_score, roc_auc_score
 
         output, labels = detached(outputs), detached([target.labels for target in targets])
         scores = {"auc": roc_auc_score, "aupr": average_precision_score}
         found = {name: float(scores[name](labels.numpy(), output.numpy())) for name in (self.metric, *self.also)}
         return {"loss": float(weighted_bce(output, HyperedgeTargets(labels))), **found}
-
-
-TASK = HyperedgePrediction

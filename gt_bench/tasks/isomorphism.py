@@ -1,8 +1,9 @@
-"""Which pairs of a set of non-isomorphic graphs a model can tell apart, with random weights (sr25: 15 graphs, 105 pairs).
+"""Pairs of non-isomorphic graphs that a model distinguishes with random weights (sr25: 15 graphs, 105 pairs).
 
-A model whose embeddings of two graphs agree for random weights does not separate them after training either, up to weights of measure
-zero; so nothing is trained. A pair counts where two embeddings differ by more than a tolerance, and by more than ten times what another
-order of a graph's nodes changes (rounding, or a model or an encoding that is not invariant). All in float64, encodings too.
+Nothing is trained: if the embeddings of two graphs are equal for random weights, they are equal for all weights up to a
+set of measure zero. A pair counts as distinguished if its embeddings differ by more than a tolerance, and by more than
+ten times the change that a relabelling of the nodes causes (rounding, or a model or an encoding that is not invariant).
+All numbers, encodings included, are float64.
 """
 
 import math
@@ -26,11 +27,16 @@ CURVES = ("distinguished", "gap", "noise")
 
 
 class IsomorphismRun(Run):
-    """As many draws of the weights as the recipe has epochs, the first as the model begins, the others wide (`widen`), each one entry of the
-    curves; a pair is distinguished if one draw does it.
+    """Draws random weights once per epoch of the recipe and compares embeddings.
 
-    Curves besides the loop's: `distinguished` (pairs by this draw or an earlier one), `gap` (largest difference of two embeddings), `noise`
-    (largest change by relabelling); both relative to the largest absolute entry.
+    The first draw is the model's own initialisation, the others are wider (`widen`). A pair is distinguished if any
+    draw distinguishes it.
+
+    Additional curves: `distinguished` (number of pairs distinguished so far), `gap` (largest difference of two
+    embeddings), `noise` (largest change by relabelling). The last two are relative to the largest absolute entry.
+
+    Raises:
+        ValueError: the recipe does not have `precision: float64`.
     """
 
     stops_between_epochs = False
@@ -38,33 +44,34 @@ class IsomorphismRun(Run):
     def __init__(self, recipe: Any, task: Task, loader: Batches, *others: Any, **named: Any):
         super().__init__(recipe, task, loader, *others, **named)
         if recipe.precision != "float64":
-            raise ValueError("the task isomorphism compares embeddings: set precision: float64")
+            raise ValueError("the task isomorphism requires precision: float64")
         self.outcome.curves |= {name: [] for name in CURVES}
 
     @staticmethod
-    def seconds(recipe: Any, stretches: Mapping[str, Sequence[float]]) -> float:
-        """See `Task.runner`. Two draws of the weights are timed; the first warms up."""
-        first, usual = stretches["eval"]
+    def seconds(recipe: Any, durations: Mapping[str, Sequence[float]]) -> float:
+        """Estimates the duration of a run from two draws; see `Task.runner`. The first draw is a warm-up."""
+        first, usual = durations["eval"]
         return first + (recipe.total_epochs - 1) * usual
 
     def _train(self) -> None:
-        # unstated: no paper prints a protocol for sr25. The usual one trains a classifier of the 15 graphs; this asks the same untrained
+        # unstated: no paper prints a protocol for sr25. The usual one trains a classifier of the 15 graphs; here, the
+        # embeddings of models with random weights are compared
         packed, size = self.loader.packed, self.recipe.batch.graphs
         parts = torch.arange(packed.num_graphs).split(size or packed.num_graphs)
         rng = torch.Generator().manual_seed(seed_of("relabelling", self.seed))
         batches = [packed.batch(part) for part in parts]
         relabelled = [relabel(batch, rng) for batch in batches]
         batches, relabelled = (
-            [self._encoded(b, part) for b, part in zip(some, parts, strict=True)] for some in (batches, relabelled)
+            [self._encode(b, part) for b, part in zip(some, parts, strict=True)] for some in (batches, relabelled)
         )
         self.found = torch.zeros(packed.num_graphs, packed.num_graphs, dtype=torch.bool)
         total = self.recipe.total_epochs
-        # a draw takes as long as two forward passes: a run that was stopped begins again
+        # without checkpoints: a draw takes as long as two forward passes
         while self.epoch < total:
             torch.manual_seed(seed_of("init", self.seed, self.epoch))
             with self.meter.timing("eval"):
                 model = self.build().to(self.device, self.loader.dtype)
-                if self.epoch:  # a model that wide weights make chaotic still has its own, and one whose own are small the wide ones
+                if self.epoch:  # the first draw helps models that wide weights make chaotic
                     widen(model)
                 apart, gap, noise = compare(model, batches, relabelled)
             self.outcome.parameters = sum(p.numel() for p in model.parameters())
@@ -80,8 +87,8 @@ class IsomorphismRun(Run):
             if self.time_limit is not None and self.meter.totals["eval"] > self.time_limit and self.epoch < total:
                 raise TimedOut(f"{self.epoch} of {total} draws took longer than the limit of {self.time_limit:.0f} s")
 
-    def _encoded(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
-        """With its encodings computed now, since the stored ones have float32's rounding, which sines of high frequency make large."""
+    def _encode(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
+        """Computes encodings in float64. Stored ones are float32, whose rounding high-frequency sines would amplify."""
         batch = batch.to(self.device, torch.float64)
         for name, arguments in self.recipe.encodings.items():
             batch.encodings |= compute(name, batch, graphs=graphs, dtype=torch.float64, **arguments)
@@ -99,7 +106,17 @@ class IsomorphismRun(Run):
 
 @torch.no_grad()
 def compare(model: nn.Module, batches: list[GraphBatch], relabelled: list[GraphBatch]) -> tuple[Tensor, float, float]:
-    """(which pairs are apart [B, B], largest relative difference of two embeddings, largest relative change by relabelling)."""
+    """Compares the embeddings of all pairs of graphs.
+
+    Args:
+        model: the model; its output is [graphs, d].
+        batches: B graphs in batches.
+        relabelled: the same graphs with their nodes in another order.
+
+    Returns:
+        Which pairs are distinguished, bool [B, B]; the largest relative difference of two embeddings; the largest
+        relative change by relabelling.
+    """
     model.eval()
     first, second = (
         torch.cat([model(batch) for batch in graphs]).double().cpu() for graphs in (batches, relabelled)
@@ -113,38 +130,35 @@ def compare(model: nn.Module, batches: list[GraphBatch], relabelled: list[GraphB
 
 
 def widen(model: nn.Module) -> None:
-    """Draws every parameter anew, matrices N(0, 1 / fan-in), vectors N(0, 1/4): the small initial weights of some models would leave less of a
-    difference than rounding does."""
+    """Draws every parameter again: matrices from N(0, 1 / fan-in), vectors from N(0, 1/4).
+
+    With the small initial weights of some models, differences would be smaller than rounding.
+    """
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.5 if parameter.dim() < 2 else parameter.size(-1) ** -0.5)
 
 
 def relabel(batch: GraphBatch, rng: torch.Generator) -> GraphBatch:
-    """The same graphs with their nodes in another order, without encodings."""
+    """Returns the same graphs with their nodes in random order, without encodings."""
     new = torch.cat(
         [
             a + torch.randperm(b - a, generator=rng)
             for a, b in zip(batch.ptr[:-1].tolist(), batch.ptr[1:].tolist(), strict=True)
         ]
     )
-    place = torch.empty_like(new).index_copy(
-        0, new, torch.arange(len(new))
-    )  # new[i] is the old node that comes to place i
-    return GraphBatch(batch.x[new], place[batch.edge_index], batch.ptr, batch.edge_attr, batch.y)
+    position = torch.empty_like(new).index_copy(0, new, torch.arange(len(new)))  # new[i]: old index of the i-th node
+    return GraphBatch(batch.x[new], position[batch.edge_index], batch.ptr, batch.edge_attr, batch.y)
 
 
 def pairs(apart: Tensor) -> int:
-    """Pairs of a symmetric relation [B, B]."""
+    """Returns the number of pairs in a symmetric relation, bool [B, B]."""
     return int(apart.triu(1).sum())
 
 
 class Isomorphism(Task):
-    """Metric pairs-distinguished. Nothing is trained and nothing validates."""
+    """The number of distinguished pairs. `IsomorphismRun` implements the protocol, which has no training."""
 
     default_loss = "none"
     losses: Mapping[str, Any] = {"none": None}
     directions: Mapping[str, str] = {"pairs-distinguished": "max"}
     runner = IsomorphismRun
-
-
-TASK = Isomorphism

@@ -1,4 +1,4 @@
-"""Metrics by name, on all outputs of a split at once. Values are fractions or the target's own units."""
+"""Metrics by name, over all outputs of a part of a split. Values are fractions, or in the units of the target."""
 
 from collections.abc import Callable
 
@@ -8,19 +8,22 @@ from torch import Tensor
 
 
 def accuracy(output: Tensor, target: Tensor) -> float:
-    """Share of rows whose largest output [N, C] is the class [N]."""
+    """Fraction of rows of the outputs [N, C] whose largest entry is the class in [N]."""
     return (output.argmax(-1) == target.view(-1)).double().mean().item()
 
 
 def balanced_accuracy(output: Tensor, target: Tensor) -> float:
-    """Mean over the classes that occur of the accuracy within the class: the weighted accuracy of PATTERN and CLUSTER."""
+    """Mean of the accuracies of the classes that occur: the weighted accuracy of PATTERN and CLUSTER."""
     from sklearn.metrics import balanced_accuracy_score
 
     return float(balanced_accuracy_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy()))
 
 
 def roc_auc(output: Tensor, target: Tensor) -> float:
-    """Area under the ROC curve: of the probability of class 1 for classes [N] and outputs [N, 2], or the mean over columns for labels [N, T]."""
+    """Area under the ROC curve.
+
+    For classes [N] and outputs [N, 2], that of the probability of class 1. For labels [N, T], the mean over columns.
+    """
     from sklearn.metrics import roc_auc_score
 
     if target.dim() == 1 or (target.size(1) == 1 and output.size(1) == 2):
@@ -29,7 +32,10 @@ def roc_auc(output: Tensor, target: Tensor) -> float:
 
 
 def average_precision(output: Tensor, target: Tensor) -> float:
-    """Mean over label columns [N, T] of the average precision, as ogb's evaluator takes it: unlabelled entries and one-valued columns left out."""
+    """Mean average precision over label columns [N, T], as in ogb's evaluator.
+
+    Unlabelled entries and columns with one value are left out.
+    """
     from sklearn.metrics import average_precision_score
 
     return _mean_over_labels(average_precision_score, output, target)
@@ -41,7 +47,7 @@ def macro_f1(output: Tensor, target: Tensor) -> float:
 
 
 def micro_f1(output: Tensor, target: Tensor) -> float:
-    """F1 score over the decisions of all classes together; with one class per row it is the accuracy."""
+    """F1 score over the decisions of all classes. It equals the accuracy if each row has one class."""
     return _f1(output, target, "micro")
 
 
@@ -71,7 +77,7 @@ def _mean_over_labels(score: Callable[..., float], output: Tensor, target: Tenso
         if np.unique(targets[known, column]).size > 1:
             values.append(score(targets[known, column], outputs[known, column]))
     if not values:
-        raise ValueError("no label column holds both classes in this split: the metric is undefined")
+        raise ValueError("no label column contains both classes in this split: the metric is undefined")
     return float(np.mean(values))
 
 
@@ -89,7 +95,7 @@ METRICS: dict[str, tuple[Callable[[Tensor, Tensor], float], str]] = {
 
 
 def why_undefined(metric: str, target: Tensor) -> str | None:
-    """What targets of a part lack for `metric` ("has one class (0)"); None where it is defined on them."""
+    """Returns why a metric is undefined on the targets of a part, for example "has one class (0)", otherwise None."""
     if metric not in ("roc-auc", "ap"):
         return None
     columns = target.view(len(target), -1).T
@@ -102,7 +108,7 @@ def why_undefined(metric: str, target: Tensor) -> str | None:
 
 
 def detached(tensors: list[Tensor]) -> Tensor:
-    """Outputs of several batches as one tensor on the CPU."""
+    """Concatenates outputs of several batches on the CPU, as float32 or float64."""
     return torch.cat(
         [
             t.detach().float().cpu() if t.is_floating_point() and t.dtype != torch.float64 else t.detach().cpu()

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.store.attempts import attempt_id
-from gt_bench.store.best_run import best_run
-from gt_bench.store.run_store import Store
+from gt_bench.store.run_store import Store, best_run
 from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
 from gt_bench.tracking.run_index import Runs
 from gt_bench.tracking.saved_views import described, views_of

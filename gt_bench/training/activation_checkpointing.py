@@ -1,6 +1,8 @@
-"""A switch for models that do not fit: of each layer only the input is kept, and its intermediates are formed again in the backward pass.
+"""Activation checkpointing for models that do not fit into memory.
 
-The same operations on the same numbers with the same draws: not a bit of a run changes, only its memory and, by about a third, its time.
+Only the input of each layer is stored. Its intermediate results are computed again in the backward pass, by the same
+operations with the same random numbers. The results of a run are bit-identical. It uses less memory and about a third
+more time.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +15,12 @@ from torch.utils.checkpoint import checkpoint
 
 
 def recompute(model: nn.Module) -> int:
-    """Switches it on for every layer of the model's outermost ModuleLists; returns how many there are, 0 where it can change nothing."""
-    # what counts its forward passes outside its buffers would draw its random features at another time
+    """Enables activation checkpointing for the layers in the outermost ModuleLists of a model.
+
+    Returns:
+        The number of these layers. 0 if the model has none.
+    """
+    # a layer that counts its forward passes outside its buffers would draw random features at another time
     layers = [
         layer
         for layer in _layers(model)
@@ -40,16 +46,16 @@ def _forward(layer: nn.Module, forward: Callable[..., Any], *args: Any, **kwargs
         if not again:
             again = True
             return forward(*args, **kwargs)
-        # a BatchNorm must not count the second time
+        # the second pass must not update running statistics again
         after = [buffer.clone() for buffer in layer.buffers()]
-        _put(layer, before)
+        _set_buffers(layer, before)
         out = forward(*args, **kwargs)
-        _put(layer, after)
+        _set_buffers(layer, after)
         return out
 
     return checkpoint(run, *args, use_reentrant=False, **kwargs)
 
 
-def _put(layer: nn.Module, values: list[torch.Tensor]) -> None:
+def _set_buffers(layer: nn.Module, values: list[torch.Tensor]) -> None:
     for buffer, value in zip(layer.buffers(), values, strict=True):
-        buffer.data.copy_(value)  # past autograd, which may have saved the buffer
+        buffer.data.copy_(value)  # `data`: autograd may have saved the buffer

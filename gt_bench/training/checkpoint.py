@@ -1,4 +1,7 @@
-"""The state of a run in one file of safetensors with a JSON header, replaced atomically: a killed run continues from it, bit for bit."""
+"""Checkpoints: the state of a run in one safetensors file with a JSON header, written atomically.
+
+A killed run resumes from its checkpoint and produces bit-identical results.
+"""
 
 # mypy: disable-error-code="arg-type, union-attr"
 
@@ -18,7 +21,7 @@ from gt_bench.utils.io import write_bytes
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """State of an optimiser as named tensors: "<parameter number>.<quantity>"."""
+    """Returns the state of an optimiser as named tensors: "<parameter number>.<quantity>"."""
     return {
         f"{i}.{key}": torch.as_tensor(value)
         for i, state in optimizer.state_dict()["state"].items()
@@ -27,7 +30,7 @@ def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """The inverse of `flatten_optimizer`."""
+    """Loads a state that `flatten_optimizer` returned."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         index, key = name.split(".", 1)
@@ -36,9 +39,14 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
 
 
 class Checkpoint:
-    """Groups of named tensors and a JSON header at `path`, written at most every `seconds`. `path` None: nothing is kept.
+    """A checkpoint file: groups of named tensors and a JSON header.
 
-    `cost`: seconds that the last writing took.
+    Args:
+        path: the file. None for a run without checkpoints.
+        seconds: minimum time between writes; see `due`.
+
+    Attributes:
+        cost: duration of the last write in seconds.
     """
 
     def __init__(self, path: Path | None, seconds: float = 60.0):
@@ -53,7 +61,15 @@ class Checkpoint:
         return self.path is not None and time.monotonic() - self._last >= self.seconds
 
     def write(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
-        """Raises WriteError on a full disk."""
+        """Writes the checkpoint.
+
+        Args:
+            header: JSON content.
+            groups: {name of the group: {name: tensor}}.
+
+        Raises:
+            WriteError: the file cannot be written, for example because the disk is full.
+        """
         began = time.monotonic()
         tensors = {
             f"{group}/{name}": t.detach().cpu().contiguous().clone()
@@ -66,7 +82,11 @@ class Checkpoint:
         self.cost = self._last - began
 
     def read(self) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]] | None:
-        """(header, groups), or None where there is no usable checkpoint; whatever else is in its place is set aside: the run can start over."""
+        """Reads the checkpoint. A damaged one is renamed, so that the run starts over.
+
+        Returns:
+            (header, groups) as `write` takes them, or None if there is no usable checkpoint.
+        """
         if self.path is None or not self.path.exists():
             return None
         try:
@@ -74,7 +94,7 @@ class Checkpoint:
                 metadata = file.metadata() or {}
                 tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (a safetensors file is no mapping)
             if metadata.get("sha256") != _digest(metadata["header"], tensors):
-                raise ValueError("it is not what was written: its sha256 differs")
+                raise ValueError("its sha256 does not match its content")
             header = json.loads(metadata["header"])
             groups: dict[str, dict[str, Tensor]] = {group: {} for group in header.pop("groups")}
             for key, tensor in tensors.items():
@@ -85,23 +105,20 @@ class Checkpoint:
             self.set_aside(error)
             return None
 
-    def set_aside(self, why: BaseException) -> None:
-        """Moves a checkpoint that cannot be continued out of the way, and says so in one line."""
+    def set_aside(self, error: BaseException) -> None:
+        """Renames an unusable checkpoint to checkpoint.damaged and prints why."""
         aside = self.path.with_suffix(".damaged")
         if aside.is_dir() and not aside.is_symlink():
             shutil.rmtree(aside)
         if self.path.is_dir():
             aside.unlink(missing_ok=True)
         self.path.replace(aside)
-        reason = " ".join(f"{type(why).__name__}: {why}".split())[:200]
-        print(
-            f"checkpoint {self.path} cannot be continued ({reason}); set aside as {aside.name}, the run starts over",
-            flush=True,
-        )
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        print(f"{self.path}: unusable checkpoint ({reason}); renamed to {aside.name}, the run starts over", flush=True)
 
 
 def _digest(header: str, tensors: dict[str, Tensor]) -> str:
-    """sha256 over the header and every tensor's name, type, shape and bytes."""
+    """Returns the sha256 of the header and of every tensor's name, type, shape and bytes."""
     digest = hashlib.sha256(header.encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

@@ -1,4 +1,4 @@
-"""What the engine and the tasks ask of what they are given: datasets, loaders and tasks have these faces, and the engine imports none of them."""
+"""Structural interfaces (Protocols) of datasets, loaders and tasks. The training loop imports none of their classes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from gt_models.batch import GraphBatch
 
 
 class Header(Protocol):
-    """What a packed dataset says of itself (`gt_bench.data.packed.PackedHeader`)."""
+    """Header of a packed dataset (`gt_bench.data.packed.PackedHeader`)."""
 
     @property
     def name(self) -> str:
@@ -24,22 +24,22 @@ class Header(Protocol):
 
     @property
     def in_dim(self) -> int | list[int]:
-        """Width of node features, or sizes of categorical columns."""
+        """Number of node features, or the number of values of each categorical column."""
         ...
 
     @property
     def out_dim(self) -> int:
-        """Targets or classes."""
+        """Number of targets or classes."""
         ...
 
     @property
     def edge_dim(self) -> int | list[int] | None:
-        """Width of edge features, or sizes of categorical columns; None without edge features."""
+        """Number of edge features, or of values of each categorical column. None without edge features."""
         ...
 
     @property
     def split_kind(self) -> str:
-        """Which ids a split holds: "node", "graph" or "hyperedge"."""
+        """What a split contains the ids of: "node", "graph" or "hyperedge"."""
         ...
 
     @property
@@ -49,48 +49,51 @@ class Header(Protocol):
 
     @property
     def extras(self) -> Mapping[str, str]:
-        """Further arrays and what they have a row for: node, edge, graph or table."""
+        """Additional arrays, and what each has a row for: node, edge, graph or table."""
         ...
 
 
 class Packed(Protocol):
-    """A dataset: `PackedDataset`, or one with other targets."""
+    """A packed dataset (`gt_bench.data.packed.PackedDataset`), or a wrapper with other targets."""
 
     num_graphs: int
 
     @property
     def header(self) -> Header:
-        """Name, task and widths."""
+        """Name, task and dimensions."""
         ...
 
     @property
     def sizes(self) -> LongTensor:
-        """Nodes per graph, [B]."""
+        """Number of nodes per graph, [B]."""
         ...
 
     def array(self, name: str) -> Tensor:
-        """A whole array by name, memory-mapped."""
+        """Returns a whole array by name, memory-mapped."""
         ...
 
     def split(self, part: str, index: int = 0) -> LongTensor:
-        """Ids of the graphs, or nodes, of `part` (train, val, test) in split `index`, ascending."""
+        """Returns the ids of graphs or nodes of `part` (train, val, test) in split `index`, ascending."""
         ...
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        """The graphs with these ids, without encodings."""
+        """Returns the graphs with these ids, without encodings."""
         ...
 
 
 class Encoded(Protocol):
-    """The encodings of a dataset (`EncodedDataset`)."""
+    """The encodings of a dataset (`gt_bench.encodings.cache.EncodedDataset`)."""
 
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
-        """The batch of `graphs` with its encodings."""
+        """Adds the encodings of `graphs` to their batch."""
         ...
 
 
 class Batches(Protocol):
-    """A dataset's split as batches (`Loader`): (batch, rows of the output that count, None for all)."""
+    """Batches of one split of a dataset (`gt_bench.training.loader.Loader`).
+
+    Iterators yield (batch, rows). `rows` are the rows of the model's output that count, None for all of them.
+    """
 
     packed: Packed
     ids: dict[str, LongTensor]
@@ -100,41 +103,48 @@ class Batches(Protocol):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps of an epoch."""
+        """Number of optimiser steps per epoch."""
         ...
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
-        """In an order that the seed of the run and the epoch decide."""
+        """Yields the training batches in an order that depends on the seed of the run and the epoch."""
         ...
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
-        """All of `part` (train, val, test), always in the same order."""
+        """Yields all of `part` (train, val, test) in a fixed order."""
         ...
 
     def load(self, graphs: Tensor) -> GraphBatch:
-        """The graphs with these ids, encoded and on the device."""
+        """Returns the graphs with these ids, with encodings, on the device."""
         ...
 
     def on(self, device: torch.device) -> "Batches":
-        """Of one large graph, which may be evaluated elsewhere."""
+        """Returns the same batches on another device, for the evaluation of one large graph."""
         ...
 
 
 class Objective(Protocol):
-    """What a run asks of its task (`gt_bench.tasks.base.Task`)."""
+    """Loss and metrics of a run (`gt_bench.tasks.base.Task`)."""
 
     metric: str
     direction: str
     loss: Callable[..., Tensor]
 
     def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None:
-        """What a model must return for `batch`; None where the task does not say."""
+        """Returns the shape of a model's output for `batch`, or None if any shape is allowed."""
         ...
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
-        """(outputs that count, their targets), as `loss` and `evaluate` take them."""
+        """Returns the outputs that count and their targets, as arguments of `loss` and `evaluate`."""
         ...
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
-        """Metric -> value over the outputs and targets of all batches. Raises ValueError where a metric is not defined on them."""
+        """Computes metrics over the outputs and targets of all batches.
+
+        Returns:
+            {metric: value}.
+
+        Raises:
+            ValueError: a metric is undefined on these targets.
+        """
         ...

@@ -1,4 +1,4 @@
-"""A dataset and one of its splits as batches on a device: (batch, rows), where `rows` are the outputs that count (None: all of them)."""
+"""Batches of one split of a dataset, on a device."""
 
 import copy
 import hashlib
@@ -13,7 +13,7 @@ from gt_models.batch import GraphBatch
 
 
 def seed_of(*parts: Any) -> int:
-    """A 63-bit seed from any values: independent streams for run, epoch and purpose."""
+    """Returns a 63-bit seed derived from any values, for example (purpose, seed of the run, epoch)."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big") >> 1
 
 
@@ -26,15 +26,21 @@ def plan_batches(
     generator: torch.Generator | None = None,
     join_last: bool = False,
 ) -> list[Tensor]:
-    """Which graphs go together: lists of positions into `sizes`, each position once.
+    """Divides graphs into batches.
 
     Args:
-        sizes: nodes per graph, long [B].
-        batch_size: at most so many graphs per batch.
-        node_budget: at most so many nodes per batch, padding counted when `bucket` (graphs x largest); a larger graph goes alone.
-        bucket: graphs of like size together, which saves padding; with a generator ties and the order of batches are random.
-        generator: shuffles; None keeps the order (sorted by size when `bucket`).
-        join_last: a remainder of one graph joins the batch before it, which then exceeds its bound by that graph (see `joined`).
+        sizes: number of nodes of each graph, long [B].
+        batch_size: maximum number of graphs per batch.
+        node_budget: maximum number of nodes per batch. With `bucket`, padding counts: number of graphs times the size
+            of the largest. A graph that is larger is a batch by itself.
+        bucket: put graphs of similar size together to reduce padding. With a generator, ties and the order of batches
+            are random.
+        generator: shuffles the graphs. None for the given order, sorted by size if `bucket`.
+        join_last: a last batch of one graph is joined to the batch before it, which may then exceed its limit (see
+            `joined`).
+
+    Returns:
+        For each batch the positions of its graphs in `sizes`. Each position occurs once.
     """
     if batch_size is None and node_budget is None:
         raise ValueError("plan_batches needs batch_size, node_budget or both")
@@ -63,9 +69,9 @@ def plan_batches(
 
 
 def joined(batches: Sequence[Tensor]) -> list[Tensor]:
-    """Batches of which the last one, if it is a single graph, is joined to the one before it: BatchNorm needs two rows to train on.
+    """Joins a last batch of one graph to the batch before it, because BatchNorm cannot train on one row.
 
-    Batches that hold single graphs by design (`batch.graphs: 1`) stay as they are.
+    Batches of single graphs (`batch.graphs: 1`) are not changed.
     """
     if len(batches) > 1 and len(batches[-1]) == 1 < len(batches[-2]):
         return [*batches[:-2], torch.cat([batches[-2], batches[-1]])]
@@ -75,14 +81,22 @@ def joined(batches: Sequence[Tensor]) -> list[Tensor]:
 class Loader:
     """Batches of one split of a packed dataset.
 
+    Iterators yield (batch, rows). `rows` are the rows of the model's output that count, None for all of them.
+
     Args:
-        packed: a PackedDataset; encoded: its EncodedDataset.
-        split: which of the dataset's splits.
-        section: the recipe's `batch:`.
-        seed: of the run; batches of an epoch depend on it and the epoch alone.
+        packed: the dataset.
+        encoded: its encodings.
+        split: index of the split.
+        section: `batch:` of the recipe.
+        seed: seed of the run. The batches of an epoch depend only on it and the epoch.
+        device: device of the batches.
+        dtype: type of floating-point numbers.
+
+    Raises:
+        ValueError: a part of the split is empty, or `batch:` does not fit the dataset.
     """
 
-    # not where a graph has several rows in a batch
+    # False for loaders in which a graph has several rows in a batch
     JOINS_LAST = True
 
     def __init__(
@@ -95,16 +109,10 @@ class Loader:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        self.packed, self.encoded, self.section, self.seed, self.device, self.dtype = (
-            packed,
-            encoded,
-            section,
-            seed,
-            device,
-            dtype,
-        )
+        self.packed, self.encoded, self.section = packed, encoded, section
+        self.seed, self.device, self.dtype = seed, device, dtype
         self.by_node = packed.header.split_kind == "node"
-        # a dataset without splits is read by its task's own runner, through `load`
+        # the runner of a task whose dataset has no splits uses `load`
         self.ids = (
             {part: packed.split(part, split) for part in ("train", "val", "test")} if packed.header.num_splits else {}
         )
@@ -113,27 +121,30 @@ class Loader:
                 raise ValueError(f"dataset {packed.header.name!r}: the {part} part of split {split} is empty")
         if self.by_node and (section.graphs or section.nodes):
             raise ValueError(
-                "batch.graphs and batch.nodes are for datasets of many graphs; one large graph takes batch.parts or nothing"
+                f"batch.graphs and batch.nodes require many graphs; {packed.header.name!r} is one graph: use "
+                "batch.parts, or no batch section"
             )
         if section.hyperedges and packed.header.split_kind != "hyperedge":
             raise ValueError(
-                f"batch.hyperedges is for datasets of hyperedges; {packed.header.name!r} is split by {packed.header.split_kind}"
+                f"batch.hyperedges requires a dataset of hyperedges; {packed.header.name!r} is split by "
+                f"{packed.header.split_kind}: remove it"
             )
         if not self.by_node and section.parts:
             raise ValueError(
-                "batch.parts is for one large graph; this dataset has many: use batch.graphs or batch.nodes"
+                f"batch.parts requires one large graph; {packed.header.name!r} has many: use batch.graphs or "
+                "batch.nodes"
             )
         self._whole: GraphBatch | None = None
         self._fixed: dict[str, list[GraphBatch]] = {}
 
     def on(self, device: torch.device) -> "Loader":
-        """The same batches on another device."""
+        """Returns the same batches on another device."""
         other = copy.copy(self)
         other.device, other._whole, other._fixed = device, None, {}
         return other
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
-        """Batches of training epoch `epoch` in random order."""
+        """Yields the batches of a training epoch in random order."""
         rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
         if self.by_node and self.section.parts:
             yield from self._parts(rng)
@@ -147,7 +158,7 @@ class Loader:
                 yield self.load(graphs), None
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
-        """Batches of "train", "val" or "test" in fixed order."""
+        """Yields the batches of a part (train, val, test) in fixed order."""
         if self.by_node:
             yield self.whole, self.ids[part].to(self.device)
         else:
@@ -156,30 +167,30 @@ class Loader:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps of an epoch (for batches by node budget: of the first epoch)."""
+        """Number of optimiser steps per epoch; with a node budget, of the first epoch."""
         if self.by_node:
             return self.section.parts or 1
         return len(self._plan(self.ids["train"], join_last=self._joins))
 
     @property
     def _joins(self) -> bool:
-        """Whether a training graph that is left over joins the batch before it."""
+        """Whether a last training batch of one graph is joined to the batch before it."""
         return self.JOINS_LAST and self.section.last is None
 
     def num_batches(self, part: str) -> int:
-        """Batches of `part` in evaluation, of a dataset of many graphs."""
+        """Returns the number of batches of a part in evaluation, for a dataset of many graphs."""
         return len(self._plan(self.ids[part]))
 
     @property
     def whole(self) -> GraphBatch:
-        """The one graph of a node-split dataset, encoded and on the device; loaded at the first use."""
+        """The graph of a dataset that is split by nodes, with encodings, on the device. Loaded on first use."""
         if self._whole is None:
             self._whole = self.load(torch.arange(self.packed.num_graphs))
         return self._whole
 
     def _evaluation_batches(self, part: str) -> Iterator[GraphBatch]:
         ids = self.ids[part]
-        if self.packed.sizes[ids].sum() <= 200_000:  # small enough to stay on the device between epochs
+        if self.packed.sizes[ids].sum() <= 200_000:  # small enough to be cached on the device
             if part not in self._fixed:
                 self._fixed[part] = [self.load(graphs) for graphs in self._plan(ids)]
             yield from self._fixed[part]
@@ -188,7 +199,7 @@ class Loader:
                 yield self.load(graphs)
 
     def _plan(self, ids: Tensor, generator: torch.Generator | None = None, join_last: bool = False) -> list[Tensor]:
-        """`ids` cut into batches by count or by node budget; without a generator in their order."""
+        """Divides ids into batches by count or node budget. Without a generator, they keep their order."""
         section = self.section
         if not (section.graphs or section.nodes):
             return [ids]
@@ -204,17 +215,15 @@ class Loader:
         return [ids[plan] for plan in plans]
 
     def load(self, graphs: Tensor) -> GraphBatch:
-        """The graphs of these ids with their encodings, on the device."""
-        batch = self.packed.batch(graphs).to(
-            self.device
-        )  # first, so that encodings made on the fly are made on the device
+        """Returns the graphs with these ids, with encodings, on the device."""
+        batch = self.packed.batch(graphs).to(self.device)  # first: encodings may be computed on the device
         return self.encoded.attach(batch, graphs).to(self.device, self.dtype)
 
     def _parts(self, rng: torch.Generator) -> Iterator[tuple[GraphBatch, Tensor]]:
-        """Random partition of the nodes; every part is the induced subgraph, and trains on its own training nodes."""
+        """Yields the induced subgraphs of a random partition of the nodes, and the training nodes of each as rows."""
         whole = self.whole
         if any(value.size(0) != whole.num_nodes for value in whole.encodings.values()):
-            raise ValueError("batch.parts cuts the graph: it works with encodings per node only")
+            raise ValueError("batch.parts divides the graph, so only encodings with one row per node are supported")
         is_train = torch.zeros(whole.num_nodes, dtype=torch.bool, device=self.device)
         is_train[self.ids["train"].to(self.device)] = True
         for nodes in torch.randperm(whole.num_nodes, generator=rng).to(self.device).tensor_split(self.section.parts):
@@ -224,10 +233,10 @@ class Loader:
 
 
 def induced(batch: GraphBatch, nodes: Tensor) -> GraphBatch:
-    """The subgraph of a single graph on `nodes`, in their order."""
-    place = torch.full((batch.num_nodes,), -1, device=nodes.device)
-    place[nodes] = torch.arange(len(nodes), device=nodes.device)
-    edges = place[batch.edge_index]
+    """Returns the subgraph of a batch of one graph that is induced by `nodes`, long [n], in their order."""
+    position = torch.full((batch.num_nodes,), -1, device=nodes.device)
+    position[nodes] = torch.arange(len(nodes), device=nodes.device)
+    edges = position[batch.edge_index]
     kept = (edges >= 0).all(0)
     return GraphBatch(
         batch.x[nodes],

@@ -1,4 +1,4 @@
-"""Best weights of a finished run, kept for runs that start from them."""
+"""Initialises a model with the saved weights of another run (`start:` of a recipe)."""
 
 from pathlib import Path
 from typing import Literal
@@ -13,10 +13,19 @@ FILE = "weights.safetensors"
 
 @torch.no_grad()
 def load_weights(model: nn.Module, folder: Path, how: Literal["all", "common"]) -> list[str]:
-    """Copies the weights in `folder` into `model`; returns the names of what was copied.
+    """Copies saved weights into a model.
 
-    "all": the two have the same names and shapes. "common": what has the same name and shape in both, at least one parameter.
-    Raises ValueError where that is not so, or the file is absent or damaged.
+    Args:
+        model: the model.
+        folder: folder of the run that saved the weights.
+        how: "all" if both models must have the same names and shapes. "common" to copy only entries whose name and
+            shape are the same in both, among them at least one parameter.
+
+    Returns:
+        The names of the entries that were copied.
+
+    Raises:
+        ValueError: the models do not match, or the file is missing or damaged.
     """
     path = folder / FILE
     try:
@@ -27,9 +36,8 @@ def load_weights(model: nn.Module, folder: Path, how: Literal["all", "common"]) 
     common = [name for name in target if name in source and source[name].shape == target[name].shape]
     different = sorted((source.keys() | target.keys()) - set(common))
     if how == "all" and different:
-        raise ValueError(
-            f"the model and the one it starts from differ in {', '.join(different[:5])}{' ...' if different[5:] else ''}"
-        )
+        listed = ", ".join(different[:5]) + (" ..." if different[5:] else "")
+        raise ValueError(f"the model and the one it starts from differ in {listed}")
     if not set(common) & {name for name, _ in model.named_parameters()}:
         raise ValueError("the model has no parameter in common with the one it starts from")
     model.load_state_dict({name: source[name] for name in common}, strict=False)

@@ -1,4 +1,4 @@
-"""Node2Subgraph (PPGT, Appendix B.4): the nodes of one large graph as a dataset of small graphs, one around each node."""
+"""Batches of subgraphs around the nodes of one large graph: Node2Subgraph (PPGT, Appendix B.4)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +14,23 @@ from gt_models.nn.subgraphs import Subgraphs
 
 
 class SubgraphLoader:
-    """The face of `Loader`, for a dataset with node splits. A node's subgraph depends on the run's seed and on the node alone: it is the
-    same in all epochs, and is kept once it was drawn.
+    """A loader with the interface of `Loader`, for datasets with node splits.
+
+    The subgraph of a node depends only on the seed of the run and the node. It is the same in all epochs and is cached.
 
     Args:
-        packed, split, section, seed, device, dtype: as for `Loader`; `section.graphs` subgraphs make a step.
-        subgraphs: the recipe's `subgraphs:`. encodings: the recipe's `encodings:`, computed on the subgraphs of each batch.
+        packed: the dataset.
+        encoded: not used, because encodings are computed on subgraphs.
+        split: index of the split.
+        section: `batch:` of the recipe. A batch has `section.graphs` subgraphs.
+        seed: seed of the run.
+        device: device of the batches.
+        dtype: type of floating-point numbers.
+        subgraphs: `subgraphs:` of the recipe.
+        encodings: `encodings:` of the recipe, computed on the subgraphs of each batch.
+
+    Raises:
+        ValueError: the dataset is not split by nodes.
     """
 
     def __init__(
@@ -37,7 +48,8 @@ class SubgraphLoader:
     ):
         if packed.header.split_kind != "node":
             raise ValueError(
-                f"subgraphs are for one large graph split by nodes; {packed.header.name!r} is split by {packed.header.split_kind}"
+                f"subgraphs: requires one large graph split by nodes; {packed.header.name!r} is split by "
+                f"{packed.header.split_kind}"
             )
         self.packed, self.section, self.encodings = packed, section, encodings
         self.seed, self.device, self.dtype = seed, device, dtype
@@ -48,7 +60,7 @@ class SubgraphLoader:
         )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
-        """Batches of training epoch `epoch` in random order."""
+        """Yields the batches of a training epoch in random order."""
         ids = self.ids["train"]
         order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)))
         for targets in self._steps(ids[order]):
@@ -59,21 +71,21 @@ class SubgraphLoader:
         return joined(batches) if self.section.last is None else list(batches)
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
-        """Batches of "train", "val" or "test" in fixed order."""
+        """Yields the batches of a part (train, val, test) in fixed order."""
         for targets in self.ids[part].split(self.section.graphs):
             yield self.load(targets), None
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps of an epoch."""
+        """Number of optimiser steps per epoch."""
         return len(self._steps(self.ids["train"]))
 
     def num_batches(self, part: str) -> int:
-        """Batches of `part`."""
+        """Returns the number of batches of a part in evaluation."""
         return -(-len(self.ids[part]) // self.section.graphs)
 
     def load(self, targets: Tensor) -> GraphBatch:
-        """The subgraphs around these nodes with their encodings, `y` the nodes' own."""
+        """Returns the subgraphs around these nodes, with encodings. `y` has the targets of the nodes."""
         batch = self.subgraphs.around(targets).to(self.device)
         for name, arguments in self.encodings.items():
             batch.encodings |= compute(name, batch, graphs=targets, **arguments)

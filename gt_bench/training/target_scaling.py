@@ -1,4 +1,4 @@
-"""Regression targets in units of their spread: a dataset whose targets have mean 0 and deviation 1, column by column."""
+"""Standardised regression targets: each column has mean 0 and standard deviation 1."""
 
 from typing import Any, Literal
 
@@ -10,20 +10,24 @@ from gt_models.batch import GraphBatch
 
 
 class StandardisedTargets:
-    """The face of `PackedDataset`, with y - mean over deviation (unbiased; unlabelled entries do not count) in place of y.
+    """A dataset with the interface of `PackedDataset` and (y - mean) / deviation as targets.
+
+    The deviation is the unbiased estimate. Unlabelled entries (NaN) do not count.
 
     Args:
-        packed: a dataset of a regression.
-        statistics: of the training part of split `split` ("train"), or of all graphs ("all"): a leak from the test part, for protocols
-            that were published so.
+        packed: a regression dataset.
+        statistics: "train" for mean and deviation of the training part. "all" for those of all graphs, which leaks
+            information from the test part and is used only by protocols that were published this way.
+        split: index of the split.
 
-    Raises ValueError for targets that are classes, and for a target that never varies.
+    Raises:
+        ValueError: the dataset is not a regression, or a target is constant.
     """
 
     def __init__(self, packed: Packed, statistics: Literal["train", "all"], split: int):
         if not packed.header.task.endswith("-regression"):
             raise ValueError(
-                f"targets are standardised for a regression; {packed.header.name!r} is {packed.header.task}"
+                f"targets: only regression targets can be standardised; {packed.header.name!r} is {packed.header.task}"
             )
         self._packed = packed
         train = packed.split("train", split) if statistics == "train" else None
@@ -38,15 +42,15 @@ class StandardisedTargets:
         if constant := (~(self.deviation > 0)).nonzero().flatten().tolist():
             of = f"the train part of split {split}" if statistics == "train" else "all parts"
             raise ValueError(
-                f"target {constant[0] + 1} of {packed.header.name!r} never varies in {of}: it cannot be standardised; take it out, or train on the data's own "
-                "unit: targets: null (--set targets=null)"
+                f"targets: target {constant[0] + 1} of {packed.header.name!r} is constant in {of} and cannot be "
+                "standardised; remove it, or train on raw targets: targets: null (--set targets=null)"
             )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._packed, name)
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        """As PackedDataset.batch."""
+        """Returns the graphs with these ids, with standardised targets."""
         batch = self._packed.batch(graphs)
         y = (_rows(batch) - self.mean) / self.deviation
         dtype = batch.y.dtype if batch.y.is_floating_point() else torch.float32  # type: ignore[union-attr]
@@ -55,6 +59,6 @@ class StandardisedTargets:
 
 
 def _rows(batch: GraphBatch) -> Tensor:
-    """Targets of a graph or node each, float64 [rows, T]."""
-    assert batch.y is not None  # packed data of a regression have them
+    """Returns the targets, float64 [rows, T], where a row is a graph or a node."""
+    assert batch.y is not None  # every regression dataset has targets
     return batch.y.double().view(len(batch.y), -1)

@@ -1,7 +1,8 @@
-"""One run: train, keep the best epoch on validation (or the last, where the recipe says so), test once there. Explicit, resumable bit for
-bit, and blind to which model it trains.
+"""The training loop: trains a model, selects an epoch on validation, and evaluates it once on the test split.
 
-Randomness is drawn from streams named by (seed, epoch), so a run that continues from a checkpoint draws what it would have drawn.
+The selected epoch is the best one on validation, or the last one if the recipe has `select: last`. Random generators
+are seeded by (seed, epoch) at the start of each epoch. A run that resumes from a checkpoint is therefore bit-identical
+to one that was never interrupted.
 """
 
 # mypy: disable-error-code="attr-defined, operator"
@@ -31,18 +32,29 @@ DTYPES = {"float32": torch.float32, "bf16": torch.float32, "float64": torch.floa
 
 
 class Meter(Protocol):
-    """What the loop tells the clock; nothing of it flows back into the numbers."""
+    """Clock of the training loop. It does not influence any number of the run."""
 
     totals: dict[str, float]
 
     def timing(self, what: str) -> contextlib.AbstractContextManager[object]:
-        """Counts the block's seconds as `what`: train, eval or test."""
+        """Adds the seconds of a block to `totals[what]`, where `what` is train, eval or test."""
         ...
 
 
 @dataclass
 class Outcome:
-    """The deterministic part of a run. `curves`: one list per quantity, an entry per epoch (None where validation was not evaluated)."""
+    """The deterministic result of a run.
+
+    Attributes:
+        status: "ok", or the status of a RunFailure.
+        error: message of the failure.
+        parameters: number of parameters of the model.
+        curves: {quantity: one value per epoch}. A value is None if validation was not evaluated in this epoch.
+        best_epoch: selected epoch, counted from 1.
+        val: validation metric in the selected epoch.
+        test: test metric in the selected epoch.
+        test_metrics: all metrics on the test split.
+    """
 
     status: str = "ok"
     error: str | None = None
@@ -55,18 +67,27 @@ class Outcome:
 
 
 class Run:
-    """A model in training.
+    """One run: a model, its batches and its task.
 
     Args:
-        recipe: a `Recipe`; task: a `Task`; loader: batches of the run's split.
-        build: returns the freshly initialised model.
-        meter: is called with what takes time.
-        checkpoint: the run's state on disk.
-        time_limit: seconds of training and evaluation after which the run ends as timed-out; None for no limit.
-        on_epoch: called with (epoch, {quantity: value}) after each; whatever it raises ends the run.
+        recipe: a `gt_bench.config.recipe.Recipe`.
+        task: a `gt_bench.tasks.base.Task`.
+        loader: batches of the run's split.
+        build: returns a newly initialised model.
+        seed: seed of the run.
+        meter: measures the time of training and evaluation.
+        checkpoint: file that stores the state of the run.
+        time_limit: seconds of training and evaluation after which the run ends with status "timed-out". None for no
+            limit.
+        on_epoch: called with (epoch, {quantity: value}) after each epoch. An exception that it raises ends the run.
+
+    Attributes:
+        outcome: the result so far.
+        best: weights of the selected epoch, and the state of its optimiser if a later phase needs it.
+        recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
     """
 
-    # a runner whose epochs are no unit that a checkpoint holds is stopped wherever it is
+    # whether a signal ends the run after the current epoch. Runners without epochs in their checkpoint end at once
     stops_between_epochs = True
 
     def __init__(
@@ -83,34 +104,49 @@ class Run:
         on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ):
         self.recipe, self.task, self.loader, self.build = recipe, task, loader, build
-        self.seed, self.meter, self.checkpoint, self.time_limit, self.on_epoch = (
-            seed,
-            meter,
-            checkpoint,
-            time_limit,
-            on_epoch,
-        )
+        self.seed, self.meter, self.checkpoint = seed, meter, checkpoint
+        self.time_limit, self.on_epoch = time_limit, on_epoch
         self.device = loader.device
-        # where a graph is too large for the training device as a whole, the model goes to it to be evaluated
-        self.evaluated = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
+        # a graph that does not fit on the training device as a whole is evaluated on another device
+        self.eval_loader = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
         self.outcome = Outcome()
         self.phases = list(recipe.phases)
-        # where each phase ends, in epochs
-        self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]
+        self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]  # last epoch of each
         self.best: dict[str, dict[str, Tensor]] = {}
-        # whether intermediates of layers are formed again in the backward pass: once they did not fit
         self.recomputed = False
 
     def train(self, test: bool = True) -> Outcome:
-        """Runs to the end and returns the outcome; `test=False` never reads the test split. A RunFailure becomes a status, a bug is raised.
+        """Trains to the end and evaluates on the test split.
 
-        Where memory does not suffice, the run goes on from its checkpoint, or begins again, and keeps of each layer only the input."""
+        If a training step does not fit into memory, the run resumes from its checkpoint, or starts again, with
+        activation checkpointing.
+
+        Args:
+            test: False to never read the test split.
+
+        Returns:
+            The outcome. A RunFailure becomes its status. Other exceptions are raised.
+        """
         while self._attempt(test):
             pass
         return self.outcome
 
+    def test_weights(self, weights: dict[str, Tensor], curves: dict[str, list[Any]], best_epoch: int | None) -> Outcome:
+        """Evaluates saved weights on the test split, as `train` does at its end.
+
+        Args:
+            weights: state dict of the model.
+            curves: curves of the finished run.
+            best_epoch: selected epoch of the finished run.
+        """
+        self._begin()
+        self.best = {"model": weights}
+        self.outcome.curves, self.outcome.best_epoch = curves, best_epoch
+        self._test()
+        return self.outcome
+
     def _attempt(self, test: bool) -> bool:
-        """Trains and tests; whether to do it again, with less kept."""
+        """Trains and tests. Returns whether to try again with activation checkpointing."""
         try:
             with (
                 _deterministic(self.device),
@@ -124,7 +160,7 @@ class Run:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            model = getattr(self, "model", None)  # none where it did not even get built
+            model = getattr(self, "model", None)  # building it may have failed
             if (
                 not self.recomputed
                 and type(self)._train is Run._train
@@ -143,17 +179,17 @@ class Run:
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """Number of finished epochs."""
         return len(self.outcome.curves["epoch"])
 
     def _train(self) -> None:
         self._begin()
         self._resume()
         total = self.recipe.total_epochs
-        while self.epoch < total and not self._out_of_patience():
+        while self.epoch < total and not self._stops_early():
             began = time.monotonic()
             self._enter_phase()
-            self._draw_from("epoch", self.seed, self.epoch)
+            self._seed_generators("epoch", self.seed, self.epoch)
             with self.meter.timing("train"):
                 lr, loss = self._train_epoch()
             values = {"epoch": self.epoch + 1, "lr": lr, "train_loss": loss, "val_loss": None, "val": None}
@@ -164,11 +200,11 @@ class Run:
                 values |= {"val_loss": scores["loss"], "val": scores[self.task.metric]}
             for name, value in values.items():
                 self.outcome.curves[name].append(value)
-            self._keep_best(values["val"])
+            self._update_best(values["val"])
             if self.on_epoch:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
             took = time.monotonic() - began
-            # a long epoch does not end within the grace of a signal: then no more than it is lost
+            # an epoch longer than the grace period of a signal is lost if the run is killed: save often
             if self.checkpoint.due or signals.asked() or (took > signals.GRACE and self.checkpoint.cost < 0.02 * took):
                 self._save()
             if (
@@ -181,13 +217,13 @@ class Run:
             if signals.asked() and self.epoch < total:
                 signals.leave()
 
-    def _out_of_patience(self) -> bool:
+    def _stops_early(self) -> bool:
         best = self.outcome.best_epoch
         return bool(self.recipe.patience and best and self.epoch - best >= self.recipe.patience)
 
     def _begin(self) -> None:
-        """The freshly initialised model and its optimiser."""
-        self._draw_from("init", self.seed)
+        """Initialises the model and its optimiser."""
+        self._seed_generators("init", self.seed)
         self.model = self.build().to(self.device, self.loader.dtype)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
@@ -195,16 +231,16 @@ class Run:
         if self.recomputed:
             recompute(self.model)
 
-    def _draw_from(self, *stream: Any) -> None:
-        """Seeds the generators of torch, NumPy and Python by the name of a stream; a user-supplied model may draw from any of them."""
+    def _seed_generators(self, *stream: Any) -> None:
+        """Seeds the generators of torch, NumPy and Python: a user-supplied model may use any of them."""
         seed = seed_of(*stream)
         random.seed(seed)
         np.random.seed(seed % 2**32)
-        # where no GPU takes part torch.manual_seed would still format a stack trace for each kind of device there is, half a millisecond
+        # on the CPU, torch.manual_seed would spend half a millisecond on other devices
         (torch.manual_seed if self.device.type != "cpu" else torch.default_generator.manual_seed)(seed)
 
     def _check_output(self, model: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
-        """Raises WrongOutput where the loss would broadcast or take classes that are not there."""
+        """Forward hook. Raises WrongOutput if the loss would broadcast or index classes that do not exist."""
         header = self.loader.packed.header
         expected = self.task.output_shape(arguments[0], header)
         if not isinstance(output, Tensor) or not output.is_floating_point():
@@ -216,12 +252,13 @@ class Run:
         else:
             got = f"shape {list(output.shape)}"
         raise WrongOutput(
-            f"model {type(model).__name__} ({type(model).__module__}) on dataset {header.name!r}: its output is {got}, where {header.task} asks "
-            f"for floating-point numbers of shape {list(expected or ('any',))}: a row per target, and {header.out_dim} columns (`out_dim`)"
+            f"model {type(model).__name__} ({type(model).__module__}) on dataset {header.name!r}: its output is {got}, "
+            f"but {header.task} requires floating-point numbers of shape {list(expected or ('any',))}: one row per "
+            f"target and {header.out_dim} columns (`out_dim`)"
         )
 
     def _train_epoch(self) -> tuple[float, float]:
-        """One pass; returns (learning rate of the first step, mean loss per row)."""
+        """Trains one epoch. Returns the learning rate of the first step and the mean loss per row."""
         section, schedule = self.recipe.optimizer, self.recipe.schedule
         steps = self.loader.steps_per_epoch if schedule.unit == "step" else 1
         self.model.train()
@@ -244,40 +281,37 @@ class Run:
             losses.append(loss.detach())
             rows_seen.append(len(target))
         if not losses:
-            raise ValueError("an epoch without a single batch: the training split is empty")
+            raise ValueError("the training split is empty: an epoch has no batch")
         weights = torch.tensor(rows_seen, dtype=torch.float64)
         mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
         if not math.isfinite(mean):
             raise Diverged(f"the training loss is {mean} in epoch {self.epoch + 1}")
-        # a gradient that is not finite makes its weights so, whatever the optimiser; a model may hide that from its outputs
+        # a gradient that is not finite makes weights not finite; outputs of a model need not show that
         if not bool(nn.utils.get_total_norm(parameter.detach() for parameter in self.model.parameters()).isfinite()):
             names = [name for name, parameter in self.model.named_parameters() if not bool(parameter.isfinite().all())]
-            if names:  # else only the norm is too large for its type
-                raise Diverged(
-                    f"weights are not finite after epoch {self.epoch + 1}: {', '.join(names[:3])}{' ...' if names[3:] else ''}"
-                )
+            if names:  # otherwise only the norm overflows
+                listed = ", ".join(names[:3]) + (" ..." if names[3:] else "")
+                raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {listed}")
         return first_lr, mean  # type: ignore[return-value]
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
         signals.poll()
-        device = self.device if self.model.training else self.evaluated.device
+        device = self.device if self.model.training else self.eval_loader.device
         with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.precision == "bf16"):
             output, target = self.task.predict(self.model, batch, rows)
         return (output.float() if output.dtype == torch.bfloat16 else output), target
 
     @torch.no_grad()
     def _evaluate(self, part: str) -> dict[str, float]:
-        elsewhere = (
-            self.evaluated.device != self.device
-        )  # moving what is there already would still walk over all weights
-        if elsewhere:
-            self.model.to(self.evaluated.device)
+        other_device = self.eval_loader.device != self.device
+        if other_device:  # `to` is slow even if the model is already there
+            self.model.to(self.eval_loader.device)
         self.model.eval()
-        self._draw_from("evaluate", self.seed, self.epoch)
+        self._seed_generators("evaluate", self.seed, self.epoch)
         outputs, targets = zip(
-            *(self._predict(batch, rows) for batch, rows in self.evaluated.evaluation(part)), strict=True
+            *(self._predict(batch, rows) for batch, rows in self.eval_loader.evaluation(part)), strict=True
         )
-        if elsewhere:
+        if other_device:
             self.model.to(self.device)
         epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
         if not all(bool(o.isfinite().all()) for o in outputs):
@@ -285,28 +319,27 @@ class Run:
         scores = self.task.evaluate(list(outputs), list(targets))
         if not math.isfinite(scores["loss"]):
             raise Diverged(f"the loss on {part} is {scores['loss']} in epoch {epoch}")
-        if not math.isfinite(
-            value := scores[self.task.metric]
-        ):  # nothing would be better than it, and the first epoch would be the best
+        # no later epoch would count as better than NaN
+        if not math.isfinite(value := scores[self.task.metric]):
             raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
         return scores
 
-    def _keep_best(self, value: float | None) -> None:
+    def _update_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction
         if value is not None and (
             best is None or self.recipe.select == "last" or (value > best if direction == "max" else value < best)
         ):
             self.outcome.val, self.outcome.best_epoch = value, self.epoch
             now = {"model": self.model.state_dict()}
-            # only where a phase to come starts from it
+            # if a later phase starts from the best weights
             if any(
                 phase.reload_best for phase, end in zip(self.phases[1:], self.ends, strict=False) if self.epoch <= end
             ):
                 now["optimizer"] = flatten_optimizer(self.optimizer)
-            self.best = {what: _copied(tensors, self.best.get(what, {})) for what, tensors in now.items()}
+            self.best = {what: _copy(tensors, self.best.get(what, {})) for what, tensors in now.items()}
 
     def _enter_phase(self) -> None:
-        """Tells the model which phase epoch `self.epoch` belongs to, and reloads the best weights where a phase starts from them."""
+        """Sets the model's phase for epoch `self.epoch`. Loads the best weights when a `reload_best` phase starts."""
         if not self.phases:
             return
         index = next(i for i, end in enumerate(self.ends) if self.epoch < end)
@@ -339,7 +372,7 @@ class Run:
         self.checkpoint.write(header, groups)
 
     def _resume(self) -> None:
-        """Goes on from the checkpoint; one that does not fit this run is set aside, and the run begins anew."""
+        """Resumes from the checkpoint. One that does not fit this run is renamed, and the run starts over."""
         saved = self.checkpoint.read()
         if saved is None:
             return
@@ -349,10 +382,10 @@ class Run:
             if is_out_of_memory(error):
                 raise
             self.checkpoint.set_aside(error)
-            self._begin()  # undoes what was restored in part
+            self._begin()  # discards a partly restored state
 
     def _restore(self, header: dict[str, Any], groups: dict[str, dict[str, Tensor]]) -> None:
-        """Raises some error where header or groups are not those of this run."""
+        """Restores the state of a checkpoint. Raises an error of any type if it does not fit this run."""
         curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
         if (
             not 0 < len(curves["epoch"]) <= self.recipe.total_epochs
@@ -364,7 +397,7 @@ class Run:
         if val is not None and not math.isfinite(val):
             raise ValueError(f"its best validation is {val}")
         if best_epoch is not None and "best_model" not in groups:
-            raise ValueError("it lacks the weights of the best epoch")
+            raise ValueError("the weights of the best epoch are missing")
         self.model.load_state_dict(groups["model"])
         restore_optimizer(self.optimizer, groups["optimizer"])
         self.best = {
@@ -377,8 +410,8 @@ class Run:
 
 
 @torch.no_grad()
-def _copied(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Copies of `tensors`, in the memory of `into` where that holds tensors of the same names."""
+def _copy(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copies tensors, into the memory of `into` if it has the same names."""
     if into.keys() != tensors.keys():
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
     torch._foreach_copy_(list(into.values()), [tensors[name].detach() for name in into])
@@ -387,10 +420,13 @@ def _copied(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> dict[str, Te
 
 @contextlib.contextmanager
 def _deterministic(device: torch.device) -> Iterator[None]:
-    """On the CPU, only deterministic kernels; on a GPU some scatters have none, and two runs there may differ in the last digits."""
+    """Allows only deterministic kernels on the CPU.
+
+    On a GPU some scatter operations have no deterministic kernel, so two runs may differ in the last digits.
+    """
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(device.type == "cpu")
-    # filling fresh memory would only hide a read before a write, at a price
+    # filling memory costs time and would only hide errors
     torch.utils.deterministic.fill_uninitialized_memory = False
     try:
         yield

@@ -91,7 +91,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a damaged checkpoint",
         "set aside in one line; the run starts anew",
-        ("tests/gt_bench/training/test_checkpoint.py::test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew",),
+        ("tests/gt_bench/training/test_checkpoint.py::test_a_damaged_checkpoint_is_renamed_and_the_run_starts_over",),
     ),
     (
         "a damaged or edited record",

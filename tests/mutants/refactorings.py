@@ -97,8 +97,8 @@ REFACTORINGS = [
         "comments and docstrings",
         (
             Edit(POLYNORMER, "Polynormer and Polynormer-r, version 1 and 2.", "A polynomial-expressive transformer."),
-            Edit(LOOP, '"""The freshly initialised model and its optimiser."""', "# the model and its optimiser"),
-            Edit(LOADER, "The subgraph of a single graph on `nodes`, in their order.", "Induced subgraph."),
+            Edit(LOOP, '"""Initialises the model and its optimiser."""', "# the model and its optimiser"),
+            Edit(LOADER, "Returns the subgraph of a batch of one graph that is induced by", "Induced subgraph of"),
         ),
         ("embedded/torus-colours/polynormer",),
     ),

@@ -328,7 +328,7 @@ def test_a_width_of_0_is_no_bug(ours):
         (
             "mlp",
             {"phases": [{"name": "local", "epochs": 1}]},
-            "phases: model 'mlp' has none; give epochs in their place",
+            "phases: model 'mlp' does not support phases; use epochs instead",
         ),
         (
             "gcn",

@@ -37,7 +37,7 @@ def test_a_sound_grid(repository):
         ),
         (
             "search: {trials: 1, space: {model.droput: {choices: [0.1]}}}",
-            "search.space.model.droput: 0.1 cannot stand there",
+            "search.space.model.droput: 0.1 is not valid",
         ),
         ("epocs: 3", "unknown key 'epocs' (did you mean 'epochs'?)"),
     ],
@@ -58,10 +58,7 @@ def test_several_processes_for_one_graph(repository):
     assert write_grid([]) == 0
     shown = run("doctor")
     assert shown.exit_code == 1
-    assert (
-        f"{path}: processes: 2 share the graphs of a step, and 'texas' is one graph, which a step takes whole"
-        in shown.output
-    )
+    assert f"{path}: processes: 2 processes cannot share a batch, because 'texas' is a single graph" in shown.output
 
 
 def test_a_dataset_that_does_not_exist(repository):

@@ -1,6 +1,6 @@
-"""Encodings as a stage: computed once, gathered by graph ids, stale when data or code change, damage named, cells independent.
+"""The stage `encode`: cached encodings, rows by graph ids, changes of data and versions, damaged files.
 
-What runs depend on is what was computed, not its last digits, and the last digits do not depend on threads and processes.
+Digests do not depend on last digits, and last digits do not depend on threads and processes.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monke
 def test_two_encodings_for_one_array_are_refused(packed):
     for name in ("orthogonal", "random"):
         encode(packed, folder_of(packed), name, {"k": 4})
-    with pytest.raises(EncodingError, match="encodings 'orthogonal' and 'random' both give 'node_identifiers'"):
+    with pytest.raises(EncodingError, match="encodings 'orthogonal' and 'random' both provide 'node_identifiers'"):
         EncodedDataset(packed, folder_of(packed), {"orthogonal": {"k": 4}, "random": {"k": 4}})
 
 
@@ -128,7 +128,7 @@ def test_second_call_keeps_the_file(packed, capsys):
     assert path.stat().st_mtime_ns == stamp
     first, second = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"tiny: rwse-steps=3: 6 graphs, 0\.0 MiB, \d+\.\d s", first)
-    assert second.endswith("there already, 0.0 MiB")
+    assert second.endswith("up to date, 0.0 MiB")
 
 
 TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_graph(30)]
@@ -139,7 +139,7 @@ TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_
     [("laplacian", 1500), ("laplacian", 100), ("rwse", 1500), ("orthogonal", 1500), ("rrwp", 1500)],
 )
 def test_the_number_of_threads_decides_no_bit(tmp_path, monkeypatch, name, dense_size):
-    """LAPACK shares out a matrix of this size among its threads, as numpy's BLAS the vectors of Lanczos."""
+    """LAPACK distributes a matrix of this size over threads, as numpy's BLAS does with Lanczos vectors."""
     monkeypatch.setattr(laplacian, "_DENSE_SIZE", dense_size)
     packed = make_packed(tmp_path / "data/packed/trees", graphs=[of_networkx(tree) for tree in TREES])
     arguments = {"rrwp": {"steps": 4, "squaring": True, "identity": False}, "rwse": {"steps": 20}}.get(name, {"k": 20})
@@ -164,12 +164,23 @@ def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
         (1, "spawn"),
         (2, "spawn"),
         (4, "fork"),
-    ):  # fork starts at once; the stage never forks, its libraries have threads
+    ):  # fork is faster; the stage itself spawns, because its libraries have threads
         monkeypatch.setattr(encoding, "_START", start)
         path = encode(packed, folder_of(packed), "laplacian", {"k": 3}, jobs=jobs)
         found.append(path.read_bytes())
         path.unlink()
     assert found[0] == found[1] == found[2]
+
+
+def test_the_default_number_of_processes_respects_the_cpu_quota_of_the_control_group(packed, monkeypatch):
+    monkeypatch.setattr(cache, "_PAIRS_PER_BATCH", 30)
+    monkeypatch.setattr(encoding, "_WORTH_PROCESSES", -1.0)  # processes are always worth their start
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr("gt_bench.encodings.compute.cores", lambda: 2)  # what the control group grants
+    used = []
+    monkeypatch.setattr(encoding._Task, "each", lambda self, ranges, jobs: used.append(jobs) or map(self.run, ranges))
+    encode(packed, folder_of(packed), "degree", {})
+    assert used == [2]
 
 
 def die(_):
@@ -194,7 +205,7 @@ def header_of(path):
 
 
 def rewrite(path, change=lambda header, arrays: None):
-    """The file after `change` of its header and of its arrays (bytes, as one), whose digests are kept true."""
+    """Rewrites a file after `change` of its header and its arrays (as bytes), with valid digests."""
     content = path.read_bytes()
     size = 8 + int.from_bytes(content[:8], "little")
     table, arrays = json.loads(content[8:size]), bytearray(content[size:])
@@ -220,7 +231,7 @@ def test_the_digest_is_of_what_is_computed_and_not_of_bits(packed, tmp_path):
     paths = [encode(packed, folder_of(packed), name, arguments) for name, arguments in requests.items()]
     assert EncodedDataset(packed, folder_of(packed), requests).digest == expected
     before = {name: array.clone() for name, array in load_file(paths[0]).items()}
-    rewrite(paths[0], last_digits)  # as another LAPACK has them
+    rewrite(paths[0], last_digits)  # as with another LAPACK
     assert any(not torch.equal(before[name], array) for name, array in load_file(paths[0]).items())
     assert EncodedDataset(packed, folder_of(packed), requests).digest == expected
     stamp = paths[0].stat().st_mtime_ns
@@ -237,7 +248,7 @@ def test_the_digest_is_of_what_is_computed_and_not_of_bits(packed, tmp_path):
 def test_a_digest_that_the_header_does_not_give_is_refused(packed):
     path = encode(packed, folder_of(packed), "rwse", {"steps": 3})
     rewrite(path, lambda header, arrays: header.update(digest="0" * 64))
-    with pytest.raises(DatasetError, match="computed from other algorithm; run: python -m stages.encode tiny"):
+    with pytest.raises(DatasetError, match="out of date: algorithm changed; run: python -m stages.encode tiny"):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 3}})
 
 
@@ -247,7 +258,7 @@ def test_the_header_says_which_library_decided_last_digits_and_what_is_not_uniqu
     )
     laplacian = header_of(encode(packed, folder_of(packed), "laplacian", {"k": 2}))
     assert laplacian["flags"] == {"repeated_eigenvalue": 1}  # the cycle
-    assert "repeated eigenvalue in 1 of the graphs: its vectors are fixed by a rule" in capsys.readouterr().out
+    assert "repeated eigenvalue in 1 of the graphs: their vectors are chosen by a fixed rule" in capsys.readouterr().out
     # Polynormer-v2's encoding too
     assert header_of(encode(packed, folder_of(packed), "second-eigenvector", {}))["flags"] == {"repeated_eigenvalue": 1}
     assert laplacian["computed_by"]["torch"].startswith(f"{torch.__version__}, ")
@@ -279,7 +290,7 @@ def test_what_killed_writers_left_is_swept(packed, tmp_path):
         path.touch()
     os.utime(left[2], (old, old))
     (folder.parent / ".locks").mkdir()
-    with FileLock(folder.parent / ".locks/tiny-order.lock"):  # its writer is at work
+    with FileLock(folder.parent / ".locks/tiny-order.lock"):  # its writer is running
         assert run(tmp_path) == 0
         assert [path.exists() for path in (*left, busy, new, foreign)] == [False] * 3 + [True] * 3
     assert run(tmp_path) == 0
@@ -291,14 +302,14 @@ def test_a_number_of_processes_that_is_none_is_refused(packed, tmp_path, capsys,
     make_grid(tmp_path, {"a": "{}"})
     with pytest.raises(SystemExit):
         run(tmp_path, "--jobs", jobs)
-    assert f"'{jobs}' is no number of processes: give 1 or more" in capsys.readouterr().err
+    assert f"'{jobs}' is not a number of processes: use 1 or more" in capsys.readouterr().err
 
 
 def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
     path = encode(packed, folder_of(packed), "rrwp", {"steps": 4}, limit=1)
     assert path.suffix == ".json"
     assert (
-        "on the fly, for each batch on its device: stored it would take 0.0 MiB, above the bound of 0.0 MiB"
+        "computed for each batch on its device: it would use 0.0 MiB on disk, more than the limit of 0.0 MiB"
         in capsys.readouterr().out
     )
     there = EncodedDataset(packed, folder_of(packed), {"rrwp": {"steps": 4}}).digest
@@ -312,7 +323,7 @@ def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
 def test_stale_when_the_data_change(packed, capsys):
     encode(packed, folder_of(packed), "laplacian", {"k": 3})
     other = make_packed(packed.folder, seed=1)
-    with pytest.raises(DatasetError, match=r"computed from other data; run: python -m stages.encode tiny"):
+    with pytest.raises(DatasetError, match=r"out of date: data changed; run: python -m stages.encode tiny"):
         EncodedDataset(other, folder_of(other), {"laplacian": {"k": 3}})
     encode(other, folder_of(other), "laplacian", {"k": 3})
     assert "computed again: its data changed" in capsys.readouterr().out
@@ -322,7 +333,7 @@ def test_stale_when_the_data_change(packed, capsys):
 def test_stale_when_the_version_changes(packed, monkeypatch, capsys):
     encode(packed, folder_of(packed), "laplacian", {"k": 3})
     monkeypatch.setattr(cache, "version_of", lambda module: 2)
-    with pytest.raises(DatasetError, match="computed from other algorithm"):
+    with pytest.raises(DatasetError, match="out of date: algorithm changed"):
         EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
     encode(packed, folder_of(packed), "laplacian", {"k": 3})
     assert "computed again: its algorithm changed" in capsys.readouterr().out
@@ -338,7 +349,8 @@ def test_a_damaged_file_is_named_and_computed_again(packed, damage, capsys):
 
     bad = {
         "cut": good[:-8], "header": b"\xff" * 64 + good[64:], "empty": b"", "flip": flipped(-2 % len(good)),
-        "library": flipped(good.index(b"numpy")), "key": flipped(good.index(b"computed_by")), "seal": flipped(good.rindex(b'sha256\\": \\"') + 1),
+        "library": flipped(good.index(b"numpy")), "key": flipped(good.index(b"computed_by")),
+        "seal": flipped(good.rindex(b'sha256\\": \\"') + 1),
     }[damage]  # fmt: skip
     path.write_bytes(bad)
     with pytest.raises(DatasetError, match=r"laplacian.*damaged.*run: python -m stages.encode tiny"):
@@ -358,7 +370,7 @@ def test_the_arrays_are_read_again_only_when_their_file_has_changed(packed, monk
     os.utime(path, (1, 1))
     EncodedDataset(packed, folder_of(packed), {"laplacian": {"k": 3}})
     assert len(read) == 2
-    assert [p for p in folder_of(packed).iterdir()] == [path]  # a change in there would run DVC's stages
+    assert [p for p in folder_of(packed).iterdir()] == [path]  # a change in this folder would run DVC stages
 
 
 def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
@@ -372,7 +384,7 @@ def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
 
 def test_missing_encoding_says_which_command(packed):
     with pytest.raises(
-        DatasetError, match=r"tiny: the encoding rwse-steps=4 is not computed yet; run: python -m stages.encode tiny"
+        DatasetError, match=r"tiny: the encoding rwse-steps=4 has not been computed; run: python -m stages.encode tiny"
     ):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 4}})
 
@@ -455,7 +467,7 @@ def test_what_nothing_asks_for_is_listed_and_pruned_on_request(packed, tmp_path,
     run(tmp_path)
     make_grid(tmp_path, {"a": "{}"})
     assert run(tmp_path) == 0
-    assert "rwse-steps=2.safetensors: no recipe asks for it any more; --prune deletes it" in capsys.readouterr().out
+    assert "rwse-steps=2.safetensors: no recipe requests it; --prune deletes it" in capsys.readouterr().out
     assert (folder_of(packed) / "rwse-steps=2.safetensors").exists()
     assert not (folder_of(packed) / "cells/s-tiny-b.json").exists()
     assert run(tmp_path, "--prune") == 0
@@ -535,8 +547,8 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
         "suites/small/recipes/web/other.yaml: not readable as YAML"
         in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
     )
-    assert "small/web/other is not encoded; the other cells go on" in said.err
-    # what the other one asked for is not known
+    assert "small/web/other is not encoded; the other cells continue" in said.err
+    # the requests of the invalid recipe are unknown
     Path("suites/small/recipes/web/mlp.yaml").write_text("model: [")
     stage.encode_dataset("web", grid)
-    assert "no recipe asks for it" not in capsys.readouterr().out
+    assert "no recipe requests it" not in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Golden values stand between code and records: equal, and nothing runs again; other values, and a run has a key of its own."""
+"""Golden values: comparison up to rounding, caching by the hash of the code, and cells without golden values."""
 
 import json
 from types import SimpleNamespace
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from gt_bench.experiment import golden_values
-from gt_bench.experiment.golden_values import first_difference, guardian, sealed, verdicts
+from gt_bench.experiment.golden_values import differences, first_difference, reference_cell, sealed
 from gt_bench.utils.paths import INSTALLED
 from gt_models.kernels import all_operations
 
@@ -16,14 +16,14 @@ CODE = "f" * 64
 
 @pytest.fixture
 def computing(monkeypatch, tmp_path):
-    """Golden runs that find what is kept, changed by `change`; `calls` are the cells of each time that some were computed."""
+    """Replaces golden runs: they return the stored values, changed by `change`. `calls` has the cells of each call."""
     calls: list[list[str]] = []
 
     class Computing:
         change = staticmethod(lambda values: values)
         error: str | None = None
 
-    def computed(cells, workers):
+    def compute(cells, workers):
         calls.append(list(cells))
         found = {}
         for cell in cells:
@@ -32,7 +32,7 @@ def computing(monkeypatch, tmp_path):
             found[cell] = (sealed(kept | {"values": Computing.change(values)}), Computing.error)
         return found
 
-    monkeypatch.setattr(golden_values, "_computed", computed)
+    monkeypatch.setattr(golden_values, "_compute", compute)
     monkeypatch.setattr(golden_values, "ROOT", tmp_path / "root")
     Computing.calls = calls
     return Computing
@@ -44,41 +44,41 @@ def other_loss(values):
 
 
 def test_each_code_is_compared_once(computing):
-    assert verdicts({MLP: CODE}) == {MLP: None}
-    assert verdicts({MLP: CODE}) == {MLP: None}
+    assert differences({MLP: CODE}) == {MLP: None}
+    assert differences({MLP: CODE}) == {MLP: None}
     assert computing.calls == [[MLP]]
     computing.change = other_loss
-    text = verdicts({MLP: "e" * 64})[MLP]
+    text = differences({MLP: "e" * 64})[MLP]
     assert text.startswith("losses[1] of its golden run was ")
-    assert verdicts({MLP: "e" * 64}) == {MLP: text}
+    assert differences({MLP: "e" * 64}) == {MLP: text}
     assert len(computing.calls) == 2
 
 
 def test_the_code_of_the_last_comparison_is_not_compared_again(computing, monkeypatch):
     monkeypatch.setattr(golden_values, "checked", lambda: {MLP: CODE[:16]})
-    assert verdicts({MLP: CODE}) == {MLP: None}
+    assert differences({MLP: CODE}) == {MLP: None}
     assert computing.calls == []
 
 
 def test_a_golden_run_that_fails_is_a_difference(computing):
     computing.error = "diverged"
-    assert verdicts({MLP: CODE}) == {MLP: "diverged"}
+    assert differences({MLP: CODE}) == {MLP: "diverged"}
     computing.error = None
-    assert verdicts({MLP: CODE}) == {MLP: None}, "an error is not remembered: it may have been a lack of memory"
+    assert differences({MLP: CODE}) == {MLP: None}, "an error is not cached: it may have been a lack of memory"
 
 
-def test_a_golden_run_without_an_outcome_is_an_error_and_no_verdict(monkeypatch, tmp_path):
-    monkeypatch.setattr(golden_values, "_remembered", lambda *_: tmp_path / "verdict.json")
+def test_a_killed_golden_run_is_an_error_and_not_a_difference(monkeypatch, tmp_path):
+    monkeypatch.setattr(golden_values, "_cache_file", lambda *_: tmp_path / "cached.json")
     monkeypatch.setattr(golden_values, "checked", dict)
     monkeypatch.setattr(golden_values.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="", returncode=-9))
     with pytest.raises(
         golden_values.GoldenError, match=f"{MLP}: its golden run ended with status -9 .*; run the same command again"
     ):
-        verdicts({MLP: CODE})
-    assert not (tmp_path / "verdict.json").exists()
+        differences({MLP: CODE})
+    assert not (tmp_path / "cached.json").exists()
 
 
-def test_a_raised_version_is_no_modification(computing, monkeypatch):
+def test_a_raised_version_is_not_a_difference(computing, monkeypatch):
     computing.change = other_loss
     find = golden_values.find
 
@@ -87,20 +87,20 @@ def test_a_raised_version_is_no_modification(computing, monkeypatch):
         return kept and kept | {"versions": kept["versions"] | {"model": 0}}
 
     monkeypatch.setattr(golden_values, "same_computation", lambda kept, now: False)
-    assert verdicts({MLP: CODE}) == {MLP: None}
+    assert differences({MLP: CODE}) == {MLP: None}
 
 
-def test_who_speaks_for_a_cell_without_golden_values():
-    assert guardian(MLP, "mlp", "node-classification") == MLP
-    assert guardian("mine/web/mlp", "mlp", "node-classification") == "embedded/chains/mlp"
+def test_the_reference_cell_of_a_cell_without_golden_values():
+    assert reference_cell(MLP, "mlp", "node-classification") == MLP
+    assert reference_cell("mine/web/mlp", "mlp", "node-classification") == "embedded/chains/mlp"
     assert (
-        golden_values.model_and_task(guardian("mine/web/x", "lab/net.py:Net", "graph-regression"))[1]
+        golden_values.model_and_task(reference_cell("mine/web/x", "lab/net.py:Net", "graph-regression"))[1]
         == "graph-regression"
     )
-    assert guardian("mine/web/x", "lab/net.py:Net", "no such task") is None
+    assert reference_cell("mine/web/x", "lab/net.py:Net", "no such task") is None
 
 
-def test_rounding_is_no_difference():
+def test_rounding_is_not_a_difference():
     kept = {"losses": [1.0, 1e-12, float("nan"), None], "best_epoch": 3, "test": {"loss": 2.0}}
     assert (
         first_difference(

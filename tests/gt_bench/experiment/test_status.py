@@ -1,4 +1,4 @@
-"""What the store holds of a cell, as lists and unfinished results count it."""
+"""Progress of a cell: seeds in the store, and the results of cells whose training was killed."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_a_seed_counts_while_its_record_is_there(trained):
         "seeds": "2/2",
         "state": "ok",
     }
-    # without the data no digest can be computed: the runs that the result names count
+    # without data, digests cannot be computed: the runs listed in the result are used
     Path("data").rename("elsewhere")
     assert seeds_kept(cell, grid) == (runs, 2)
     Path("elsewhere").rename("data")
@@ -50,7 +50,7 @@ def test_a_damaged_record_is_listed_as_such(trained):
     assert all(any(str(path) in problem for problem in problems) for path in paths)
 
 
-def test_a_result_that_cannot_be_read_is_said_and_hides_no_other_cell(trained):
+def test_a_damaged_result_is_reported(trained):
     grid = load_grid()
     Path("results", f"{CELL}.json").write_text("{")
     found, problems = listing([grid.find(CELL)], grid)

@@ -1,4 +1,4 @@
-"""When another process pays."""
+"""Seeds of a cell in parallel: when another process saves time, and seeds that are killed."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.experiment.train_seeds import Pace
 
 
-def test_another_process_pays_where_it_is_done_before_the_present_ones(monkeypatch):
+def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
 
@@ -21,14 +21,14 @@ def test_another_process_pays_where_it_is_done_before_the_present_ones(monkeypat
             found.epoch(0)
         return found
 
-    assert not pace(2.0, 0.1, 1, 100).pays(9), "nothing is known after one epoch"
-    assert pace(30.0, 0.1, 1, 100).pays(9), "but no warm-up takes that long"
-    assert pace(2.0, 0.1, 2, 100).pays(1)  # 12 s of its own beside 20 in turn
-    assert not pace(2.0, 0.1, 2, 10).pays(1)  # 3 s beside 2
-    assert not pace(2.0, 0.1, 90, 100).pays(1)  # the present one is nearly done, and takes it on
+    assert not pace(2.0, 0.1, 1, 100).pays(9), "one epoch does not show the time per epoch"
+    assert pace(30.0, 0.1, 1, 100).pays(9), "a first epoch of 30 s is not warm-up"
+    assert pace(2.0, 0.1, 2, 100).pays(1)  # 12 s with it, 20 s without
+    assert not pace(2.0, 0.1, 2, 10).pays(1)  # 3 s with it, 2 s without
+    assert not pace(2.0, 0.1, 90, 100).pays(1)  # the running process is almost finished
 
 
-def test_seeds_that_are_killed_beside_others_run_alone(project, monkeypatch, capsys):
+def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypatch, capsys):
     from gt_bench.experiment.run import Experiment
     from gt_bench.pipeline.train import train_cell
 
@@ -45,4 +45,4 @@ def test_seeds_that_are_killed_beside_others_run_alone(project, monkeypatch, cap
     result = train_cell(grid.find("small/web/mlp"), grid)
     assert result["status"] == "ok"
     assert [record["deterministic"]["status"] for record in project.records()] == ["ok"] * 2
-    assert capsys.readouterr().out.count("it runs alone once the others are finished") == 2
+    assert capsys.readouterr().out.count("it is run alone after the other seeds") == 2

@@ -1,14 +1,28 @@
-"""A recipe that does not fit its model or its dataset is one line that names both."""
+"""Checks of a recipe against its model, its dataset and the machine."""
 
+import re
+
+import numpy as np
 import pytest
 
+from gt_bench.api.evaluate import try_pair
+from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.validate import check_fit, check_model
+from gt_bench.data.custom.dataset import custom_dataset
+from gt_bench.data.packed import PackedDataset
+from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_num_gpus, check_processes
+from gt_bench.pipeline.train import train_cell
+from gt_bench.schemas import Settings
+from gt_bench.store.run_store import Store
+from gt_bench.tasks.registry import create_task
 from tests.gt_bench.conftest import RECIPE, write_yaml
+from tests.gt_bench.custom_data import ours  # noqa: F401 (a fixture)
+
+FAST: Settings = {"epochs": 2, "model.hidden_dim": 8}
 
 
-def test_a_recipe_whose_model_s_file_cannot_be_imported_is_named(tmp_path):
+def test_a_model_file_that_cannot_be_imported_is_named(tmp_path):
     (tmp_path / "net.py").write_text("class Net(\n")
     recipe = load_recipe(write_yaml(tmp_path, {**RECIPE, "model": {"name": f"{tmp_path}/net.py:Net"}}))
     with pytest.raises(RecipeError, match=r"^web\.yaml: .*net\.py, line 1: expected a file that Python can import"):
@@ -31,12 +45,113 @@ def test_model_arguments_are_checked_by_the_constructor(model, words):
         assert word in str(error.value)
 
 
-def test_a_model_that_cannot_predict_what_the_dataset_asks():
+def test_a_model_that_does_not_support_the_level_or_an_encoding():
     recipe = Recipe(**RECIPE)
     check_fit(recipe, "node", "web")
-    with pytest.raises(RecipeError, match="asks for pair; models that can: .*edge-transformer"):
+    with pytest.raises(RecipeError, match="requires pair; models that support it: .*edge-transformer"):
         check_fit(recipe, "pair", "web")
     with pytest.raises(RecipeError, match="does not use it"):
         check_fit(Recipe(**RECIPE, encodings={"rrwp": {"steps": 3}}), "node", "web")
     with pytest.raises(RecipeError, match="did you mean|known"):
         check_fit(Recipe(**RECIPE, encodings={"rwrp": {}}), "node", "web")
+
+
+# metrics that are undefined on a part
+
+
+def write_graphs(path, y, split):
+    """A file of graphs with one node each, targets `y` and rows of `split`."""
+    count = len(y)
+    np.savez(
+        path,
+        x=np.linspace(0, 1, count)[:, None],
+        edge_index=np.zeros((2, 0), np.int64),
+        num_nodes=np.ones(count, np.int64),
+        num_edges=np.zeros(count, np.int64),
+        y=np.array(y),
+        split=np.array(split),
+    )
+
+
+TWO = [[1, 1, 2, 2, 3, 3], [1, 1, 3, 3, 2, 2]]
+LABELS = [[0, 1], [1, 0], [0, 1], [0, 1], [0, 1], [1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "metric", "says"),
+    [
+        (
+            [0, 1, 0, 0, 0, 1],
+            "graph-classification",
+            "roc-auc",
+            "the val part of split 0 has one class (0): roc-auc is not defined there; use a split whose part has both "
+            "classes, or another metric: accuracy",
+        ),
+        ([0, 1, 0, 1, 1, 1], "graph-classification", "roc-auc", "the test part of split 0 has one class (1)"),
+        (
+            LABELS,
+            "graph-multilabel",
+            "ap",
+            "the val part of split 0 has one value of each of its 2 labels: ap is not defined there; use a split in "
+            "which a label has",
+        ),
+        (
+            LABELS,
+            "graph-multilabel",
+            "roc-auc",
+            "the val part of split 0 has one value of each of its 2 labels: roc-auc is not",
+        ),
+    ],
+)
+def test_an_undefined_metric_is_rejected_before_training(ours, y, task, metric, says):  # noqa: F811
+    write_graphs("a.npz", y, TWO)
+    for trials in (None, 2):
+        with pytest.raises(RecipeError, match="dataset 'a': " + re.escape(says)):
+            try_pair("mlp", "a.npz", FAST, [0], trials, task=task, metric=metric, bar=False)
+    assert not list(Store().records())
+
+
+def test_only_splits_that_are_used_are_checked(ours):  # noqa: F811
+    write_graphs("a.npz", [0, 1, 0, 1, 1, 1], [[1, 1, 2, 2, 2, 2], [2, 2, 3, 3, 1, 1], [1, 2, 2, 3, 3, 3]])
+    spec = custom_dataset("a", "a.npz", task="graph-classification", metric="roc-auc")
+    spec.prepare(spec, {}, ours / "out")
+    packed, task = PackedDataset.open(ours / "out"), create_task("graph-classification", "roc-auc")
+    check_metric(packed, task, [0, 1], "x")
+    with pytest.raises(RecipeError, match="x: dataset 'a': the test part of split 2 has one class"):
+        check_metric(packed, task, [0, 2], "x")
+
+
+def test_a_run_with_a_validation_of_nan_fails(ours, monkeypatch):  # noqa: F811
+    write_graphs("a.npz", [0, 1, 0, 0, 0, 1], TWO)
+    monkeypatch.setattr("gt_bench.experiment.run.check_metric", lambda *arguments: None)
+    row = try_pair("mlp", "a.npz", FAST, [0], task="graph-classification", metric="roc-auc", bar=False).row
+    assert (row["status"], row["mean"]) == ("failed", None)
+    (record,) = Store().records()
+    assert record["deterministic"]["error"] == "roc-auc on val is nan in epoch 1: it is not defined there"
+
+
+# several processes
+
+
+def test_a_batch_of_one_graph_cannot_be_shared_by_processes(project):
+    project.recipe("web", processes=2)
+    grid = load_grid()
+    with pytest.raises(
+        RecipeError,
+        match=r"mlp.yaml: processes: 2 processes cannot share .* 'web' is a single graph.*tasks: graph-class",
+    ):
+        train_cell(grid.find("small/web/mlp"), grid)
+    with pytest.raises(RecipeError, match=r"the task of 'pairs' \(isomorphism\) is not computed graph by graph"):
+        check_processes(Recipe(**RECIPE, processes=2), "isomorphism", "graph", "pairs")
+    check_processes(Recipe(**RECIPE), "isomorphism", "graph", "pairs")
+
+
+def test_each_process_needs_a_gpu(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    recipe = Recipe(**RECIPE, processes=3)
+    with pytest.raises(RecipeError, match=r"r.yaml: processes: 3 .*this machine has 2; set processes to 2 or less"):
+        check_num_gpus(recipe, "auto", True, "r.yaml")
+    with pytest.raises(RecipeError, match=r"params.yaml selects one: run.device: cuda:1"):
+        check_num_gpus(recipe, "cuda:1", True, "r.yaml")
+    check_num_gpus(recipe, "auto", False)
+    check_num_gpus(recipe.model_copy(update={"processes": 2}), "cuda", True)

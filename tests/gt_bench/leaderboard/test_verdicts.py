@@ -49,7 +49,7 @@ def test_a_cell_that_lacks_only_seeds_is_judged_with_what_it_has_and_never_count
     assert "Provisional: 2 verdicts, in none of these counts" in tally(rows, Rules())
     one = with_verdict(summarise(cut, runs[:1]), cut | {"seeds": [0]})
     assert one["verdict"] == "consistent, 1 of 10 runs"
-    assert any("a single run: judged by the printed spread alone" in note for note in one["notes"])
+    assert any("a single run: judged by the published spread alone" in note for note in one["notes"])
 
 
 def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():

@@ -129,22 +129,22 @@ def test_a_page_that_cannot_be_written_costs_a_warning(project):
     [
         (lambda p: p.write_text(p.read_text()[:100]), "not a record"),
         (lambda p: p.unlink(), "is missing"),
-        (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "lacks measured"),
-        (lambda p: p.write_text(json.dumps({"digest": p.parent.name})), "lacks deterministic, measured"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "measured is missing"),
+        (lambda p: p.write_text(json.dumps({"digest": p.parent.name})), "deterministic, measured is missing"),
         # an edited number, whether the record contradicts itself or only its checksum
-        (lambda p: edit(p, lambda run: run.update(test=0.9025)), "its deterministic part does not have the checksum"),
+        (lambda p: edit(p, lambda run: run.update(test=0.9025)), "its checksum does not match"),
         (
             lambda p: edit(p, lambda run: run["epochs"]["train_loss"].__setitem__(3, 0.5)),
-            "its deterministic part does not have the checksum",
+            "its checksum does not match",
         ),
         (
             lambda p: edit(p, lambda run: run.update(test=0.9025), seal=True),
-            "its test value is 0.9025, its accuracy on the test split 0.57",
+            "its test value is 0.9025, but its accuracy on the test split is 0.57",
         ),
-        (lambda p: edit(p, lambda run: run["recipe"].update(epochs=9), seal=True), "its contents give the digest"),
+        (lambda p: edit(p, lambda run: run["recipe"].update(epochs=9), seal=True), "its content has the digest"),
         (
             lambda p: edit(p, lambda run: run.update(test=9.0, test_metrics={"accuracy": 9.0}), seal=True),
-            "a share lies between 0 and 1",
+            "must be between 0 and 1",
         ),
         (lambda p: p.write_text(p.read_text().replace(p.parent.name, "0" * 64)), "not a record"),
         (lambda p: p.write_text("[]"), "delete the file"),
@@ -196,7 +196,7 @@ def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project):
         ({"runs": 5}, "its runs is 5, not a list"),
         ({"runs": [5]}, "an entry of runs is not text"),
         ({"published": [1]}, "its published is [1], not a mapping"),
-        ({"search": {"trials": 3}}, "lacks states"),
+        ({"search": {"trials": 3}}, "states is missing"),
         ({"seeds": None}, "its seeds is null, not a list"),
     ],
 )

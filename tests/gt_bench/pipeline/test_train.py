@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
-from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.run import Experiment
 from gt_bench.experiment.train_seeds import Pace
@@ -22,7 +21,6 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.runtime.worker_pool import Lost
 from gt_bench.store.run_store import Store
-from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE
 
@@ -175,7 +173,7 @@ def test_a_model_that_cannot_predict_the_level(project, monkeypatch):
     project.recipe()
     info = model_info("mlp")
     monkeypatch.setitem(_INFOS, "mlp", ModelInfo("mlp", info.cls, ("graph",), info.cost))
-    with pytest.raises(RecipeError, match="predicts at level graph, but dataset 'web' asks for node"):
+    with pytest.raises(RecipeError, match="predicts at level graph, but dataset 'web' requires node"):
         train()
 
 
@@ -207,7 +205,8 @@ def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
     still = {"name": "sgd", "lr": 1e-12}
     fine_tune(project, optimizer=still)
     with pytest.raises(
-        RecipeError, match=r"start: small/web/mlp: its run with seed 0 is not run; .*stages.train small/web/mlp"
+        RecipeError,
+        match=r"start: small/web/mlp: the run with seed 0 is not in the store; .*stages.train small/web/mlp",
     ):
         train("small/web/fine")
     first = train()
@@ -228,7 +227,7 @@ def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
 def test_weights_that_were_not_kept_are_made_again(project):
     fine_tune(project, {"keep_weights": False})
     before = train()
-    with pytest.raises(RecipeError, match="kept no weights; its recipe needs .* keep_weights: true"):
+    with pytest.raises(RecipeError, match="has no saved weights; add .* keep_weights: true to its recipe"):
         train("small/web/fine")
     fine_tune(project)
     assert train()["runs"] == before["runs"]  # keeping weights decides no number
@@ -247,20 +246,6 @@ def test_a_checkpoint_that_was_left_beside_a_final_record_goes(project, parallel
     assert not any(path.exists() for path in left)
 
 
-def test_a_checkpoint_stays_where_the_run_is_to_be_computed_again(project):
-    project.recipe(keep_weights=True, epochs=2, seeds=[0])
-    (digest,) = train()["runs"]
-    folder = Store("store").folder(digest)
-    (folder / "weights.safetensors").unlink()  # without them the record is of no use
-    (checkpoint := folder / "checkpoint.safetensors").write_bytes(b"x")
-    grid = load_grid()
-    recipe = load_recipe(recipe_file(CELL))
-    experiment = Experiment(recipe, "mlp.yaml", grid.find(CELL).dataset, grid.run, Store("store"), Path("data"))
-    assert experiment.digest(0) == digest
-    assert experiment.take(digest) is None
-    assert checkpoint.exists()
-
-
 def test_a_model_that_cannot_start_from_the_other(project):
     wide = {**RECIPE["model"], "hidden_dim": 16}
     fine_tune(project, model=wide)
@@ -272,7 +257,7 @@ def test_a_model_that_cannot_start_from_the_other(project):
     fine_tune(project, model=wide, start={"cell": CELL, "load": "common"})
     assert train("small/web/fine")["status"] == "ok"  # with the last bias of the other
     fine_tune(project, seeds=[7])
-    with pytest.raises(RecipeError, match="its run with seed 7 is not run"):
+    with pytest.raises(RecipeError, match="the run with seed 7 is not in the store"):
         train("small/web/fine")
     fine_tune(project, start={"cell": "small/web/mpl"})
     with pytest.raises(RecipeError, match="after 'small/web/mpl' is no other cell .did you mean 'small/web/mlp'"):
@@ -288,9 +273,7 @@ def test_cells_that_start_from_each_other(project):
 
 def test_a_cell_that_is_not_searched_yet(project):
     project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
-    with pytest.raises(
-        RecipeError, match="tuned/small/web/mlp.yaml: there is no such file yet: .* `gt-bench tune small/web/mlp`"
-    ):
+    with pytest.raises(RecipeError, match="tuned/small/web/mlp.yaml: file not found; .* `gt-bench tune small/web/mlp`"):
         train()
 
 
@@ -305,7 +288,7 @@ def test_a_search_of_another_recipe(project):
         project.recipe(search=search, **change)
         with pytest.raises(
             RecipeError,
-            match="tuned/small/web/mlp.yaml: chosen for another state of .*mlp.yaml; search again: `gt-bench tune",
+            match="tuned/small/web/mlp.yaml: .*mlp.yaml was edited after this search; search again: `gt-bench tune",
         ):
             train()
     tune_cell(grid.find(CELL), grid)
@@ -368,7 +351,8 @@ def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on(proje
         with pytest.raises(Lost) as error:
             train()
     assert str(error.value) == (
-        f"{CELL}: seed 1: killed by signal 9: probably out of memory; 2 of 3 seeds are kept, the same command goes on"
+        f"{CELL}: seed 1: killed by signal 9: probably out of memory; 2 of 3 seeds are stored; "
+        "run the same command again to resume"
     )
     assert {record["seed"] for record in deterministic().values()} == {0, 2}
     assert not Path("results").exists()
@@ -389,7 +373,7 @@ def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
         return compute(self, seed, *arguments)
 
     monkeypatch.setattr(Experiment, "_compute", fails)
-    with pytest.raises(RecipeError, match="not with seed 0\n2 of 3 seeds are kept"):
+    with pytest.raises(RecipeError, match="not with seed 0\n2 of 3 seeds are stored"):
         train()
     assert {record["seed"] for record in deterministic().values()} == {1, 2}
 
@@ -404,7 +388,7 @@ def test_a_bug_in_a_process_of_a_seed_is_raised_with_where_it_was(beside, monkey
 
 def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
     beside()
-    started, flag = Experiment._started, Path("ran out")
+    started, flag = Experiment._initial_model, Path("ran out")
 
     def build():
         flag.touch()
@@ -412,14 +396,16 @@ def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(proje
 
     # the first time only
     monkeypatch.setattr(
-        Experiment, "_started", lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed)
+        Experiment,
+        "_initial_model",
+        lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed),
     )
     assert train()["status"] == "ok"
     assert {record["status"] for record in deterministic().values()} == {"ok"}
-    assert "seed 1 (2/3): out of memory beside other seeds; it runs alone" in capsys.readouterr().out
+    assert "seed 1 (2/3): out of memory while other seeds were running; it is run alone" in capsys.readouterr().out
     # one that runs out of it alone is the result that it is
     shutil.rmtree("store")
-    monkeypatch.setattr(Experiment, "_started", lambda self, seed: build if seed == 1 else started(self, seed))
+    monkeypatch.setattr(Experiment, "_initial_model", lambda self, seed: build if seed == 1 else started(self, seed))
     assert train()["status"] == "oom"
     assert sorted(record["status"] for record in deterministic().values()) == ["ok", "ok", "oom"]
 

@@ -110,7 +110,8 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
     journal.write_text(whole.replace(f'"values":[{rows[0]["value"]}]', '"values":[0.99]'))
     assert journal.read_text() != whole
     with pytest.raises(
-        RecipeError, match=r"journal.log: trial 0 says 0.99, its records 0\.\d+; move it away and search again"
+        RecipeError,
+        match=r"journal.log: trial 0 has the value 0.99, but its records have 0\.\d+; move it away and search again",
     ):
         tune()
     journal.unlink()  # the remedy
@@ -220,14 +221,17 @@ def test_hopeless_trials_are_pruned(project):
         ({"model.droput": {"choices": [0.1]}}, ["search.space.model.droput", "did you mean 'dropout'"]),
         ({"model.hidden_dim": {"choices": [8, "wide"]}}, ["search.space.model.hidden_dim", "wide"]),
         ({"optimiser.lr": {"choices": [0.1]}}, ["search.space.optimiser.lr", "optimizer"]),
-        ({"model.name": {"choices": ["gcn"]}}, ["search.space.model.name", "decides no run"]),
-        ({"encodings.rrwp.steps": {"choices": [4]}}, ["search.space.encodings.rrwp.steps", "no such encoding"]),
+        ({"model.name": {"choices": ["gcn"]}}, ["search.space.model.name", "cannot be searched"]),
+        (
+            {"encodings.rrwp.steps": {"choices": [4]}},
+            ["search.space.encodings.rrwp.steps", "does not have this encoding"],
+        ),
         ({"epochs.foo": {"choices": [4]}}, ["epochs.foo", "epochs is a value, not a section"]),
         ({"model.dropout": {"choices": [0.1], "also": ["model.depth"]}}, ["search.space.model.dropout", "depth"]),
-        ({"model.dropout": {"choices": [0.1], "also": ["seeds"]}}, ["search.space.seeds", "decides no run"]),
+        ({"model.dropout": {"choices": [0.1], "also": ["seeds"]}}, ["search.space.seeds", "cannot be searched"]),
         (
             {"model.dropout": {"choices": [0.1], "also": ["optimizer.lr"]}, "optimizer.lr": {"choices": [0.1]}},
-            ["optimizer.lr more than once"],
+            ["duplicate key optimizer.lr"],
         ),
         ({"model.dropout": {"choices": [0.1, 0.1]}}, ["choices repeat"]),
         ({"optimizer.lr": {"low": 0.1, "high": float("inf")}}, ["finite"]),

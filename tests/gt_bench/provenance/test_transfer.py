@@ -172,7 +172,7 @@ def test_a_search_travels_with_its_cell_and_is_found_again_without_training(proj
     assert tune_cell(grid.find(CELL), grid) == chosen
     assert train()["runs"] == result["runs"]
     rewrite(shipped.path, lambda content: content["trials"].append(content["records"][0]))
-    assert problems_of(read(shipped.path)) == [f"{shipped.path}: trial 6: is no search trial"]
+    assert problems_of(read(shipped.path)) == [f"{shipped.path}: trial 6: is not a search trial"]
     rewrite(shipped.path, lambda content: content["records"].append(content["trials"].pop(0)))
     assert f"{shipped.path}: record 2: is a search trial" in problems_of(read(shipped.path))
 

@@ -12,7 +12,7 @@ import pytest
 from gt_bench.runtime import signals
 from gt_bench.training.checkpoint import Checkpoint
 from tests.conftest import ROOT
-from tests.gt_bench.training.test_trainer import REGRESSION, curves, make
+from tests.gt_bench.training.small_run import REGRESSION, curves, make
 
 CELL = "small/web/mlp"
 

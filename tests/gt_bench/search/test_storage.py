@@ -1,4 +1,4 @@
-"""A search that several workers share, in a journal or a database; fair searches; trials and pictures in MLflow."""
+"""Searches with several workers, in a journal or a database; fair searches; trials and plots in MLflow."""
 
 import csv
 import os
@@ -62,7 +62,7 @@ def finished_trials(said: str) -> int:
 @pytest.mark.parametrize("database", [False, True])
 def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project, database):
     project.recipe(search=GRID, epochs=12, run={"study_storage": "sqlite:///studies.db"} if database else None)
-    if database:  # two processes that create one SQLite database at once get in each other's way; a server does not
+    if database:  # two processes cannot create one SQLite database at the same time
         import optuna
 
         optuna.storages.RDBStorage("sqlite:///studies.db")
@@ -71,7 +71,7 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
     assert [process.returncode for process in both] == [0, 0], said
     rows = trials()
     assert [row["state"] for row in rows] == ["COMPLETE"] * 9
-    # every point once, and each worker had some
+    # every point occurs once, and each worker ran some
     assert len({(row["model.dropout"], row["optimizer.lr"]) for row in rows}) == 9
     ran = [finished_trials(text) for text in said]
     assert sum(ran) == 9
@@ -125,8 +125,8 @@ def test_where_studies_live(project, monkeypatch):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("nonsense", "no database URL"),
-        ("sqlite:////nowhere/at/all.db", "cannot be used"),
+        ("nonsense", "not a database URL"),
+        ("sqlite:////nowhere/at/all.db", "not usable"),
         ("mysql+nodriver://me:secret@host/db", "study storage mysql+nodriver://me:***@host/db"),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_study_file_of_another_cell_and_one_that_is_none(project):
     project.recipe(row="other", search={**GRID, "trials": 1})
     shutil.copytree("studies/small/web/mlp", "studies/small/web/other")
     grid = load_grid()
-    with pytest.raises(RecipeError, match="holds the study of small/web/mlp, not of small/web/other"):
+    with pytest.raises(RecipeError, match="contains the study of small/web/mlp, not of small/web/other"):
         tune_cell(grid.find("small/web/other"), grid)
     journal = Path("studies/small/web/mlp/journal.log")
     whole = journal.read_text()
@@ -163,7 +163,7 @@ def test_a_study_file_of_another_cell_and_one_that_is_none(project):
         journal.write_text(content)
         with pytest.raises(
             RecipeError,
-            match=r"journal.log: not a journal of studies .*move it away and search again: trials .* records",
+            match=r"journal.log: not a journal of studies .*move it away and search again: finished trials are in",
         ):
             tune()
         assert journal.read_text() == content
@@ -177,7 +177,7 @@ def test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_e
     content = journal.read_bytes()
     journal.write_bytes(content[:-40])
     tune()
-    assert "only begun" in capsys.readouterr().out
+    assert "removed an incomplete last entry" in capsys.readouterr().out
     assert sum(row["status"] == "ok" for row in trials()) == len(rows) == 3
     assert project.records() == before, "runs of the store are not repeated"
     journal.write_bytes(b"{")
@@ -190,15 +190,15 @@ def test_a_space_with_values_that_the_model_refuses_together_names_them(project)
     project.recipe(search={"trials": 2, "space": space})
     with pytest.raises(
         RecipeError,
-        match=r"mlp.yaml: search.space holds what cannot be: model.dropout 7.0, model.hidden_dim 8; take it out",
+        match=r"mlp.yaml: search.space contains an invalid combination: model.dropout 7.0, model.hidden_dim 8; rem",
     ):
         tune()
     project.recipe(search={"trials": 2, "space": {"reduced": {"choices": ["a"]}}})
-    with pytest.raises(RecipeError, match="search.space.reduced: decides no run"):
+    with pytest.raises(RecipeError, match="search.space.reduced: this key cannot be searched"):
         tune()
     project.recipe(search={"trials": 2, "sampler": "grid", "space": {"model.dropout": {"low": 0.0, "high": 0.5}}})
     with pytest.raises(
-        RecipeError, match="mlp.yaml: search.sampler grid needs choices, not a range, for model.dropout"
+        RecipeError, match="mlp.yaml: search.sampler: grid requires choices instead of a range for model.dropout"
     ):
         tune()
 
@@ -212,10 +212,10 @@ def test_an_empty_search_space(project, space):
 
 def test_both_ends_of_a_range_must_fit_the_recipe(project):
     project.recipe(search={"trials": 2, "space": {"optimizer.weight_decay": {"low": -0.5, "high": 0.1}}})
-    with pytest.raises(RecipeError, match=r"search.space.optimizer.weight_decay: -0.5 cannot stand there"):
+    with pytest.raises(RecipeError, match=r"search.space.optimizer.weight_decay: -0.5 is not valid"):
         tune()
     project.recipe(search={"trials": 2, "space": {"schedule.factor": {"low": 0.1, "high": 3.0}}})
-    with pytest.raises(RecipeError, match=r"search.space.schedule.factor: 3.0 cannot stand there"):
+    with pytest.raises(RecipeError, match=r"search.space.schedule.factor: 3.0 is not valid"):
         tune()
 
 
@@ -251,14 +251,14 @@ def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(
             "9 points",
             ["model.dropout", "optimizer.lr"],
         )
-    # neither more nor fewer than its recipe says is a cut
+    # another number than in the recipe is not reported as reduced
     assert train_cell(grid.find("small/web/twin"), grid)["reduced"] == []
     project.recipe(row="twin", search={**GRID, "space": {"model.dropout": {"choices": [0.1, 0.2]}}})
     fair(4)
     with pytest.raises(RecipeError) as error:
         trials_of(load_grid().find(CELL), load_grid(), load_recipe("suites/small/recipes/web/mlp.yaml"))
     for text in (
-        "fair_search.small: the spaces are not of one size",
+        "fair_search.small: search spaces differ in size",
         "9 points: small/web/mlp",
         "2 points: small/web/twin",
     ):
@@ -269,7 +269,7 @@ def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(
 
 
 def shown(suite: str) -> dict[str, dict]:
-    """Name -> what an experiment shows of a run."""
+    """Returns what an experiment shows, by name of the run."""
     mirror = Mirror(tracking_uri(), suite)
     return {
         run.info.run_name: {
@@ -301,7 +301,7 @@ def test_trials_stand_in_an_experiment_of_their_own_and_pictures_with_the_cell(p
     cell = shown("small")
     assert sorted(cell) == ["web mlp", "web mlp seed 0"]
     assert set(pictures) < set(cell["web mlp"]["artifacts"])
-    # a store made from what is on disk holds the same
+    # a tracking store that is rebuilt from the records is equal
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///again/mlflow.db")
     complete("small", [result], {r["digest"]: r for r in project.records()}, store=Store())
     assert shown("small-search") == searched

@@ -1,4 +1,4 @@
-"""Verdicts by simulation: errors at their level, powers as stated, and nothing that is not printed makes a verdict easier."""
+"""Verdicts by simulation: error rates, powers, and verdicts with missing published information."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -37,20 +37,20 @@ PRINTED = sorted(
         if entry["runs"] and entry["std"] is not None and paper != "luo2024"
     }
 )
-# those of Luo et al. are three, and so are ours: with 3 on one side alone Welch's interval misses in up to 7 % of cases
+# Luo et al. have three runs, as we do: with 3 on one side only, Welch's interval misses in up to 7 % of cases
 PAIRS = [*((ours, theirs) for ours in PRINTED for theirs in PRINTED), (3, 3)]
 
 
 @lru_cache(maxsize=4)
 def drawn(ours: int, theirs: int, shift: float = 0.0, spread: float = 1.0):
-    """Means and population deviations of both sides, as print and records hold them: the truth of ours is `shift` above."""
+    """Draws means and population deviations of both sides. Our true mean is larger by `shift`."""
     rng = np.random.default_rng([ours, theirs])
     x, y = spread * rng.normal(size=(DRAWS, ours)) + shift, rng.normal(size=(DRAWS, theirs))
     return x.mean(1), x.std(1), y.mean(1), y.std(1)
 
 
 def welch(ours, theirs, sides):
-    """(difference, standard error, degrees of freedom, their sample deviation), by the textbook, for all draws at once."""
+    """Returns difference, standard error, degrees of freedom and published sample deviation of all draws."""
     mean, std, other, other_std = sides
     v, w = std**2 / (ours - 1), other_std**2 / (theirs - 1)
     return (
@@ -69,7 +69,7 @@ def test_the_printed_numbers_of_runs():
 def test_equal_truth_is_reproduced_at_the_stated_power_and_off_at_the_level(ours, theirs):
     difference, error, df, std = welch(ours, theirs, drawn(ours, theirs))
     off = np.abs(difference) > special.stdtrit(df, 0.975) * error
-    assert 0.035 < off.mean() < 0.056  # Welch's test keeps a little below 5% at 4 against 4
+    assert 0.035 < off.mean() < 0.056  # the error of Welch's test is slightly below 5 % for 4 against 4 runs
     passes = (np.abs(difference) + special.stdtrit(df, 0.95) * error < margin_factor(ours, theirs) * std) & ~off
     assert passes.mean() == pytest.approx(0.8, abs=0.013)
     # provisional: at three runs, with the margin of the full number
@@ -84,7 +84,7 @@ def test_equal_truth_is_reproduced_at_the_stated_power_and_off_at_the_level(ours
 def test_a_difference_of_the_margin_is_called_reproduced_in_one_case_of_twenty_at_most(ours, theirs, spread):
     mean, std, other, other_std = drawn(ours, theirs, spread=spread)
     _, error, df, their_std = welch(ours, theirs, (mean, std, other, other_std))
-    margin = margin_factor(ours, theirs) * their_std  # the one that is printed beside the verdict
+    margin = margin_factor(ours, theirs) * their_std  # the one that is shown with the verdict
     difference = mean + margin - other
     passes = np.abs(difference) + special.stdtrit(df, 0.95) * error < margin
     assert passes.mean() < 0.062
@@ -114,7 +114,7 @@ def test_judge_says_of_each_draw_what_the_textbook_says(ours, theirs):
 
 
 def test_the_margin_at_ten_and_ten_and_at_four_and_four():
-    # where the deviation is known, 1.4 and 2.4 do; the printed one is an estimate from the same few runs
+    # with a known deviation it would be 1.4 and 2.4; the published one is estimated from few runs
     assert margin_factor(10, 10) == pytest.approx(1.477, abs=0.005)
     assert margin_factor(4, 4) == pytest.approx(3.15, abs=0.01)
     verdict = judge(0.9746, 0.0036, 10, AUC)
@@ -139,7 +139,7 @@ def test_p_values_are_those_of_tests_on_the_data():
 
 
 def test_what_is_not_printed_makes_no_verdict_easier():
-    """Over all draws a word with less printed is the same word or a weaker one."""
+    """For all draws, the verdict with less published information is the same or weaker."""
     mean, std, other, other_std = drawn(10, 10, 0.8)
     for i in range(150):
         whole = replace(AUC, mean=float(other[i]), std=float(other_std[i]), runs=10, rounding=0.0)
@@ -160,7 +160,7 @@ def test_what_is_not_printed_makes_no_verdict_easier():
 
 def test_a_spread_of_one_run_is_one_of_an_unstated_number():
     verdict = judge(0.9746, 0.0036, 10, replace(AUC, runs=1))
-    assert verdict.assumptions == ("a spread of one run is printed: of 4 to 10 runs it is",)
+    assert verdict.assumptions == ("the spread of a single run is published: 4 and 10 runs are tried",)
     assert replace(verdict, assumptions=()) == replace(
         judge(0.9746, 0.0036, 10, replace(AUC, runs=None)), assumptions=()
     )
@@ -170,11 +170,11 @@ def test_one_run_is_judged_by_the_printed_spread_alone_and_says_so():
     half = special.stdtrit(9, 0.975) * sample_std(0.0036, 10) * np.sqrt(1.1) + AUC.rounding
     verdict = judge(AUC.mean + half - 1e-5, 0.0, 1, AUC, 10)
     assert (verdict.word, verdict.p_equivalence, verdict.power) == ("consistent", None, None)
-    assert verdict.assumptions == ("a single run: judged by the printed spread alone",)
+    assert verdict.assumptions == ("a single run: judged by the published spread alone",)
     assert judge(AUC.mean + half + 1e-5, 0.0, 1, AUC, 10).word == "higher (better)"
     bare = judge(0.9, 0.0, 1, replace(AUC, std=None), 1)
     assert (bare.word, bare.interval) == ("not judged", None)
-    assert "one run, and no spread is printed" in bare.assumptions[0]
+    assert "one run, and no spread is published" in bare.assumptions[0]
     rng = np.random.default_rng(0)
     other = rng.normal(size=(DRAWS, 10))
     one = rng.normal(size=DRAWS)
@@ -195,17 +195,17 @@ def test_spreads_of_zero_on_one_side_or_both():
 
 
 def test_without_any_spread_nothing_is_different():
-    """Runs that are all alike, and a print without a spread: within the rounding they agree, and beyond it nothing says how far numbers scatter."""
+    """Equal runs and a published number without a spread: only agreement up to rounding can be judged."""
     bare = replace(AUC, std=None, runs=None)
     same, other = judge(bare.mean + bare.rounding, 0.0, 4, bare), judge(bare.mean + 0.03, 0.0, 4, bare)
     assert (same.word, other.word) == ("consistent", "undecided")
     for verdict in (same, other):
         assert (verdict.p_difference, verdict.margin) == (None, None)
-        assert "all our runs are alike and no spread is printed" in verdict.assumptions[-1]
+        assert "all our runs are equal and no spread is published" in verdict.assumptions[-1]
     assert judge(bare.mean + 0.03, 1e-4, 4, bare).word == "higher (better)"
     claim = judge_claim(Number("ours", 0.72, 0.0, 4), Number("r", 0.7, None, None), "max")
     assert (claim.word, claim.interval, claim.more_seeds) == ("undecided", None, None)
-    assert claim.assumptions == ("all our runs are alike and no spread is printed for r",)
+    assert claim.assumptions == ("all our runs are equal and no spread is published for r",)
 
 
 def test_a_claim_on_counts_that_are_all_the_same_is_not_free_of_noise():
@@ -221,7 +221,7 @@ def test_a_claim_on_counts_that_are_all_the_same_is_not_free_of_noise():
     ]  # three alike on either side: less than one apart
 
 
-# what is not printed: (our runs, printed runs or None, whether a spread is printed, runs in truth)
+# missing information: (our runs, published runs or None, whether a spread is published, true runs)
 UNPRINTED = [
     (3, None, False, 1),
     (10, None, False, 1),
@@ -278,7 +278,7 @@ def test_one_run_of_brec_is_judged_by_its_pairs():
     assert "one run against one number" in one.assumptions[0]
     words = {count: judge(count, 0.0, 1, cfi).word for count in (24, 25, 36, 12, 3)}
     assert words == {24: "consistent", 25: "undecided", 36: "undecided", 12: "lower (worse)", 3: "lower (worse)"}
-    # networks that distinguish pair i with probability p_i: equal truth is called different in at most one case of twenty
+    # models that distinguish pair i with probability p_i: equal models are called different in at most 5 % of cases
     rng = np.random.default_rng(0)
     for chances in (np.full(100, 0.24), rng.beta(0.2, 0.6, 100), np.array([1.0] * 24 + [0.0] * 76)):
         ours, theirs = (rng.random((DRAWS, 100)) < chances).sum(1), (rng.random((DRAWS, 100)) < chances).sum(1)
@@ -287,7 +287,7 @@ def test_one_run_of_brec_is_judged_by_its_pairs():
             for mine, other in zip(ours[:2000], theirs[:2000], strict=True)
         ]
         assert np.mean(off) <= 0.06
-    other = judge(3, 0.0, 1, replace(cfi, dataset="sr25"))  # graphs that pairs share: not apart
+    other = judge(3, 0.0, 1, replace(cfi, dataset="sr25"))  # pairs share graphs, so they are not independent
     assert other.word == "not judged"
 
 
@@ -304,7 +304,7 @@ def test_seeds_needed_are_the_full_ones_at_equal_spread_and_more_with_more_noise
     assert seeds_needed(0.0, 1, AUC, 10) == 10
     assert (
         seeds_needed(population, 10, replace(AUC, runs=None)) is None
-    )  # four runs behind the print are too few, whatever we run
+    )  # four published runs are too few for any number of our runs
     assert (
         equal_passes(37, 10, margin_factor(10, 10), 0.05, 2.0)
         >= 0.8
@@ -320,7 +320,7 @@ def test_a_claim_holds_fails_or_is_undecided_by_its_interval():
     assert judge_claim(Number("ours", 0.72, sample_std(0.01, 10), 10), rival, "min").word == "claim fails"
     unsure = judge_claim(Number("ours", 0.705, 0.01, 5), rival, "max")
     assert unsure.word == "undecided"
-    # the seeds asked for decide, one fewer does not; and what no seeds decide is None
+    # the number of seeds decides, one fewer does not; None if no number does
     near = judge_claim(Number("ours", 0.7095, 0.01, 5), rival, "max")
     assert near.word == "undecided"
     assert 0 < near.more_seeds < MOST_SEEDS
@@ -345,7 +345,7 @@ def test_error_rate_of_claims_where_both_methods_are_equally_good():
 
 
 def test_what_is_not_printed_of_a_rival_makes_no_claim_easier():
-    """Over all draws, without the rival's number of runs or spread a claim is decided alike or not at all."""
+    """For all draws, a claim is decided in the same way or not at all without the rival's runs or spread."""
     mean, std, other, other_std = drawn(10, 10, 1.0)
     decided = [0, 0]
     for i in range(300):
@@ -356,13 +356,13 @@ def test_what_is_not_printed_of_a_rival_makes_no_claim_easier():
             word = judge_claim(ours, less, "max").word
             assert word in ("undecided", whole)
             decided[less.std is None] += word != "undecided"
-    assert min(decided) > 0  # the question is asked: some are decided all the same
+    assert min(decided) > 0  # some are decided
 
 
 def test_a_claim_against_a_bare_number_and_of_a_single_run():
     bare = judge_claim(Number("ours", 0.72, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max")
     assert bare.word == "undecided"
-    assert "no spread is printed for GPS, printed" in bare.assumptions[0]
+    assert "no spread is published for GPS, printed" in bare.assumptions[0]
     assert (
         judge_claim(Number("ours", 0.73, 0.01, 10), Number("GPS, printed", 0.7, None, None), "max").word
         == "claim holds"
@@ -375,7 +375,7 @@ def test_a_claim_against_a_bare_number_and_of_a_single_run():
     assert "a single run" in spread.assumptions[0]
     alike = judge_claim(one, Number("r", 0.7, 0.0, 10), "max")
     assert (alike.word, alike.interval) == ("undecided", None)
-    assert "the spread that is printed is 0" in alike.assumptions[0]
+    assert "the published spread is 0" in alike.assumptions[0]
     assert judge_claim(Number("o", 1.0, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "claim holds"
     assert judge_claim(Number("o", 0.9, 0.0, 3), Number("r", 0.9, 0.0, 3), "max").word == "undecided"
 

@@ -1,4 +1,4 @@
-"""Whether a difference is real: pairs of one dataset, ranks over several."""
+"""Paired tests on one dataset, and ranks over several."""
 
 import math
 
@@ -11,7 +11,7 @@ from gt_bench.stats.paired import bayesian, bayesian_over_datasets, paired, rank
 
 
 def draws(count: int, shift: float, spread: float, shared: float, seed: int = 0) -> tuple[list[float], list[float]]:
-    """Pairs whose halves share a part of standard deviation `shared`."""
+    """Draws pairs whose values share an effect of standard deviation `shared`."""
     rng = np.random.default_rng(seed)
     both = shared * rng.standard_normal(count)
     first, second = (0.5 + both + spread * rng.standard_normal(count) for _ in range(2))
@@ -59,9 +59,9 @@ def test_equal_pairs_and_single_ones_claim_nothing():
     assert (same.word, same.ties, same.interval) == ("equal", 2, (0.0, 0.0))
     single = paired([0.5], [0.6], "max")
     assert (single.word, single.interval, single.more_pairs) == ("inconclusive", None, None)
-    # the same difference in every pair is certain
+    # equal differences have p value 0
     assert paired([0.6, 0.7, 0.8], [0.5, 0.6, 0.7], "max").word == "first"
-    # a mean difference of 0 is decided by no number of pairs
+    # no number of pairs decides a mean difference of 0
     zero = paired([0.5, 0.6], [0.6, 0.5], "max")
     assert (zero.word, zero.more_pairs) == ("inconclusive", None)
 

@@ -1,4 +1,4 @@
-"""Whether a file of records is sound: what is wrong with it is named, and nothing of it is taken."""
+"""Validation of shipped files: problems are reported, and nothing is imported from a damaged file."""
 
 import gzip
 import json
@@ -19,66 +19,69 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (in_first(lambda r: r["deterministic"].update(seed=7)), "its contents give the digest"),
+        (in_first(lambda r: r["deterministic"].update(seed=7)), "its content has the digest"),
         (
             in_first(lambda r: r["deterministic"]["recipe"]["optimizer"].update(lr=1.0)),
-            "its recipe does not have the digest",
+            "the digest of its recipe does not match",
         ),
-        (in_first(lambda r: r["deterministic"]["digests"].pop("data")), "lacks the digest of data"),
-        (in_first(lambda r: r["deterministic"].pop("test_metrics")), "lacks test_metrics"),
+        (in_first(lambda r: r["deterministic"]["digests"].pop("data")), "the digest of data is missing"),
+        (in_first(lambda r: r["deterministic"].pop("test_metrics")), "test_metrics is missing"),
         (in_first(lambda r: r["deterministic"].update(test=None)), "ok without a test value"),
         (in_first(lambda r: r["deterministic"].update(status="fine")), "unknown status 'fine'"),
         (in_first(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
-        (in_first(lambda r: r["measured"].pop("device")), "lacks device"),
-        (in_first(lambda r: r.update(schema=9)), "schema 9, this code reads 2"),
+        (in_first(lambda r: r["measured"].pop("device")), "device is missing"),
+        (in_first(lambda r: r.update(schema=9)), "schema 9, but this code reads schema 2"),
         # an edited number that contradicts no other
         (
             in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)),
-            "does not have the checksum that it names",
+            "its checksum does not match",
         ),
-        (in_first(lambda r: r["deterministic"].update(parameters=7)), "does not have the checksum that it names"),
+        (in_first(lambda r: r["deterministic"].update(parameters=7)), "its checksum does not match"),
         # a record that contradicts itself
         (
             in_first(lambda r: r["deterministic"].update(test=0.987)),
-            "its test value is 0.987, its accuracy on the test split",
+            "its test value is 0.987, but its accuracy on the test split",
         ),
-        (in_first(lambda r: r["deterministic"]["test_metrics"].pop("accuracy")), "its accuracy on the test split None"),
-        (in_first(lambda r: r["deterministic"].update(val=0.987)), "its validation value is 0.987, its curve has"),
-        (in_first(lambda r: r["deterministic"].update(val=None)), "its validation value is None, its curve has"),
+        (
+            in_first(lambda r: r["deterministic"]["test_metrics"].pop("accuracy")),
+            "but its accuracy on the test split is None",
+        ),
+        (in_first(lambda r: r["deterministic"].update(val=0.987)), "its validation value is 0.987, but its curve has"),
+        (in_first(lambda r: r["deterministic"].update(val=None)), "its validation value is None, but its curve has"),
         (
             in_first(lambda r: r["deterministic"].update(best_epoch=99)),
-            "its best epoch is 99, which its validation curve does not have",
+            "its best epoch is 99, but its validation curve has no value there",
         ),
-        (in_first(lambda r: r["deterministic"].update(best_epoch=None)), "its best epoch is None, which"),
+        (in_first(lambda r: r["deterministic"].update(best_epoch=None)), "its best epoch is None, but"),
         (in_first(lambda r: r["deterministic"].update(test=True)), "its test is true, not a number"),
         (
             in_first(lambda r: r["deterministic"]["test_metrics"].update(loss=True)),
-            "its loss on the test split is no number",
+            "its loss on the test split is not a number",
         ),
         (
             in_first(lambda r: r["deterministic"]["epochs"].update(val=[True] * 6)),
-            "its curve of val holds what is no number",
+            "its curve val contains a value that is not a number",
         ),
         (
             in_first(lambda r: r["deterministic"].update(test=1.5, test_metrics={"accuracy": 1.5})),
-            "its accuracy on the test split is 1.5, and a share lies between 0 and 1",
+            "its accuracy on the test split is 1.5, but it must be between 0 and 1",
         ),
         (
             in_first(
                 lambda r: r["deterministic"].update(metric="loss", test=r["deterministic"]["test_metrics"]["loss"])
             ),
-            "it measures loss (max), and web is measured by accuracy (max)",
+            "its metric is loss (max), but the metric of web is accuracy (max)",
         ),
         (
             in_first(lambda r: r["deterministic"].update(direction="min")),
-            "it measures accuracy (min), and web is measured by accuracy (max)",
+            "its metric is accuracy (min), but the metric of web is accuracy (max)",
         ),
-        (lambda c: c["result"].update(metric="mae"), "measures another metric than its result names"),
+        (lambda c: c["result"].update(metric="mae"), "has another metric than its result"),
         (in_first(lambda r: r["deterministic"].update(status="oom")), "status oom with a test value"),
-        # what ended in tracebacks
+        # values of wrong types
         (in_first(lambda r: r["deterministic"].update(digests=None)), "its digests is null, not a mapping"),
         (in_first(lambda r: r["deterministic"].update(epochs=[])), "its epochs is [], not a mapping"),
-        (in_first(lambda r: r["deterministic"]["epochs"].update(val=None)), "its curve of val is no list"),
+        (in_first(lambda r: r["deterministic"]["epochs"].update(val=None)), "its curve val is not a list"),
         (in_first(lambda r: r["deterministic"].update(parameters="x")), 'its parameters is "x", not a whole number'),
         (in_first(lambda r: r["measured"].update(environment=None)), "its environment is null, not a mapping"),
         (in_first(lambda r: r["measured"].update(peak_memory_mib=None)), "its peak_memory_mib is null, not a number"),
@@ -86,14 +89,14 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
         (lambda c: c["result"].update(seeds=None), "its seeds is null, not a list"),
         (lambda c: c["result"].update(reduced=None), "its reduced is null, not a list"),
         (lambda c: c["result"].update(reduced=[7]), "an entry of reduced is not text"),
-        (lambda c: (c.update(records=[]), c["result"].update(runs=[])), "holds no record"),
-        (lambda c: c["records"].reverse(), "are not the runs that its result names"),
+        (lambda c: (c.update(records=[]), c["result"].update(runs=[])), "contains no record"),
+        (lambda c: c["records"].reverse(), "are not the runs that its result lists"),
         (
             lambda c: (c["records"].append(c["records"][0]), c["result"]["runs"].append(c["result"]["runs"][0])),
-            "seed 0 stands twice",
+            "duplicate seed 0",
         ),
         (lambda c: c["result"].update(cell="small/many/mlp"), "is the file of small/many/mlp"),
-        (lambda c: c["result"].pop("reduced"), "lacks reduced"),
+        (lambda c: c["result"].pop("reduced"), "reduced is missing"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(trained, change, says):
@@ -109,7 +112,7 @@ def test_what_is_wrong_with_a_file_is_named_and_nothing_of_it_is_imported(traine
     assert says in shown.output
 
 
-# 50 zeros behind the header: zlib.error, which is neither an OSError nor a ValueError
+# 50 zeros after the header: zlib.error, which is neither an OSError nor a ValueError
 ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
 DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
@@ -164,14 +167,14 @@ def test_a_folder_of_records_that_is_not_there_is_an_error(trained, command):
     export()
     shown = run(*command.split(), "--records", "nope")
     assert isinstance(shown.exception, StoreError)
-    assert str(shown.exception).startswith("nope: no such folder of shipped records")
+    assert str(shown.exception).startswith("nope: folder of shipped records not found")
 
 
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda r: {"digest": r["digest"]}, "lacks deterministic, measured"),
-        (lambda r: r | {"deterministic": {}}, "lacks its status"),
+        (lambda r: {"digest": r["digest"]}, "deterministic, measured is missing"),
+        (lambda r: r | {"deterministic": {}}, "status is missing"),
         (lambda r: r | {"deterministic": r["deterministic"] | {"test": 0.9025}}, "it was edited or damaged"),
     ],
 )

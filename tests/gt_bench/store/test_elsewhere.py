@@ -1,4 +1,4 @@
-"""Shipped records in a folder that is no project: the installed ones are read beside the folder's own, and never written to."""
+"""Shipped records outside of a project: the installed ones are read in addition, and never written."""
 
 from pathlib import Path
 

@@ -1,13 +1,16 @@
-"""Records are written whole or not at all, found by what decided them, and repeated only where that could change them."""
+"""The run store: digests, atomic writes, settled records, the best run of a cell, and curves of unfinished runs."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
+import torch
 from filelock import FileLock
+from safetensors.torch import save_file
 
-from gt_bench.store.run_store import Store, StoreError, run_digest
+from gt_bench.store.run_store import Store, StoreError, best_run, curves_reached, run_digest
 from gt_bench.utils import io
 from gt_bench.utils.io import WriteError, write_json
 
@@ -79,7 +82,7 @@ def test_a_damaged_record_names_its_file(tmp_path):
     with pytest.raises(StoreError, match="not a record"):
         store.get("ab12")
     path.write_text('{"digest": "other"}')
-    with pytest.raises(StoreError, match="holds the record of other"):
+    with pytest.raises(StoreError, match="contains the record of other"):
         store.get("ab12")
 
 
@@ -112,13 +115,13 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         pass
     monkeypatch.setattr(FileLock, "acquire", refuses)
     with (
-        pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; mend that"),
+        pytest.raises(WriteError, match="lock: cannot be written .Read-only file system."),
         store.lock("ab12"),
     ):
         pass
     monkeypatch.setattr(Path, "mkdir", refuses)
     with (
-        pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; mend that"),
+        pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system."),
         store.lock("ab12"),
     ):
         pass
@@ -130,3 +133,54 @@ def test_json_is_replaced_not_rewritten(tmp_path):
     before = path.stat().st_ino
     write_json(path, {"a": 2})
     assert path.stat().st_ino != before
+
+
+# the best run of a cell
+
+
+def run(val, status="ok", direction="max", test=0.0):
+    return {"deterministic": {"status": status, "val": val, "direction": direction, "test": test}}
+
+
+@pytest.mark.parametrize(("direction", "best"), [("max", 0.9), ("min", 0.1)])
+def test_the_best_run_is_chosen_on_validation_and_never_on_test(direction, best):
+    runs = [run(val, direction=direction, test=1 - val if direction == "max" else val) for val in (0.5, 0.9, 0.1)]
+    assert best_run(runs)["deterministic"]["val"] == best
+
+
+def test_of_equal_runs_the_first_is_the_best():
+    runs = [run(0.5), run(0.7), run(0.7)]
+    assert best_run(runs) is runs[1]
+
+
+def test_failed_runs_and_runs_without_a_finite_validation_are_not_the_best():
+    runs = [run(0.99, status="diverged"), run(float("nan")), run(float("inf")), run(None), run(0.2)]
+    assert best_run(runs) is runs[4]
+
+
+def test_without_validation_the_first_run_with_status_ok_is_the_best():
+    runs = [run(None, status="oom"), run(None), run(None)]
+    assert best_run(runs) is runs[1]
+    assert best_run(runs[:1]) is None
+    assert best_run([]) is None
+
+
+# curves of an unfinished run
+
+
+def test_curves_are_read_from_the_header_of_a_checkpoint(tmp_path):
+    header = json.dumps({"curves": {"train_loss": [1.0, 0.5], "val": [0.1, 0.2]}})
+    save_file({"weight": torch.zeros(2)}, tmp_path / "checkpoint.safetensors", {"header": header})
+    assert curves_reached(tmp_path) == {"train_loss": [1.0, 0.5], "val": [0.1, 0.2]}
+
+
+@pytest.mark.parametrize("header", [None, {}, {"header": "{"}, {"header": "[]"}, {"header": '{"curves": [1]}'}])
+def test_a_checkpoint_that_is_missing_or_damaged_has_no_curves(tmp_path, header):
+    if header is not None:
+        save_file({"weight": torch.zeros(2)}, tmp_path / "checkpoint.safetensors", header or None)
+    assert curves_reached(tmp_path) == {}
+
+
+def test_a_truncated_checkpoint_has_no_curves(tmp_path):
+    (tmp_path / "checkpoint.safetensors").write_bytes(b"\x08")
+    assert curves_reached(tmp_path) == {}

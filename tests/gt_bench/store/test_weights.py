@@ -1,4 +1,4 @@
-"""Weights of the best seed: kept, loaded again, and equal to the record when they are scored; and what attempts at a cell say of themselves."""
+"""Weights of the best seed: saved, loaded, and evaluated again; `gt-bench history` and `gt-bench diff`."""
 
 import re
 from pathlib import Path
@@ -9,10 +9,9 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
-from gt_bench.store import weights as room
-from gt_bench.store.best_run import best_run
-from gt_bench.store.run_store import Store
-from gt_bench.store.weights import NotKept, load_trained
+from gt_bench.store import weights
+from gt_bench.store.run_store import Store, best_run
+from gt_bench.store.weights import WeightsError, load_trained
 from gt_bench.utils.errors import UserError
 
 CELL = "small/web/mlp"
@@ -50,13 +49,13 @@ def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(pro
         (Store().folder(digest) / "weights.safetensors").write_bytes(b"no weights")
     assert trained(project, seeds=[0, 1, 2]) == result
     done = run("score", CELL)
-    assert isinstance(done.exception, NotKept)
+    assert isinstance(done.exception, WeightsError)
     assert "weights.safetensors: no weights of a model" in str(done.exception)
 
 
 @pytest.mark.parametrize("later", [False, True])
 def test_weights_that_another_process_removes_meanwhile_stop_no_training(project, monkeypatch, later):
-    """Two that train one cell both remove the weights of all but its best seed: before one looks at them, or after it."""
+    """Two processes train one cell, and one deletes weights before or after the other reads them."""
     result = trained(project, seeds=[0, 1, 2])
     whole = next(path for digest in result["runs"] if (path := Store().folder(digest) / "weights.safetensors").exists())
     others = [
@@ -73,8 +72,8 @@ def test_weights_that_another_process_removes_meanwhile_stop_no_training(project
         path.unlink()
         return about_of(path)
 
-    about_of = room._about
-    monkeypatch.setattr(room, "_about", about)
+    about_of = weights._about
+    monkeypatch.setattr(weights, "_about", about)
     assert trained(project, seeds=[0, 1, 2]) == result
     assert [path.exists() for path in (whole, *others)] == [True, False, False]
 
@@ -91,16 +90,16 @@ def test_weights_of_another_epoch_score_otherwise(project):
     save_file({name: torch.zeros_like(value) for name, value in load_file(path).items()}, path, about)
     assert run("score", CELL).exit_code == 1
     path.write_bytes(b"no weights")
-    with pytest.raises(NotKept, match="no weights of a model"):
+    with pytest.raises(WeightsError, match="no weights of a model"):
         load_trained(path)
     path.unlink()
-    with pytest.raises(UserError, match="there is no such file"):
+    with pytest.raises(UserError, match="file not found"):
         raise run("score", CELL).exception
 
 
 def test_history_and_diff_say_what_changed(project):
     trained(project, seeds=[0])
-    trained(project, seeds=[0, 1])  # more of the same is the same attempt
+    trained(project, seeds=[0, 1])  # more seeds extend the same attempt
     trained(project, seeds=[0, 1], optimizer={"name": "adam", "lr": 0.5})
     said = run("history", CELL).output.splitlines()
     assert [line.split(" (")[0] for line in said if line.startswith("attempt")] == ["attempt 1", "attempt 2"]
@@ -112,7 +111,7 @@ def test_history_and_diff_say_what_changed(project):
     assert said.startswith("recipe  optimizer.lr: 0.01 -> 0.5\nattempt 1 (")
     assert run("diff", CELL, "-1", "0").output == said
     assert "difference over 2 common seeds" in said
-    # back to what it was: the first is current again, and nothing is computed
+    # with the first recipe, the first attempt is current again, and nothing is computed
     before = len(list(Path("store").glob("??/*/record.json")))
     trained(project, seeds=[0, 1])
     assert len(list(Path("store").glob("??/*/record.json"))) == before

@@ -1,4 +1,4 @@
-"""Plain readings of the set-to-graph evaluation: one graph at a time, loops, scikit-learn and networkx."""
+"""Reference code of the set-to-graph evaluation: one set at a time, with loops, scikit-learn and networkx."""
 
 import math
 
@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, adjusted_rand_score, f1_score, preci
 
 
 def edge_scores(logits: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """One graph: logits and truth [n, n]."""
+    """Edge metrics of one set: logits and truth [n, n]."""
     said = ((logits + logits.T) / 2 >= 0).astype(int).ravel()
     true = truth.astype(int).ravel()
     return {
@@ -20,7 +20,7 @@ def edge_scores(logits: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def partition_scores(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
-    """One graph: logits [n, n], the true group of each element."""
+    """Partition metrics of one set: logits [n, n], and the true group of each element."""
     n = len(labels)
     graph = nx.Graph()
     graph.add_nodes_from(range(n))
@@ -50,7 +50,7 @@ def partition_scores(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
 
 
 def bce(graphs: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Mean over the graphs of the mean over a graph's entries of the binary cross entropy of symmetric logits."""
+    """Mean over sets of the mean over entries of the binary cross entropy of symmetric logits."""
     means = []
     for logits, truth in graphs:
         terms = []
@@ -63,8 +63,10 @@ def bce(graphs: list[tuple[np.ndarray, np.ndarray]]) -> float:
 
 
 def bce_f1(graphs: list[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Mean over the graphs of their mean binary cross entropy (0 on the diagonal, which counts in the mean) minus the sum of soft F1
-    (probability 1 on the diagonal)."""
+    """Mean over sets of their mean binary cross entropy minus the sum of soft F1.
+
+    The entropy is 0 on the diagonal, which counts in the mean. The probability is 1 on the diagonal.
+    """
     means, total = [], 0.0
     for logits, truth in graphs:
         terms, tp, fp, fn = [], 0.0, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Whole runs of a task on data made from nothing: through Experiment, killed and continued."""
+"""Training runs of a task on generated data: complete, or killed and resumed."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +21,7 @@ class Killed(BaseException):
 
 
 def experiment(root: Path, dataset: str, store: str = "store", **changes: Any) -> Experiment:
-    """An Experiment on root/packed/DATASET with the small recipe and `changes`; asked-for encodings are computed."""
+    """Creates an Experiment on root/packed/DATASET with the small recipe and `changes`, and computes its encodings."""
     recipe = Recipe(**{k: v for k, v in {**RECIPE, "seeds": [0], **changes}.items() if v is not None})
     for name, arguments in recipe.encodings.items():
         encode(PackedDataset.open(root / "packed" / dataset), root / "encodings" / dataset, name, arguments)
@@ -32,7 +32,7 @@ def experiment(root: Path, dataset: str, store: str = "store", **changes: Any) -
 def assert_resumes(
     root: Path, dataset: str, killed_at: int = 2, seed: int = 0, **changes: Any
 ) -> tuple[dict[str, Any], Run]:
-    """Runs whole, then killed after epoch `killed_at` and continued; both records must agree to the last bit.
+    """Checks that a run that is killed after epoch `killed_at` and resumed has a bit-identical record.
 
     Returns the deterministic part of the record, and the finished run with the tested weights.
     """
@@ -47,7 +47,7 @@ def assert_resumes(
         return Kept
 
     def kill(epoch: int, values: dict) -> None:
-        # the checkpoint of an epoch is written after this call: dying one epoch later leaves that of `killed_at`
+        # the checkpoint of an epoch is written after this callback
         if epoch == killed_at + 1:
             raise Killed
 
@@ -60,7 +60,7 @@ def assert_resumes(
     with suppress(Killed):
         broken.run(seed, on_epoch=kill)
     assert list((root / "broken").rglob("checkpoint.safetensors"))
-    torch.manual_seed(999)  # what the process did before must not matter
+    torch.manual_seed(999)  # the state of the generator must not matter
     resumed, _ = experiment(root, dataset, "broken", **changes).run(seed)
     assert resumed["deterministic"] == record["deterministic"]
     return record["deterministic"], runs[0]

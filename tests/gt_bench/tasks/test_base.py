@@ -1,4 +1,4 @@
-"""Losses against their formulas, and what a task makes of the batches of a split."""
+"""Losses against their formulas, and metrics over the batches of a split."""
 
 from types import SimpleNamespace
 
@@ -53,7 +53,7 @@ def test_unlabelled_entries_lose_nothing_and_have_no_gradient():
 
 
 @pytest.mark.parametrize(("name", "expected"), [("l1", 1.5), ("mse", 3.25)])
-def test_targets_in_one_dimension_are_held_against_a_column(name, expected):
+def test_targets_in_one_dimension_are_compared_with_a_column(name, expected):
     assert LOSSES[name](torch.tensor([[1.0], [2.0]]), torch.tensor([3.5, 2.5])).item() == expected
 
 

@@ -1,4 +1,4 @@
-"""Basis approximation: whole runs that keep the last epoch, and their number against sums written out."""
+"""Basis approximation: training runs that select the last epoch, and the metric against explicit sums."""
 
 from dataclasses import replace
 from itertools import product
@@ -39,7 +39,7 @@ def pack_graphs(root, high=12):
 
 
 def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list[float]:
-    """15 sums of squares of one graph: attention [15, T, 1 + T] without padding, its tokens' node ids."""
+    """Returns 15 sums of squares of one graph. Attention is [15, T, 1 + T] without padding."""
     patterns = {}  # equality pattern of (query, key) -> number, in the model's order: from all different to all equal
     for ids in product(range(4), repeat=4):
         first = tuple(ids.index(i) for i in ids)
@@ -133,5 +133,5 @@ def test_the_kept_epoch_counts_in_a_digest_only_where_it_is_the_last():
 
 def test_nothing_but_attention_fits(tmp_path):
     name = pack_graphs(tmp_path)
-    with pytest.raises(RecipeError, match="asks for attention; models that can: tokengt-attention"):
+    with pytest.raises(RecipeError, match="requires attention; models that support it: tokengt-attention"):
         experiment(tmp_path, name, model={"name": "s2g"})

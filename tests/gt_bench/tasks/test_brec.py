@@ -1,4 +1,4 @@
-"""The BREC protocol: its statistic to the letter, a model that must and one that cannot tell a pair apart, resuming between pairs."""
+"""BREC: the statistic, models that can and cannot distinguish a pair, and resuming between pairs."""
 
 import copy
 import math
@@ -30,7 +30,7 @@ from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput
 from gt_bench.training.loader import Loader, seed_of
 
-# number -> (first graph, second graph); the last two are pairs that colour refinement cannot tell apart
+# number -> (first graph, second graph); colour refinement cannot distinguish the last two pairs
 PAIRS = {
     0: (nx.star_graph(3), nx.path_graph(4)),
     60: (nx.cycle_graph(6), nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3))),
@@ -52,7 +52,7 @@ RECIPE = {
 
 
 def pack_brec(data: Path, pairs=PAIRS, relabellings: int = 32, name: str = "brec") -> PackedDataset:
-    """A BREC of a few pairs in the layout of the real one: pairs, then controls, sides interleaved, pairs with their true numbers."""
+    """Packs a few pairs in the layout of BREC: pairs, then controls, alternating sides, original numbers of pairs."""
     rng = np.random.default_rng(0)
     graphs, pair, side, control = [], [], [], []
     for which in (0, 1):
@@ -65,8 +65,8 @@ def pack_brec(data: Path, pairs=PAIRS, relabellings: int = 32, name: str = "brec
     edges = [np.array(list(g.to_directed().edges), np.int64).T for g in graphs]
     sizes = [len(g) for g in graphs]
     header = PackedHeader(
-        name=name, task="brec", metric="pairs-distinguished", level="graph", in_dim=[1], out_dim=4, split_kind="graph", num_splits=0,
-        extras=dict.fromkeys(("pair", "side", "control"), "graph"),
+        name=name, task="brec", metric="pairs-distinguished", level="graph", in_dim=[1], out_dim=4,
+        split_kind="graph", num_splits=0, extras=dict.fromkeys(("pair", "side", "control"), "graph"),
     )  # fmt: skip
     arrays = {"num_nodes": sizes, "num_edges": [e.shape[1] for e in edges], "edge_index": np.concatenate(edges, 1)}
     arrays |= {"x": np.zeros((sum(sizes), 1), np.uint8), "y": pair, "pair": pair, "side": side, "control": control}
@@ -88,7 +88,7 @@ def experiment(tmp_path):
 
 
 def literal_t_squared(first: np.ndarray, second: np.ndarray) -> float:
-    """D_mean^T pinv(cov(D)) D_mean over the n differences, entry by entry."""
+    """Returns D_mean^T pinv(cov(D)) D_mean of the n differences, computed entry by entry."""
     n, d = first.shape
     mean = [sum(first[i, a] - second[i, a] for i in range(n)) / n for a in range(d)]
     covariance = np.zeros((d, d))
@@ -108,7 +108,7 @@ def test_the_statistic_is_the_written_one():
     assert hotelling(torch.from_numpy(first), torch.from_numpy(second)) == pytest.approx(
         literal_t_squared(first, second), rel=1e-10
     )
-    # less rank than columns: the pseudo-inverse, not the inverse
+    # the rank is less than the number of columns: the pseudo-inverse is needed
     low = rng.normal(size=(32, 3)) @ rng.normal(size=(3, 16))
     assert hotelling(torch.from_numpy(low), torch.from_numpy(0 * low)) == pytest.approx(
         literal_t_squared(low, 0 * low), rel=1e-6
@@ -122,7 +122,7 @@ def test_float32_outputs_have_the_rank_that_float32_sees():
     rng = np.random.default_rng(2)
     difference = torch.from_numpy(rng.normal(size=(32, 4)) * [1, 1, 1, 1e-5] + [0, 0, 0, 1]).float()
     mean, covariance = difference.mean(0)[:, None], torch.cov(difference.T)
-    reference = float(mean.T @ torch.linalg.pinv(covariance) @ mean)  # all in float32, as the reference has it
+    reference = float(mean.T @ torch.linalg.pinv(covariance) @ mean)  # in float32, as in the reference
     assert reference < 10
     assert hotelling(difference, torch.zeros(32, 4)) == pytest.approx(reference, rel=1e-3)
 
@@ -162,9 +162,9 @@ def test_counts_by_category():
     )
     assert result["unreliable-pairs"] == 1
     assert set(PUBLISHED) <= set(result)
-    # a category of which nothing was run is no zero
+    # a category without a trained pair is left out
     assert "cfi" not in scores({"pair": [0], "distinguished": [1], "unchecked": [1], "reliable": [1]})
-    # of the 400 pairs, the papers count so many in each category
+    # number of pairs in each category in the papers
     everything = scores(
         {"pair": list(range(400)), **dict.fromkeys(("distinguished", "unchecked", "reliable"), [1] * 400)}
     )
@@ -190,7 +190,7 @@ def test_pairs_of_nodes_separate_all(experiment):
 
 
 def test_training_is_the_reference_loop(experiment):
-    """One pair, written out with the library's own loss, optimiser and scheduler."""
+    """Training of one pair with torch's loss, optimiser and scheduler."""
     one = experiment(
         epochs=25,
         brec={"stop_below": 0.0, "pairs": [[60, 61]]},
@@ -233,7 +233,7 @@ def test_stopping_and_the_weights_that_are_tested(experiment, monkeypatch):
         ]
         assert run["trained_epochs"] == [epochs]
         assert run["train_loss"][0] < 0.2
-    # a rate at which the loss goes up and down: the best epoch's weights are not the last one's
+    # the loss oscillates at this learning rate: the best weights are not the last ones
     wild = {
         "brec": {"pairs": [[0, 1]], "stop_below": 0.0},
         "epochs": 6,
@@ -266,10 +266,10 @@ def test_a_run_that_was_stopped_between_pairs_ends_as_if_it_had_not_been(experim
         experiment().run(1, on_epoch=die)
     seen = []
     record, computed = experiment().run(1, on_epoch=lambda epoch, values: seen.append(epoch))
-    # the second pair had not been written when the run died
+    # the checkpoint of the second pair had not been written
     assert (computed, seen) == (True, [2, 3])
     assert result_of(record) == result_of(whole)
-    # one pair alone gives what it gives among the others
+    # a pair alone has the same result as among others
     alone = result_of(experiment(brec={"pairs": [[265, 266]]}).run(1)[0])["epochs"]
     assert {k: v[0] for k, v in alone.items() if k != "epoch"} == {
         k: v[2] for k, v in result_of(whole)["epochs"].items() if k != "epoch"
@@ -316,7 +316,7 @@ def test_bad_ranges_of_pairs():
             Recipe(**{**RECIPE, "brec": {"pairs": pairs}})
 
 
-def test_graphs_that_are_not_stored_side_by_side():
+def test_sides_that_do_not_alternate():
     arrays = {
         "pair": torch.zeros(8),
         "control": torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
@@ -324,7 +324,7 @@ def test_graphs_that_are_not_stored_side_by_side():
     }
     packed = SimpleNamespace(array=arrays.__getitem__, header=SimpleNamespace(num_splits=0, split_kind="graph"))
     loader = Loader(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32)
-    with pytest.raises(ValueError, match="side by side"):
+    with pytest.raises(ValueError, match="do not alternate"):
         brec.BrecRun(
             Recipe(**RECIPE),
             brec.Brec("pairs-distinguished"),
@@ -372,7 +372,7 @@ def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
 
 
 @pytest.mark.parametrize("output", [torch.ones(3, 4), torch.ones(2), torch.ones(2, 1, 1)])
-def test_an_embedding_of_another_shape_is_no_result(output):
+def test_an_embedding_of_a_wrong_shape_is_an_error(output):
     run = SimpleNamespace(device=torch.device("cpu"), recipe=SimpleNamespace(precision="float32"))
-    with pytest.raises(WrongOutput, match=r"asks for an embedding per graph: \[2, any\]"):
+    with pytest.raises(WrongOutput, match=r"requires one embedding per graph: \[2, any\]"):
         brec.BrecRun._embed(run, lambda batch: output, SimpleNamespace(num_graphs=2))

@@ -1,4 +1,4 @@
-"""Ranking of configurations on miniatures in TpuGraphs' format: losses and measures to the letter, segments, a run through the engine."""
+"""Configuration ranking on miniatures in TpuGraphs' format: losses, metrics, segments, and training runs."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ RECIPE = {
 
 
 def learnable(data):
-    """Runtimes that follow from the configuration."""
+    """Returns runtimes that are a function of the configuration."""
     features = data.get("node_config_feat", data.get("config_feat"))
     return data | {
         "config_runtime": (1000 + 500 * np.tanh(features.reshape(len(features), -1)[:, :18].sum(1) / 4)).astype(
@@ -117,19 +117,19 @@ def test_losses_are_the_written_ones():
 
 def test_measures():
     runtimes, scores = np.array([4.0, 2.0, 8.0, 1.0, 6.0, 5.0, 7.0]), np.array([1.0, 6.0, 2.0, 7.0, 3.0, 4.0, 5.0])
-    # the five lowest scores are those of 4, 8, 6, 5, 7
+    # the five lowest scores are those of configurations 4, 8, 6, 5, 7
     assert best_of_top(scores, runtimes) == pytest.approx(1 - (4 - 1) / 1)
     assert best_of_top(runtimes, runtimes) == 1
     assert best_of_top(scores, runtimes, top=1) == best_of_top(scores, runtimes)
     task = create_task("configuration-ranking", "ordered-pair-accuracy", None, ["accuracy"])
-    # one graph in two batches, and one of which nothing can be ordered
+    # one graph in two batches, and one whose runtimes are all equal
     halves = [Runtimes(torch.tensor(runtimes[a:b]), torch.full((b - a,), 3)) for a, b in ((0, 4), (4, 7))]
     flat = Runtimes(torch.tensor([2.0, 2.0]), torch.tensor([5, 5]))
     outputs = [torch.tensor(scores[:4]), torch.tensor(scores[4:]), torch.tensor([0.0, 1.0]).double()]
     result = task.evaluate(outputs, [*halves, flat])
     assert result["ordered-pair-accuracy"] == tpugraphs.ordered_pair_accuracy(scores, runtimes)
     assert result["accuracy"] == pytest.approx((best_of_top(scores, runtimes) + 1) / 2)
-    with pytest.raises(ValueError, match="nothing to order"):
+    with pytest.raises(ValueError, match="ordered-pair-accuracy is undefined"):
         task.evaluate([torch.zeros(2)], [flat])
 
 
@@ -186,7 +186,7 @@ def test_gradients_flow_through_the_segment_alone(experiment):
     touched = batch.x.grad.abs().sum(1).nonzero().squeeze(1)
     assert set(touched.tolist()) <= set(nodes.tolist())
     assert len(touched) > 0
-    # where the segment is the whole graph, it is the model
+    # a segment of the whole graph gives the output of the model
     everything = GraphBatch(
         batch.x.detach(),
         batch.edge_index,
@@ -242,5 +242,5 @@ def test_a_model_of_pairs_has_no_segments(experiment):
         batch={"graphs": 2, "configurations": 2, "segment": 4},
         model={"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2},
     )
-    with pytest.raises(ValueError, match="those of nodes"):
+    with pytest.raises(ValueError, match="one row of features per node"):
         one.run(0)

@@ -1,4 +1,4 @@
-"""Hyperedge prediction: negatives, co-occurrence and the node encoder against plain readings, and whole runs on a small hypergraph."""
+"""Hyperedge prediction: negatives, co-occurrence and node encoder against simple code, and training runs."""
 
 import math
 from collections import Counter
@@ -27,7 +27,7 @@ def columns() -> np.ndarray:
 
 
 def members(count: int = 60, seed: int = 0) -> np.ndarray:
-    """Hyperedges whose numbers agree modulo 3, with repetitions."""
+    """Hyperedges of nodes whose ids agree modulo 3, with duplicates."""
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 3, count)
     return np.stack(
@@ -47,7 +47,7 @@ def test_negatives_are_unknown_and_exchange_one_node_in_nine_of_ten():
     wanted = np.repeat(np.tile(known, (40, 1)), 5, axis=0)
     changed = (drawn != wanted).sum(1)
     assert changed.min() == 1
-    # all three drawn anew, some may come out as they were: 0.1 x (at least two differ)
+    # all three replaced, possibly by the same node: 0.1 x P(at least two differ)
     alike = sum(np.prod([p if s else 1 - p for p, s in zip((1 / 9, 1 / 6, 1 / 3), same, strict=True)])
                 for same in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)))  # fmt: skip
     assert (changed > 1).mean() == pytest.approx(0.1 * alike, abs=0.012)
@@ -62,7 +62,7 @@ def test_where_little_is_left_it_is_found_and_where_nothing_is_it_is_left_out():
     few = Negatives(np.array([[0, 1, 2], [0, 1, 3]]), nodes)
     drawn = few.draw(np.repeat([[0, 1, 2]], 30, axis=0), rng)
     assert set(map(tuple, drawn.tolist())) == {(0, 1, 4)}
-    # places 0 and 1 have one node each: exchanging those alone finds nothing new
+    # positions 0 and 1 have one node each: replacing only these finds no negative
     assert 30 * 5 * 0.25 < len(drawn) < 30 * 5 * 0.55
     assert not len(Negatives(np.array([[0, 1, 2], [0, 1, 3], [0, 1, 4]]), nodes).draw(np.array([[0, 1, 2]]), rng))
 
@@ -76,7 +76,7 @@ def test_cooccurrence_by_counting():
         expected[v, u] = n / max(m for (w, t), m in times.items() if t == u and KIND[w] == KIND[v])
     found = {(v, u): s for u, v, s in zip(*edges.tolist(), shares.tolist(), strict=True)}
     assert found == pytest.approx(expected)
-    assert sorted(found) == list(found)  # in order of the target, then the source
+    assert sorted(found) == list(found)  # sorted by target, then source
 
 
 def test_the_node_encoder_is_a_tied_autoencoder_per_type():
@@ -118,7 +118,7 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
     (out.square().sum() + batch.extras["reconstruction_error"]).backward()
     seen = encoder.weight.grad.abs().sum(1) > 0
     used = {(KIND[v], u) for u, v in zip(*edges.tolist(), strict=True)}
-    assert int(seen.sum()) == len(used)  # the other rows stand for nodes that no training hyperedge has
+    assert int(seen.sum()) == len(used)  # the other rows are nodes without training hyperedges
     encoder.eval()
     batch.extras.clear()
     encoder(batch, None, torch.float64)
@@ -163,12 +163,13 @@ def pack_hypergraph(root):
     distinct, which = np.unique(found, axis=0, return_inverse=True)
     part = np.random.default_rng(1).choice([1, 1, 1, 2, 3], len(distinct))[which.ravel()]
     header = PackedHeader(
-        name="hyper", task="hyperedge-prediction", metric="auc", also=["aupr"], level="hyperedge", in_dim=[n + 1 for n in SIZES], out_dim=1,
-        split_kind="hyperedge", num_splits=2, extras={"hyperedges": "table", "type_sizes": "table"},
+        name="hyper", task="hyperedge-prediction", metric="auc", also=["aupr"], level="hyperedge",
+        in_dim=[n + 1 for n in SIZES], out_dim=1, split_kind="hyperedge", num_splits=2,
+        extras={"hyperedges": "table", "type_sizes": "table"},
     )  # fmt: skip
     arrays = {
-        "num_nodes": [len(KIND)], "num_edges": [0], "x": columns(), "edge_index": np.zeros((2, 0), np.int64), "hyperedges": found,
-        "type_sizes": np.array(SIZES), "split": np.stack([part, np.where(part == 2, 1, part)]),
+        "num_nodes": [len(KIND)], "num_edges": [0], "x": columns(), "edge_index": np.zeros((2, 0), np.int64),
+        "hyperedges": found, "type_sizes": np.array(SIZES), "split": np.stack([part, np.where(part == 2, 1, part)]),
     }  # fmt: skip
     pack(root / "packed" / "hyper", header, arrays)
 
@@ -206,7 +207,7 @@ def test_a_run_learns_resumes_and_tests_what_it_says(model, tmp_path):
     }
     record, run = assert_resumes(tmp_path, "hyper", **changes)
     assert record["epochs"]["train_loss"][-1] < record["epochs"]["train_loss"][0]
-    # once more by hand: all hyperedges of the part, then the negatives that belong to them
+    # computed by hand: all hyperedges of the part, then their negatives
     (batch, _), = list(run.loader.evaluation("test"))  # fmt: skip
     test = run.loader.members[run.loader.ids["test"].numpy()]
     index = batch.extras["hyperedge_index"].numpy()
@@ -251,11 +252,11 @@ def test_what_a_part_may_know(tmp_path):
         for t in b.extras["hyperedge_index"][16:].tolist()
     }
     assert not made & parts["train"]
-    assert made & parts["test"]  # a test hyperedge is not known in training: it may be drawn there
-    # nodes are told by training hyperedges alone
+    assert made & parts["test"]  # a test hyperedge can be a negative in training
+    # the input graph contains training hyperedges only
     pairs = {(a, b) for triple in parts["train"] for a in triple for b in triple if a != b}
     assert {tuple(e) for e in loader.whole.edge_index.T.tolist()} == pairs
-    # the negatives of validation and test stay
+    # negatives of validation and test are fixed
     assert all(
         torch.equal(a.extras["hyperedge_index"], b.extras["hyperedge_index"])
         for part in ("val", "test")

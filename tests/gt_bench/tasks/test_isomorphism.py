@@ -1,4 +1,4 @@
-"""Which of a few small graphs untrained models tell apart, and that rounding is never taken for a difference."""
+"""Small graphs that untrained models distinguish, and rounding that must not count as a difference."""
 
 import networkx as nx
 import numpy as np
@@ -33,13 +33,14 @@ MODELS = {
     "gcn": ({"name": "gcn", "hidden_dim": 16, "num_layers": 3, "pooling": "sum"}, {}, {(0, 1), (2, 3)}),
     "edge-transformer": ({"name": "edge-transformer", "hidden_dim": 16, "num_layers": 2, "num_heads": 2}, {}, {(2, 3)}),
     "ppgt": (
-        {"name": "ppgt", "hidden_dim": 16, "num_heads": 4, "num_layers": 2, "rrwp_dim": 9, "stem_dim": 16, "num_stem_ffn": 1},
+        {"name": "ppgt", "hidden_dim": 16, "num_heads": 4, "num_layers": 2, "rrwp_dim": 9, "stem_dim": 16,
+         "num_stem_ffn": 1},
         {"rrwp": {"steps": 8}},
         {(2, 3)},
     ),
     "i2gnn-ppgt": (
-        {"name": "i2gnn-ppgt", "hidden_dim": 16, "num_heads": 4, "num_layers": 1, "rrwp_dim": 9, "stem_dim": 16, "num_stem_ffn": 1,
-         "subgraph_hops": 1, "gin_layers": 3},
+        {"name": "i2gnn-ppgt", "hidden_dim": 16, "num_heads": 4, "num_layers": 1, "rrwp_dim": 9, "stem_dim": 16,
+         "num_stem_ffn": 1, "subgraph_hops": 1, "gin_layers": 3},
         {"rrwp": {"steps": 8}},
         set(),
     ),
@@ -115,10 +116,10 @@ def test_relabelling_moves_features_and_edges_together():
     batch = GraphBatch(torch.arange(5.0, dtype=torch.float64)[:, None], edges, torch.tensor([0, 3, 5]))
     moved = relabel(batch, torch.Generator().manual_seed(3))
     assert not torch.equal(moved.x, batch.x)
-    old = moved.x[:, 0].long()  # where each node came from
+    old = moved.x[:, 0].long()  # old index of each node
     assert old[:3].max() < 3
     assert {tuple(e) for e in old[moved.edge_index].T.tolist()} == {tuple(e) for e in edges.T.tolist()}
-    # edges keep their order, so what they carry stays theirs
+    # edges have the same order, so edge features are unchanged
     assert torch.equal(old[moved.edge_index], edges)
 
 

@@ -1,11 +1,11 @@
-"""Metrics against what their names mean, counted by hand or by the definition in loops."""
+"""Metrics against values computed by hand or by their definitions in loops."""
 
 from itertools import product
 
 import pytest
 import torch
 
-from gt_bench.tasks.metrics import METRICS, detached
+from gt_bench.tasks.metrics import METRICS, detached, why_undefined
 
 
 def value(name, output, target):
@@ -13,7 +13,7 @@ def value(name, output, target):
 
 
 def scores(*classes, of=3):
-    """Outputs [N, C] whose largest entry is that of the class given."""
+    """Returns outputs [N, C] whose largest entry is the given class."""
     return torch.nn.functional.one_hot(torch.tensor(classes), of).float() - 0.5
 
 
@@ -24,13 +24,13 @@ PREDICTED, TARGET = (
 
 
 def area_by_pairs(output, target):
-    """Of all pairs of a positive and a negative the share that is in order; a tie is half."""
+    """Returns the fraction of pairs of a positive and a negative in correct order. A tie counts half."""
     pairs = list(product(output[target == 1].tolist(), output[target == 0].tolist()))
     return sum((a > b) + 0.5 * (a == b) for a, b in pairs) / len(pairs)
 
 
 def precision_by_steps(output, target):
-    """sum over thresholds of (recall gained) * precision; outputs differ."""
+    """Returns the sum over thresholds of (increase of recall) * precision, for distinct outputs."""
     ranked = target[output.argsort(descending=True)].tolist()
     return sum(sum(ranked[: i + 1]) / (i + 1) for i, hit in enumerate(ranked) if hit) / sum(ranked)
 
@@ -40,7 +40,7 @@ def precision_by_steps(output, target):
     [
         ("accuracy", 4 / 7),
         ("balanced-accuracy", (2 / 3 + 2 / 3 + 0) / 3),
-        ("f1-macro", (2 / 3 + 2 / 3 + 0) / 3),  # precision 2/3 and recall 2/3, the same, none
+        ("f1-macro", (2 / 3 + 2 / 3 + 0) / 3),  # precision and recall 2/3, 2/3, and 0
         ("f1-micro", 4 / 7),
     ],
 )
@@ -70,7 +70,7 @@ def test_of_labels_is_the_mean_of_columns_without_unlabelled_entries_and_one_val
     target = torch.tensor([[1.0, nan, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, nan]])
     expected = (by_hand(output[:, 0], target[:, 0]) + by_hand(output[1:, 1], target[1:, 1])) / 2
     assert value(name, output, target) == pytest.approx(expected, abs=1e-7)
-    with pytest.raises(ValueError, match="no label column holds both classes"):
+    with pytest.raises(ValueError, match="no label column contains both classes"):
         value(name, output[:, 2:], target[:, 2:])
 
 
@@ -78,7 +78,7 @@ def test_of_labels_is_the_mean_of_columns_without_unlabelled_entries_and_one_val
 def test_of_numbers(name, expected):
     output, target = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([2.0, 2.0, 1.0, -1.0])
     assert value(name, output, target) == expected
-    assert value(name, output[:, :1], torch.tensor([1.0, 3.0])) == 0  # [N, 1] against [N]: no table of all differences
+    assert value(name, output[:, :1], torch.tensor([1.0, 3.0])) == 0  # [N, 1] and [N] must not be broadcast to [N, N]
 
 
 def test_errors_are_to_be_small_and_all_else_large():
@@ -91,3 +91,20 @@ def test_batches_are_joined_in_double_where_they_are_and_else_in_float():
     joined = detached([torch.tensor([3, 1], dtype=torch.int64), torch.tensor([2])])
     assert joined.tolist() == [3, 1, 2]
     assert joined.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("metric", "target", "reason"),
+    [
+        ("roc-auc", [0, 1, 0], None),
+        ("roc-auc", [1, 1], "has one class (1)"),
+        ("roc-auc", [[1.0, 0.0], [1.0, 1.0]], None),
+        ("ap", [[1.0, 0.0], [1.0, 0.0]], "has one value of each of its 2 labels"),
+        ("ap", [[1.0, 0.0], [float("nan"), 0.0]], "has one value of each of its 2 labels"),
+        ("ap", [[1.0], [0.0]], None),
+        ("accuracy", [1, 1], None),
+        ("mae", [0.5], None),
+    ],
+)
+def test_where_a_metric_is_undefined(metric, target, reason):
+    assert why_undefined(metric, torch.tensor(target)) == reason

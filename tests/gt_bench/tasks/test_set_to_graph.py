@@ -1,4 +1,4 @@
-"""Set-to-graph: losses and metrics against plain readings, sets of different sizes in a batch, and whole runs on small data."""
+"""Set-to-graph: losses and metrics against reference code, sets of different sizes, and training runs."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SIZES = [5, 1, 8, 2, 6]
 
 
 def drawn(partition: bool, seed: int = 0):
-    """(logits, targets, the same graph by graph as (logits [n, n], truth [n, n], groups))."""
+    """Returns logits, targets, and for each set (logits [n, n], truth [n, n], groups)."""
     rng = np.random.default_rng(seed)
     graphs = []
     for n in SIZES:
@@ -44,10 +44,10 @@ def test_a_right_answer_without_pairs_scores_as_the_authors_count_it():
 
 
 def test_one_joined_pair_joins_whole_groups():
-    """Two groups of two and one false pair between them: the component, not the pair, is what counts."""
+    """Two groups of two and one false edge between them: the connected component counts, not the edge."""
     truth = torch.block_diag(torch.ones(2, 2), torch.ones(2, 2)).double()
     logits = torch.where(truth > 0, 1.0, -1.0)
-    logits[1, 2] = 1.0  # the sum of both orders reaches 0 and no more
+    logits[1, 2] = 1.0  # the sum of both orders is exactly 0
     scores = partition_scores(logits.ravel(), Pairs(truth.ravel(), torch.tensor([4])))
     assert scores["rand-index"].item() == pytest.approx(2 / 6)
     logits[1, 2] = 0.99
@@ -63,13 +63,13 @@ def test_losses_equal_a_plain_reading(name, metric, reference):
     loss = create_task("set-to-graph", metric, name).loss(logits, target)
     assert loss.item() == pytest.approx(reference([g[:2] for g in graphs]), abs=1e-12)
     loss.backward()
-    # only the partition loss takes the diagonal for joined
+    # only in the partition loss, the diagonal counts as edges
     assert (logits.grad[target.diagonal] == 0).all() == (name == "bce-f1")
 
 
 @pytest.mark.parametrize(("name", "metric", "soft"), [("bce", "f1", 0), ("bce-f1", "partition-f1", 1)])
 def test_every_set_weighs_the_same_in_the_cross_entropy_whatever_its_size(name, metric, soft):
-    """A batch of sets of any sizes is worth the mean of the sets alone (the authors' batches hold one size); soft F1 adds up."""
+    """The loss of a batch is the mean of the losses of its sets, and soft F1 is a sum."""
     logits, target, _ = drawn(True)
     task = create_task("set-to-graph", metric, name)
     squares = [n * n for n in SIZES]
@@ -105,7 +105,7 @@ def test_the_loss_of_an_evaluation_does_not_depend_on_its_batches():
 def test_scores_are_means_over_graphs_and_per_flavour():
     logits, target, graphs = drawn(True)
     task = create_task("set-to-graph", "partition-f1", "bce-f1", ["rand-index"])
-    cut = 25 + 1  # the first two graphs as a batch of their own
+    cut = 25 + 1  # the first two sets are a separate batch
     halves = [
         Pairs(target.labels[:cut], target.sizes[:2], target.flavour[:2]),
         Pairs(target.labels[cut:], target.sizes[2:], target.flavour[2:]),
@@ -121,12 +121,12 @@ def test_scores_are_means_over_graphs_and_per_flavour():
 
 
 def test_metrics_of_two_kinds_are_refused():
-    with pytest.raises(KeyError, match="do not go together"):
+    with pytest.raises(KeyError, match="cannot be combined"):
         create_task("set-to-graph", "f1", None, ["rand-index"])
 
 
 def pack_sets(folder, partition=False, graphs=24):
-    """Points on a line: near ones are joined, or left and right are two groups (with flavours)."""
+    """Points on a line: edges between near points, or two groups (with flavours)."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(2, 7, graphs)
     points = [rng.normal(size=(n, 2)).astype(np.float32) for n in sizes]
@@ -142,8 +142,9 @@ def pack_sets(folder, partition=False, graphs=24):
         **(kinds if partition else {"metric": "f1", "also": ["accuracy", "precision", "recall"]}),
     )  # fmt: skip
     arrays = {
-        "num_nodes": sizes, "num_edges": np.zeros_like(sizes), "edge_index": np.zeros((2, 0), np.int64), "x": np.concatenate(points),
-        "num_pairs": [p.shape[1] for p in pairs], "pair_index": np.concatenate(pairs, 1), "split": (np.arange(graphs) % 3 + 1)[None],
+        "num_nodes": sizes, "num_edges": np.zeros_like(sizes), "edge_index": np.zeros((2, 0), np.int64),
+        "x": np.concatenate(points), "num_pairs": [p.shape[1] for p in pairs],
+        "pair_index": np.concatenate(pairs, 1), "split": (np.arange(graphs) % 3 + 1)[None],
     }  # fmt: skip
     if partition:
         arrays["flavour"] = np.array([5, 4, 0])[np.arange(graphs) // 3 % 3]
@@ -175,7 +176,7 @@ def test_a_run_learns_resumes_and_tests_what_it_says(partition, model, tmp_path)
     record, run = assert_resumes(tmp_path, "sets", **changes)
     curve = record["epochs"]["train_loss"]
     assert curve[-1] < curve[0]
-    # the test metrics once more, graph by graph, from the weights that were tested
+    # test metrics computed set by set from the tested weights
     run.model.eval()
     scores = []
     with torch.no_grad():

@@ -177,7 +177,7 @@ def test_a_changed_number_names_the_quantity_and_the_version_to_raise(grid, monk
     monkeypatch.setattr(
         "gt_bench.testing.golden_run.version_of", lambda module: 2 if module == "gt_bench.training.trainer" else 1
     )
-    assert "version of trainer raised since its golden values were computed" in checked(monkeypatch)
+    assert "the version of trainer was raised since its golden values were computed" in checked(monkeypatch)
     assert checked(monkeypatch, update=True) is None
     assert golden_values.load("small")[CELL]["versions"]["trainer"] == 2
     monkeypatch.setattr("gt_bench.testing.golden_run.version_of", lambda module: 1)
@@ -208,7 +208,7 @@ def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(gr
     content[CELL]["values"]["losses"][0] += 1e-3
     for changed, says in (
         (json.dumps(content), "the golden values of small/web/mlp were edited by hand"),
-        (text.replace("{\n", "{\n" + text.splitlines()[1] + ",\n", 1), "small/web/mlp stands there twice"),
+        (text.replace("{\n", "{\n" + text.splitlines()[1] + ",\n", 1), "duplicate key .small/web/mlp."),
         (text[:-9], "not a file of golden values"),
         ("[]", "not a file of golden values"),
     ):

@@ -1,4 +1,4 @@
-"""Layers whose intermediates are formed again: not a bit changes, and a run that does not fit without goes on with it."""
+"""Activation checkpointing: bit-identical results, and runs that do not fit into memory without it."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from gt_bench.training.activation_checkpointing import recompute
 from gt_models.batch import GraphBatch
 from gt_models.registry import create_model
-from tests.gt_bench.training.test_trainer import curves, make
+from tests.gt_bench.training.small_run import curves, make
 
 
 class Layer(nn.Module):
@@ -22,7 +22,7 @@ class Layer(nn.Module):
 
 
 class Deep(nn.Module):
-    """Ends as out of memory where a training step keeps more than `limit` bytes."""
+    """Raises an out-of-memory error if a training step stores more than `limit` bytes."""
 
     def __init__(self, limit=float("inf")):
         super().__init__()

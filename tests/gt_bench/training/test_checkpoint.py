@@ -1,4 +1,4 @@
-"""Checkpoints: whatever is wrong with one, it is set aside, and the run starts over to the same numbers."""
+"""Checkpoints: a damaged one is renamed, and the run starts over with the same results."""
 
 import json
 
@@ -7,18 +7,18 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from gt_bench.training.checkpoint import Checkpoint
-from tests.gt_bench.training.test_trainer import curves, make
+from tests.gt_bench.training.small_run import curves, make
 
 
 def flip_a_sign(path):
-    """One bit of the weights: the sign of the last float of the file."""
+    """Flips one bit of the weights: the sign of the last float of the file."""
     content = bytearray(path.read_bytes())
     content[-1] ^= 0x80
     path.write_bytes(content)
 
 
 def rewrite(change):
-    """A damage that writes the file again as safetensors, so that only what is in it is wrong."""
+    """Damage that rewrites the file as safetensors: the format is valid, the content is not."""
 
     def damage(path):
         with safe_open(path, framework="pt") as file:
@@ -32,7 +32,7 @@ def rewrite(change):
 
 
 def written_anew(change):
-    """A damage that a checkpoint of a bug, or of another run, would have: its checksum is right."""
+    """Damage with a valid checksum, as in a checkpoint of another run."""
 
     def damage(path):
         header, groups = Checkpoint(path).read()
@@ -76,20 +76,20 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_checkpoint_is_set_aside_and_the_run_starts_anew(tmp_path, capsys, damage):
+def test_a_damaged_checkpoint_is_renamed_and_the_run_starts_over(tmp_path, capsys, damage):
     path = tmp_path / "checkpoint.safetensors"
     run = make(tmp_path, checkpoint=Checkpoint(path))
     run.on_epoch = lambda epoch, values: epoch == 2 and run._save()
     whole = run.train()
     capsys.readouterr()
-    path.with_suffix(".damaged").mkdir()  # of an earlier time
+    path.with_suffix(".damaged").mkdir()  # from an earlier damaged checkpoint
     DAMAGES[damage](path)
     outcome = make(tmp_path, checkpoint=Checkpoint(path)).train()
     assert curves(outcome) == curves(whole)
     said = capsys.readouterr().out
     assert said.count("\n") == 1
-    assert f"checkpoint {path} cannot be continued" in said
-    assert "set aside as checkpoint.damaged, the run starts over" in said
+    assert f"{path}: unusable checkpoint" in said
+    assert "renamed to checkpoint.damaged, the run starts over" in said
     assert path.with_suffix(".damaged").exists()
     assert not path.exists()
 

@@ -1,5 +1,4 @@
-"""Several processes for one run: the numbers of one process on every task that has graphs, whatever a loss is the mean of; each graph once; and
-checkpoints that any number of processes reads."""
+"""One run in several processes: the results of one process on every task, and checkpoints that all can read."""
 
 import contextlib
 import os
@@ -23,8 +22,8 @@ from gt_bench.encodings.compute import encode
 from gt_bench.encodings.encode_dataset import requests
 from gt_bench.experiment import launch_ddp
 from gt_bench.experiment import run as runs
-from gt_bench.experiment.evaluate_checkpoint import agree, score
 from gt_bench.experiment.launch_ddp import Ranks
+from gt_bench.experiment.pretrained import agree, score
 from gt_bench.experiment.run import Experiment
 from gt_bench.runtime.environment import Clock
 from gt_bench.store.run_store import Store
@@ -35,13 +34,13 @@ from gt_bench.training.trainer import Run
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
-from tests.gt_bench.training.test_trainer import NOTHING_ENCODED
+from tests.gt_bench.training.small_run import NOTHING_ENCODED
 
-# of curves and metrics after a few epochs: what sums in another order leave. Adam divides a gradient by its own size, and makes steps of what
-# rounding leaves of one that is zero (a bias before BatchNorm)
+# relative tolerance of curves and metrics after a few epochs, for another order of summation. Adam normalises
+# gradients, so the rounding of a zero gradient (a bias before BatchNorm) becomes a step
 TOLERANCE = {"sgd": 1e-11, "adam": 1e-7, "float32": 2e-4}
 SGD = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
-# one cell of each task; what its recipe draws in a forward pass is taken out, and widths are small
+# one cell of each task, without random numbers in the forward pass, and with small widths
 CELLS = {
     "graph-classification": ("edge-transformer/csl/gcn", {"num_layers": 2, "hidden_dim": 8}),
     "graph-regression": (
@@ -52,7 +51,7 @@ CELLS = {
     "set-to-graph": ("hot/delaunay-50/s2g", {"set_dims": [16, 16, 8], "pair_dims": [16]}),
     "node-classification": ("ppgt/pattern/gatedgcn", {"num_layers": 2, "hidden_dim": 8}),
 }
-# without draws, so that any number of processes finds the same
+# without random numbers, so that the results do not depend on the number of processes
 PLAIN = {
     "model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2},
     "batch": {"graphs": 4},
@@ -64,8 +63,8 @@ PLAIN = {
 
 @pytest.fixture(autouse=True)
 def forked(monkeypatch):
-    """Forks take milliseconds, new interpreters seconds; how the stage starts them is tested in side_by_side/test_ranks.py."""
-    import torch._dynamo  # noqa: F401 (an optimiser imports it, which takes seconds: once, before the forks)
+    """Forks processes, which is faster than spawning. tests/gt_bench/experiment/test_launch_ddp.py tests spawning."""
+    import torch._dynamo  # noqa: F401 (slow to import: once, before the forks)
 
     monkeypatch.setattr(launch_ddp, "START", "fork")
 
@@ -113,7 +112,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = T
 
 @pytest.mark.parametrize("task", CELLS)
 def test_two_processes_find_the_numbers_of_one(tmp_path, task):
-    """Four training graphs in steps of three: the last step has one, which one process computes; the other has a stand-in."""
+    """Four training graphs in batches of three: in the last batch, one process has only a placeholder graph."""
     one, two = (of_cell(tmp_path, task, processes=count) for count in (1, 2))
     assert one.header.task == task
     assert_same(one.run(0)[0], two.run(0)[0])
@@ -131,7 +130,7 @@ def test_two_processes_find_the_numbers_of_one(tmp_path, task):
     ids=["three processes", "steps of nodes", "one step", "adam", "float32"],
 )
 def test_the_tolerance_holds_for_batch_norm_and_any_step(tmp_path, changes):
-    """GPS on the miniature of ZINC has BatchNorm: its statistics, which are in the weights, are those of all processes."""
+    """GPS on the miniature of ZINC has BatchNorm, whose statistics must be those of all processes."""
     one, several = (
         of_cell(tmp_path, "graph-regression", **changes | {"processes": 1}),
         of_cell(tmp_path, "graph-regression", **changes),
@@ -151,7 +150,7 @@ def test_the_tolerance_holds_for_batch_norm_and_any_step(tmp_path, changes):
 
 
 def test_labels_that_are_unknown_count_nowhere(tmp_path):
-    """The loss is the mean over known labels, of which one process has more than the other."""
+    """The loss is the mean over known labels, and processes have different numbers of them."""
     rng = np.random.default_rng(0)
     sizes = rng.integers(3, 9, 24)
     y = rng.integers(0, 2, (24, 3)).astype(np.float32)
@@ -207,10 +206,10 @@ class Killed(BaseException):
 
 
 def killed_at(run: Experiment, epoch: int) -> Path:
-    """The checkpoint of a run that was killed when it had so many epochs, or a little later."""
+    """Returns the checkpoint of a run that is killed after this number of epochs or a little later."""
 
     def kill(done: int, values: dict) -> None:
-        if done == epoch + 1:  # the checkpoint of an epoch is written after this call
+        if done == epoch + 1:  # the checkpoint of an epoch is written after this callback
             raise Killed
 
     with pytest.raises(Killed):
@@ -231,14 +230,14 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after)
     resumed, _ = other.run(0, on_epoch=lambda epoch, _: epochs.append(epoch))
     assert epochs == list(range(epochs[0], 6))
     assert epochs[0] > 2, "it started over"
-    if before == after:  # draws too are those of an uninterrupted run
+    if before == after:  # random numbers are also those of an uninterrupted run
         assert resumed["deterministic"] == whole["deterministic"]
     else:
         assert_same(whole, resumed)
 
 
 def test_two_runs_agree_bit_for_bit_and_a_process_draws_for_itself(tmp_path):
-    """Dropout is not that of one process: the numbers differ by more than rounding does, and are the same each time."""
+    """Dropout differs between processes: results differ from those of one process, but are reproducible."""
     changes = {"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 2, "dropout": 0.5}}
     first, second = (
         experiment(tmp_path, store=store, processes=2, **changes).run(0)[0] for store in ("first", "second")
@@ -250,11 +249,11 @@ def test_two_runs_agree_bit_for_bit_and_a_process_draws_for_itself(tmp_path):
 
 
 def _evaluated(share: Any, tell: Any) -> tuple[list[float], list[int], list[float]]:
-    """(outputs on the test part of 10 graphs in batches of 4, graphs that this process computed, what it draws in two epochs)."""
+    """Returns outputs on the test part, the graphs that this process computed, and its random numbers in two epochs."""
     computed = []
 
     class Sums(nn.Module):
-        """The sum of the first feature of each graph, plus what process 0 has drawn: 0."""
+        """Returns the sum of the first feature of each graph."""
 
         def __init__(self):
             super().__init__()
@@ -288,13 +287,13 @@ def test_each_graph_is_evaluated_once_and_in_its_order(tmp_path, monkeypatch):
     for outputs, _, drawn in values:
         np.testing.assert_allclose(outputs, sums, rtol=1e-12)
         assert drawn[0] == drawn[1]
-    # 4, 4 and 2 graphs over three processes; the last one's stand-in of the last batch counts for nothing
+    # 4, 4 and 2 graphs on three processes; in the last batch, the last process has a placeholder
     assert [computed for _, computed, _ in values] == [[2, 2, 1], [1, 1, 1], [1, 1, 1]]
     assert len({drawn[0] for *_, drawn in values}) == 3
 
 
 def out_of_memory(monkeypatch: pytest.MonkeyPatch, again: bool) -> None:
-    """Process 1 has no memory in its second epoch; `again`: also where less is kept."""
+    """Rank 1 runs out of memory in its second epoch. `again`: also with activation checkpointing."""
     original = Run._train_epoch
 
     def epoch(self):
@@ -322,7 +321,7 @@ def test_where_that_does_not_help_it_is_the_result(tmp_path, monkeypatch):
 
 
 def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
-    """In process 1 every epoch takes a year, and nothing can be written."""
+    """In rank 1, every epoch takes a year, and files cannot be written."""
     timing, writes = Clock.timing, [(Checkpoint, "write", Checkpoint.write), (runs, "save_trained", runs.save_trained)]
 
     @contextlib.contextmanager
@@ -343,7 +342,7 @@ def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
 
 
 def test_what_a_process_needs_of_a_run_gets_there(tmp_path):
-    """New interpreters are handed an experiment, with the one that it starts from."""
+    """Spawned processes receive an experiment and the one that it starts from."""
     source = experiment(tmp_path, keep_weights=True)
     one = experiment(tmp_path, processes=2, start={"cell": "a/many/mlp"})
     one.source = source

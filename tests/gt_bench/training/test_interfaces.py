@@ -1,4 +1,4 @@
-"""What the engine asks of datasets, loaders and tasks is what they have, under the same argument names."""
+"""Datasets, loaders and tasks implement the interfaces of the training loop, with the same argument names."""
 
 import inspect
 
@@ -12,7 +12,7 @@ from gt_bench.training.loader import Loader
 
 
 def asked(face: type) -> dict[str, object]:
-    """Attribute or method -> what the face says of it."""
+    """Returns {attribute or method: its signature in the interface}."""
     return {name: value for name, value in vars(face).items() if not name.startswith("_")} | face.__annotations__
 
 

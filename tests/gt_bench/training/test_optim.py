@@ -28,7 +28,7 @@ def test_linear_ends_at_its_final_factor_and_constant_stays():
 
 def test_plateau_halves_after_patience_without_a_better_value():
     values = factors(8, [0.5, 0.6, 0.6, 0.6, 0.6, 0.7, 0.7], name="plateau", patience=2)
-    # best at epoch 2; epochs 3 and 4 are waited for, 5 is the one too many
+    # best at epoch 2; patience covers epochs 3 and 4, not 5
     assert values == [1, 1, 1, 1, 1, 0.5, 0.5, 0.5]
     assert factors(8, [0.5, 0.4, 0.3, 0.2, 0.1, 0.0, 0.0], "min", name="plateau", patience=2) == [1.0] * 8
 

@@ -1,4 +1,4 @@
-"""Weights that a run starts from: which are taken, and what stops it."""
+"""Initialisation from saved weights: which are copied, and errors."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Node2Subgraph as a protocol: what a batch holds, that a run learns from it, and that it is part of what decides a run."""
+"""Node2Subgraph: content of batches, a training run, and its part in the digest."""
 
 import pytest
 import torch
@@ -92,7 +92,7 @@ def run(tmp_path, **changes):
 
 def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):
     experiment = run(tmp_path)
-    assert requests(experiment.recipe) == []  # nothing to store beforehand
+    assert requests(experiment.recipe) == []  # nothing is stored
     record, _ = experiment.run(0)
     assert record["deterministic"]["status"] == "ok"
     assert record["deterministic"]["recipe"]["subgraphs"] == {"hops": 2, "max_nodes": 7}

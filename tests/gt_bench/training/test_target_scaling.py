@@ -1,4 +1,4 @@
-"""Targets standardised with the statistics of the training part, or of all parts where a protocol leaked."""
+"""Targets standardised with the statistics of the training part, or of all parts."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_statistics(packed, statistics):
 
 @pytest.mark.parametrize(("statistics", "split_kind"), [("train", "node"), ("all", "node"), ("train", "graph")])
 def test_statistics_of_nodes(statistics, split_kind, tmp_path):
-    """A target of every node: of the training nodes of one graph, or of all nodes of the training graphs; an unknown one does not count."""
+    """Node targets: statistics of the training nodes of one graph, or of all nodes of training graphs, without NaN."""
     rng = np.random.default_rng(0)
     y = rng.normal(5.0, 3.0, (40, 2)).astype(np.float32)
     y[7, 0] = np.nan
@@ -94,7 +94,7 @@ def test_it_is_part_of_what_decides_a_run(packed, tmp_path):
         False,
         True,
         True,
-    ]  # the version of standardising counts where it is used
+    ]  # the version of standardisation is part of the digest only if it is used
     tests = [e.run(0)[0]["deterministic"]["test"] for e in runs]
     assert len(set(tests)) == 3
     with pytest.raises(RecipeError, match="is node-classification"):

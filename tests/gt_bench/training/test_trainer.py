@@ -2,64 +2,16 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from gt_bench.config.recipe import Recipe
-from gt_bench.data.packed import PackedDataset
-from gt_bench.runtime.environment import Clock
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput
-from gt_bench.training.loader import Loader, seed_of
-from gt_bench.training.trainer import Run
-from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
-
-NOTHING_ENCODED = SimpleNamespace(attach=lambda batch, graphs: batch)
-
-
-class Net(nn.Module):
-    """Features only, with dropout and a BatchNorm, so that random streams and buffers matter."""
-
-    def __init__(self, in_dim, out_dim, graph=False):
-        super().__init__()
-        self.graph, self.phase, self.phases = graph, None, []
-        self.hidden, self.norm, self.out = nn.Linear(in_dim, 8), nn.BatchNorm1d(8), nn.Linear(8, out_dim)
-        self.drop = nn.Dropout(0.3)
-
-    def set_phase(self, name):
-        self.phase = name
-        self.phases.append(name)
-
-    def forward(self, batch):
-        out = self.out(self.drop(self.norm(self.hidden(batch.x)).relu()))
-        return out.new_zeros(batch.num_graphs, out.size(1)).index_add(0, batch.batch, out) if self.graph else out
-
-
-def make(
-    tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("node-classification", "accuracy"), **changes
-):
-    folder = tmp_path / "data" / "packed" / dataset
-    if not folder.exists():
-        (pack_web if dataset == "web" else pack_many)(tmp_path / "data")
-    recipe = Recipe(**{**RECIPE, **changes})
-    packed = PackedDataset.open(folder)
-    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-    loader = Loader(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype)
-    build = build or (lambda: Net(5, 3) if dataset == "web" else Net(4, 1, graph=True))
-    return Run(
-        recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None)
-    )
-
-
-def curves(outcome):
-    return {k: v for k, v in vars(outcome).items()}
-
-
-REGRESSION = {"dataset": "many", "task": ("graph-regression", "mae"), "batch": {"graphs": 4}}
+from gt_bench.training.loader import seed_of
+from tests.gt_bench.training.small_run import REGRESSION, Net, curves, make
 
 
 @pytest.mark.parametrize(
@@ -144,13 +96,13 @@ def test_validation_can_begin_late(tmp_path):
         6,
         7,
     ]
-    # patience waits for the first validation
+    # patience counts from the first validation
     assert len(make(tmp_path, eval_after=5, patience=3, epochs=7).train().curves["epoch"]) == 7
 
 
 def test_evaluation_on_another_device_changes_no_number(tmp_path):
     here, there = make(tmp_path), make(tmp_path, eval_device="cpu")
-    assert there.evaluated is not there.loader
+    assert there.eval_loader is not there.loader
     assert curves(here.train()) == curves(there.train())
     assert next(there.model.parameters()).device == there.device
     elsewhere = there.loader.on(torch.device("meta"))
@@ -212,7 +164,7 @@ def test_out_of_memory_is_a_record_and_a_bug_is_not(tmp_path):
 
 
 class Hidden(Net):
-    """A parameter whose gradient is not finite, while no output ever shows it."""
+    """A model with a parameter whose gradient is not finite, although all outputs are."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -268,7 +220,7 @@ def test_outputs_on_test_that_are_not_finite_name_the_best_epoch(tmp_path):
 
 
 class Odd(nn.Module):
-    """A model whose output `change` spoils, from step `step` on (evaluation included)."""
+    """A model whose output is changed by `change` after `step` forward passes, evaluation included."""
 
     def __init__(self, net, change, step=0):
         super().__init__()
@@ -283,13 +235,13 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("case", "change", "got"),
     [
-        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], where node-classification asks for .* \[60, 3\]"),
+        ({}, lambda out: out.repeat(1, 3)[:, :8], r"shape \[60, 8\], but node-classification requires .* \[60, 3\]"),
         ({}, lambda out: out[:, :2], r"shape \[60, 2\]"),
         ({}, lambda out: out.repeat(60, 1), r"shape \[3600, 3\]"),
         ({}, lambda out: out.unsqueeze(0), r"shape \[1, 60, 3\]"),
         ({}, lambda out: out.argmax(1), r"torch.int64 of shape \[60\]"),
         ({}, lambda out: (out, out), "tuple"),
-        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], where graph-regression asks for .* \[4, 1\]"),
+        (REGRESSION, lambda out: out.squeeze(1), r"shape \[4\], but graph-regression requires .* \[4, 1\]"),
         (REGRESSION, lambda out: out.expand(-1, 4), r"shape \[4, 4\]"),
         (REGRESSION, lambda out: out.mean(0, keepdim=True), r"shape \[1, 1\]"),
     ],
@@ -334,14 +286,14 @@ def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
         best_epoch,
         groups,
         _,
-    ) in kept:  # the optimiser's state of the best epoch only before a phase that starts from it
+    ) in kept:  # the optimiser's state is stored only if a later phase needs it
         assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
-    assert len({place for *_, place in kept}) == 1  # in the same memory every time
+    assert len({place for *_, place in kept}) == 1  # copies use the same memory
 
 
 def test_a_stream_is_what_torch_would_draw_from_its_seed(tmp_path):
     run, drawn = make(tmp_path), []
-    for seed in (lambda: run._draw_from("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
+    for seed in (lambda: run._seed_generators("epoch", 0, 1), lambda: torch.manual_seed(seed_of("epoch", 0, 1))):
         seed()
         drawn.append(torch.rand(3))
     assert torch.equal(*drawn)

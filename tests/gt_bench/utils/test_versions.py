@@ -58,7 +58,7 @@ def test_a_run_has_the_versions_of_what_computes_it():
     assert run_versions("gcn", "node-classification") == {"model": 1, "task": 1, "trainer": 1}
     assert modules_of_run("ppgt-released", "graph-regression", {"targets": "train", "epochs": 3}) == {
         "model": "gt_models.released.ppgt",
-        "task": "gt_bench.tasks.graph_regression",
+        "task": "gt_bench.tasks.standard",
         "trainer": "gt_bench.training.trainer",
         "targets": "gt_bench.training.target_scaling",
     }

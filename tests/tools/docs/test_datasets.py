@@ -21,7 +21,7 @@ def test_tables_hold_what_was_measured(tmp_path):
     stored, on_the_fly = datasets.encoded(tmp_path, log).splitlines()[2:]
     assert f"`{key}` | laplacian_eigenvalues 280 x 4, laplacian_eigenvectors 12,800 x 4 |" in stored
     assert stored.endswith("| 2.5 |")
-    assert "above the bound of" in on_the_fly
+    assert "more than the limit of" in on_the_fly
     assert "`chains`" not in datasets.absent(tmp_path)
     assert "`texas`" in datasets.absent(tmp_path)
 
