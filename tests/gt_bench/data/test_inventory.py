@@ -1,4 +1,4 @@
-"""The download stage as a user meets it."""
+"""The command line of the download stage."""
 
 import io
 import json
@@ -43,7 +43,7 @@ def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
     stamp = (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns
     assert "texas: kept" in run("texas", "--mirror", str(mirror))
     assert (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns == stamp
-    assert "everything on disk is as it should be" in run("--verify")
+    assert "no problems found" in run("--verify")
 
     for path, line in (
         ("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"),
@@ -58,7 +58,7 @@ def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
     run("--verify")
 
 
-def test_what_verify_says_of_a_flipped_bit_mends_it(run, tmp_path):
+def test_the_command_of_verify_repairs_a_flipped_bit(run, tmp_path):
     for place, option in (("data", []), ("else", ["--data-root", "else"])):
         run("chains", *option)
         path = tmp_path / place / "packed/chains/data.safetensors"
@@ -68,12 +68,12 @@ def test_what_verify_says_of_a_flipped_bit_mends_it(run, tmp_path):
         command = re.search(r"prepare it again: python -m stages\.download (.*)", said)[1]
         said = run(*command.split())
         assert "chains: packed in" in said
-        assert "the content of data.safetensors is not what the header says" in said
+        assert "the content of data.safetensors does not match its header" in said
         assert path.read_bytes() == content
         run("--verify", *option)
 
 
-def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
+def test_an_unavailable_dataset_is_reported_and_prepared_later(run, tmp_path, mirror):
     said = run("texas")
     assert "not run: data" in said
     note = json.loads((tmp_path / "data/packed/texas/unavailable.json").read_text())
@@ -83,7 +83,7 @@ def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
     with pytest.raises(DatasetUnavailable, match="cp FILE"):
         PackedDataset.open("data/packed/texas")
     run("texas", "--strict", code=1)
-    assert "not at hand" in run("--verify")
+    assert "not available" in run("--verify")
     assert not available("texas", "data")[0]
 
     assert available("texas", "data", [str(mirror)]) == (True, str(mirror / "webkb/texas/out1_node_feature_label.txt"))
@@ -97,14 +97,14 @@ def test_list_and_plan(run, mirror):
     for part in ("minesweeper", "roc-auc", "generated", "no"):
         assert part in said
     said = run("--plan", "texas", "chains", "roman-empire", "--mirror", str(mirror))
-    for part in ("fetches 12 of 12 files", "generates", "not at hand", "KiB"):
+    for part in ("fetches 12 of 12 files", "generates", "not available", "KiB"):
         assert part in said
     run("chains")
     assert "already packed" in run("--plan", "chains")
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 300])
-def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
+def test_no_cell_is_truncated_at_any_width(width, monkeypatch):
     terminal = Console(
         highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO()
     )
@@ -120,7 +120,7 @@ def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
     assert said.startswith("┏") == (width == 300)
 
 
-def test_the_plan_knows_what_will_be_on_disk(run, mirror):
+def test_the_plan_predicts_the_size_on_disk(run, mirror):
     line = next(
         line for line in run("--plan", "minesweeper", "--mirror", str(mirror)).splitlines() if "minesweeper" in line
     )
@@ -158,7 +158,7 @@ def test_a_truncated_mirror_file_leaves_no_packed_folder(run, tmp_path, mirror):
     content = (mirror / "heterophilous/minesweeper.npz").read_bytes()
     (tmp_path / "m/heterophilous/minesweeper.npz").write_bytes(content[:-100])
     said = run("minesweeper", "--mirror", "m")
-    assert "are expected; set aside as" in said
+    assert "are expected; renamed to" in said
     assert [p.name for p in (tmp_path / "data/packed/minesweeper").iterdir()] == ["unavailable.json"]
     assert not (tmp_path / "data/raw/heterophilous/minesweeper.npz").exists()
 
@@ -183,5 +183,5 @@ def test_a_file_in_the_place_of_a_folder_is_one_line(run, tmp_path, place):
     assert (tmp_path / place).read_text() == "not a folder"
 
 
-def test_a_long_name_is_not_echoed(run):
+def test_a_long_name_is_truncated(run):
     assert len(run("x" * 100_000, code=1)) < 3000

@@ -1,4 +1,4 @@
-"""WebKB: the published numbers, and equal to an independent copy of the same data."""
+"""WebKB: published statistics, and equality with an independent copy of the data."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,11 @@ from tests.gt_bench.data.checks import prepared
 
 
 @pytest.mark.parametrize("name", ["cornell", "texas", "wisconsin"])
-def test_equal_to_the_copy_of_another_host(name, tmp_path, mirror):
+def test_equals_the_copy_of_another_host(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
-    with np.load(
-        mirror / f"heterophilous/{name}.npz"
-    ) as other:  # undirected, without loops, and never read by the family's code
+    # undirected, without self-loops, and not read by the family
+    with np.load(mirror / f"heterophilous/{name}.npz") as other:
         np.testing.assert_array_equal(batch.x, other["node_features"])
         np.testing.assert_array_equal(batch.y, other["node_labels"])
         have = {tuple(sorted(e)) for e in batch.edge_index.T.tolist() if e[0] != e[1]}
@@ -46,7 +45,7 @@ def test_a_row_that_is_cut_off_names_file_and_line(tmp_path, mirror, monkeypatch
     assert not (tmp_path / "out").exists()
 
 
-def test_without_files_it_is_a_note_and_not_a_failure(tmp_path, monkeypatch):
+def test_without_files_it_is_unavailable(tmp_path, monkeypatch):
     monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
     monkeypatch.setattr("gt_bench.data.download._host_answers", lambda scheme, host: False)
     result = prepare("texas", tmp_path, [str(tmp_path / "none")])
