@@ -87,8 +87,8 @@ def report(result: Prepared) -> None:
         )
         return
     size = sum(path.stat().st_size for path in result.folder.iterdir())
-    kept = "kept: it is already packed from the same files by the same version"
-    how = kept if result.state == "kept" else f"packed in {result.seconds:.1f} s"
+    up_to_date = "up to date: already packed from the same files by the same version"
+    how = f"packed in {result.seconds:.1f} s" if result.state == "packed" else up_to_date
     console.print(f"{name}: {how}; {_size(size)} in {result.folder}")
     console.print(statistics_table(get_spec(name), header))
     if header.derived:

@@ -29,7 +29,7 @@ class Prepared:
     """Result of a preparation.
 
     Attributes:
-        state: "packed" (now), "kept" (was already valid) or "unavailable".
+        state: "packed" (now), "up to date" (already packed) or "unavailable".
         folder: folder of the dataset.
         header: its header; None if it is unavailable.
         reason: why it is unavailable.
@@ -77,7 +77,7 @@ def prepare(
         header = valid(spec, folder, pins, say)
         if header is not None:
             _pin({path: Pin(**pin) for path, pin in header.pins.items()}, root)  # restores a lost lock file
-            return Prepared("kept", folder, header)
+            return Prepared("up to date", folder, header)
         try:
             if missing := _missing_packages(spec):
                 raise SourceError(

@@ -386,8 +386,8 @@ def _features(table: Table, remarks: list[str]) -> np.ndarray:
                 f"{table.path.name}: column {name} has the name of an identifier and is used as a feature; "
                 "remove it if it is not a feature"
             )
-    whole = [name for name, column in columns.items() if column.dtype.kind != "f"]
-    for name in whole:
+    categories = [name for name, column in columns.items() if column.dtype.kind != "f"]
+    for name in categories:
         column = columns[name]
         if column.min(initial=0) < 0:
             row = int(np.argmin(column))
@@ -395,14 +395,14 @@ def _features(table: Table, remarks: list[str]) -> np.ndarray:
                 f"{table.at(row, name)} is {column[row]}; whole numbers are categories from 0; write quantities with a "
                 f"point: {column[row]}.0"
             )
-        one_hot = len(whole) < len(columns)  # then each value becomes a column
+        one_hot = len(categories) < len(columns)  # then each value becomes a column
         if problem := too_many_values(f"{table.path}: column {name}", int(column.max(initial=0)), len(table), one_hot):
             raise DatasetError(problem)
-    if not 0 < len(whole) < len(columns):
+    if not 0 < len(categories) < len(columns):
         return np.stack(list(columns.values()), axis=1)
     found = []
     for name, column in columns.items():
-        if name not in whole:
+        if name not in categories:
             found.append(column[:, None])
             continue
         values = int(column.max(initial=0)) + 1

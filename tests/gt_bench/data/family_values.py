@@ -75,26 +75,26 @@ def stored() -> dict[str, Entry]:
     return entries
 
 
-def problem(name: str, kept: Entry | None, now: Entry, update: bool = False) -> str | None:
+def problem(name: str, saved: Entry | None, now: Entry, update: bool = False) -> str | None:
     """What is wrong with the entry of a dataset; None where it agrees, or may be saved.
 
     Args:
-        kept: the saved entry, if any.
+        saved: the saved entry, if any.
         now: the entry by the current code.
         update: accept new values of a new dataset, or under a raised version.
     """
     command = f"`python -m tests.gt_bench.data.family_values {name} --update`"
     module = str(now["family"])
     file = str(cast(Path, source_file(module)).relative_to(ROOT))
-    if kept is None:
+    if saved is None:
         return None if update else f"{name} has no entry in {HERE}/families.json; {command} computes it"
-    before, after = cast(int, kept["version"]), cast(int, now["version"])
+    before, after = cast(int, saved["version"]), cast(int, now["version"])
     versions = f"{file} has version {after}, its saved values have version {before}"
     if after < before:
         return f"{versions}: a version is never lowered"
     if after > before:
         return None if update else f"{versions}; {command} renews them"
-    found = first_difference(cast(Mapping[str, Json], kept["values"]), cast(Mapping[str, Json], now["values"]))
+    found = first_difference(cast(Mapping[str, Json], saved["values"]), cast(Mapping[str, Json], now["values"]))
     return found and (
         f"{found[0]} was {found[1]}, now {found[2]}: if this is meant, raise VERSION in {file} and run {command}. "
         f"If {HERE}/raw_files.py writes other files instead, delete the entry of {name} in families.json first"

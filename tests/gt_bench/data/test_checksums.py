@@ -66,16 +66,16 @@ def sha(path: Path) -> str:
 
 
 def test_the_first_use_pins_and_the_second_is_compared(cluster, tmp_path, lock_file):
-    source, said = cluster(), []
-    result = get(tmp_path, said.append)
+    source, messages = cluster(), []
+    result = get(tmp_path, messages.append)
     assert result.state == "packed"
     entry = json.loads(lock_file.read_text())[FILE]
     assert entry == {"sha256": sha(source), "bytes": source.stat().st_size, "date": entry["date"]}
-    assert "data.lock.json, which belongs in git" in said[-1]
+    assert "data.lock.json, which belongs in git" in messages[-1]
     assert result.header.pinned_remark == f"digest pinned on first use, {entry['date']}"
     assert result.header.digest == result.header.model_copy(update={"provenance": {}}).digest
     written = lock_file.read_bytes()
-    assert get(tmp_path).state == "kept"
+    assert get(tmp_path).state == "up to date"
 
     # on another machine with this lock file, the host has another content
     cluster(seed=1)
@@ -97,7 +97,7 @@ def test_a_lost_lock_file_is_written_again_from_what_is_packed(cluster, tmp_path
     get(tmp_path)
     written = lock_file.read_bytes()
     lock_file.unlink()
-    assert get(tmp_path).state == "kept"
+    assert get(tmp_path).state == "up to date"
     assert lock_file.read_bytes() == written
 
 

@@ -181,15 +181,15 @@ def test_a_slow_host_is_abandoned(tmp_path, server, raw_server, monkeypatch):
 
 
 def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):
-    said = []
+    messages = []
     path = fetch(
-        remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], said.append
+        remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], messages.append
     )
     assert path.read_bytes() == CONTENT
-    assert said == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
+    assert messages == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
     (mirror_folder / "a/b.bin").unlink()
-    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], said.append)
-    assert len(said) == 1
+    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], messages.append)
+    assert len(messages) == 1
     assert server.requests == []
     assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
 
@@ -207,10 +207,10 @@ def test_a_broken_download_is_continued(tmp_path, server):
         fetch(remote(f"{server.url}/b.bin"), tmp_path)
     assert not (tmp_path / "a/b.bin").exists()
     assert 0 < (tmp_path / "a/b.bin.part").stat().st_size <= 300_000
-    kept = (tmp_path / "a/b.bin.part").stat().st_size
+    received = (tmp_path / "a/b.bin.part").stat().st_size
     server.cut = None
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
-    assert server.requests[-1][2] == f"bytes={kept}-"
+    assert server.requests[-1][2] == f"bytes={received}-"
 
 
 def test_a_source_that_hangs_is_left_for_the_next_one(tmp_path, server, mirror_folder, monkeypatch):
@@ -324,8 +324,8 @@ def test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried(tmp_path, m
     bad = b"y" * len(CONTENT)
     (mirror_folder / "a/b.bin").write_bytes(bad)
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
-    aside = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
-    assert aside.read_bytes() == bad
+    rejected = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
+    assert rejected.read_bytes() == bad
     assert (mirror_folder / "a/b.bin").read_bytes() == bad
 
 
@@ -380,9 +380,9 @@ def test_paths_stay_below_the_raw_folder(path):
 
 
 def _fetch_in_child(raw: Path, mirror: Path, results):
-    said = []
-    fetch(remote(), raw, [str(mirror)], said.append)
-    results.put(len(said))
+    messages = []
+    fetch(remote(), raw, [str(mirror)], messages.append)
+    results.put(len(messages))
 
 
 def test_two_processes_both_succeed_and_one_does_the_work(tmp_path, mirror_folder):

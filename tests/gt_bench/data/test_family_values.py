@@ -48,9 +48,9 @@ def test_other_values_need_a_higher_version(saved, monkeypatch, capsys):
     before = saved.read_text()
     for arguments in ([NAME], [NAME, "--update"]):
         assert main(arguments) == 1
-        said = capsys.readouterr().out
-        assert "y.sha256 was " in said
-        assert "raise VERSION in gt_bench/data/families/wikics.py" in said
+        output = capsys.readouterr().out
+        assert "y.sha256 was " in output
+        assert "raise VERSION in gt_bench/data/families/wikics.py" in output
     assert json.loads(saved.read_text()) == json.loads(before)
     monkeypatch.setattr(family_values, "version_of", lambda module: 2)
     assert main([NAME]) == 1

@@ -228,14 +228,14 @@ def test_the_header_digest_is_not_in_the_digest_of_runs(tmp_path):
 
 
 def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
-    said = []
+    messages = []
     folder = prepare("chains", tmp_path).folder
     content = (folder / "data.safetensors").read_bytes()
     flip_labels(folder)
-    assert prepare("chains", tmp_path, say=said.append).state == "packed"
-    assert said == [f"{folder}: damaged (the content of data.safetensors does not match its header)"]
+    assert prepare("chains", tmp_path, say=messages.append).state == "packed"
+    assert messages == [f"{folder}: damaged (the content of data.safetensors does not match its header)"]
     assert (folder / "data.safetensors").read_bytes() == content
-    assert prepare("chains", tmp_path).state == "kept"
+    assert prepare("chains", tmp_path).state == "up to date"
 
 
 def test_pairs_become_flat_targets(tmp_path):

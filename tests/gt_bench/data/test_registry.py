@@ -71,7 +71,7 @@ def test_a_family_is_one_new_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said", "cause"),
+    ("text", "line", "message", "cause"),
     [
         ("import json\nDATASETS = [\n", 2, "SyntaxError", SyntaxError),
         (
@@ -90,13 +90,13 @@ def test_a_family_is_one_new_file(tmp_path, monkeypatch):
         ("DATASETS = 'mine'", None, "DATASETS must be a list of datasets", None),
     ],
 )
-def test_a_broken_file_is_named_with_its_line(text, line, said, cause, tmp_path, monkeypatch):
+def test_a_broken_file_is_named_with_its_line(text, line, message, cause, tmp_path, monkeypatch):
     path = tmp_path / "broken_for_a_test.py"
     path.write_text(text)
     monkeypatch.setattr(gt_bench.data.families, "__path__", [*gt_bench.data.families.__path__, str(tmp_path)])
     registry.catalog.cache_clear()
     try:
-        with pytest.raises(DatasetError, match=re.escape(said)) as caught:
+        with pytest.raises(DatasetError, match=re.escape(message)) as caught:
             catalog()
         assert str(caught.value).startswith(f"{path}, line {line}: " if line else f"{path}: ")
         assert type(caught.value.__cause__) is (cause or type(None))

@@ -70,7 +70,7 @@ def test_an_edge_never_joins_two_graphs():
 
 
 @pytest.mark.parametrize(
-    ("header", "changes", "said"),
+    ("header", "changes", "message"),
     [
         ({}, {"y": torch.tensor([0, 1, 3])}, "labels are in 0..3; expected -1 .no label. to 2"),
         ({}, {"y": torch.tensor([0.0, 1.0, 2.0])}, "classes must be integers"),
@@ -86,8 +86,8 @@ def test_an_edge_never_joins_two_graphs():
         ({}, {"source": None}, "no array 'source'"),
     ],
 )
-def test_what_does_not_fit_its_header_is_refused(header, changes, said):
-    with pytest.raises(DatasetError, match=said):
+def test_what_does_not_fit_its_header_is_refused(header, changes, message):
+    with pytest.raises(DatasetError, match=message):
         inspect(Header(**header), arrays([3], [[(0, 1), (1, 0)]], **changes))
 
 

@@ -340,8 +340,7 @@ def test_a_category_beside_continuous_columns_is_taken(ours):
     assert prepared.header.in_dim == 4 + 3
     assert (
         "nodes.csv: column kind has only whole numbers and is used as a category, 3 columns of 0 and 1; "
-        "if it is a quantity, write 12.0 for 12"
-        in prepared.header.notes
+        "if it is a quantity, write 12.0 for 12" in prepared.header.notes
     )
     assert PackedDataset.open(prepared.folder).batch(torch.tensor([0])).x[:2, 4:].tolist() == [[0, 1, 0], [0, 0, 1]]
 

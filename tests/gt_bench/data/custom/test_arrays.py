@@ -29,7 +29,7 @@ def test_types_are_the_same_from_block_to_block():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"x": np.array([["a"], ["b"]])},
@@ -45,8 +45,8 @@ def test_types_are_the_same_from_block_to_block():
         ({"split": np.array([[1, 4]])}, "split codes must be whole numbers from 0 to 3"),
     ],
 )
-def test_what_would_change_a_number_is_refused(changes, said):
-    with pytest.raises(DatasetError, match=said):
+def test_what_would_change_a_number_is_refused(changes, message):
+    with pytest.raises(DatasetError, match=message):
         convert_arrays(arrays(**changes), "here")
 
 

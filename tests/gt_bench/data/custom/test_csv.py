@@ -55,7 +55,7 @@ def test_numbers_are_one_identifier_however_they_are_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "edges", "says"),
+    ("nodes", "edges", "message"),
     [
         ("id,y\n4,0\n5,1\n4,1\n", EDGES, "nodes.csv: line 4: column id: duplicate identifier 4, first in line 2"),
         ("id,y\n4,0\n5,1\n", "source,target\n4,5\n\n5,6\n", r"edges.csv: line 4: column target: 6 is not in column id"),
@@ -70,8 +70,8 @@ def test_numbers_are_one_identifier_however_they_are_written(tmp_path):
         (NODES, "y,source,target\n0,0,1\n", r"edges.csv: column y: targets are read from nodes.csv \(column y\)"),
     ],
 )  # fmt: skip
-def test_invalid_identifiers(nodes, edges, says, tmp_path):
-    assert re.search(says, refused(folder(tmp_path, nodes=nodes, edges=edges)))
+def test_invalid_identifiers(nodes, edges, message, tmp_path):
+    assert re.search(message, refused(folder(tmp_path, nodes=nodes, edges=edges)))
 
 
 def test_a_column_named_like_an_identifier_with_repeated_values_is_a_feature(tmp_path):
@@ -123,7 +123,7 @@ def test_edges_without_a_graph_are_of_the_graph_of_their_ends(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "says"),
+    ("files", "message"),
     [
         ({"graphs": "id,y\na,1.5\na,2.5\n"}, "graphs.csv: line 3: column id: duplicate identifier a, first in line 2"),
         ({"graphs": "id,y\na,1.5\nc,2.5\n"}, r"line 3: column graph: b is not in column id of graphs.csv \(which has"),
@@ -135,13 +135,13 @@ def test_edges_without_a_graph_are_of_the_graph_of_their_ends(tmp_path):
         ({"graphs": AB, "nodes": "graph,f,split\na,0.5,val\nb,0.5,val\n"}, r"column split: splits are read from"),
     ],
 )  # fmt: skip
-def test_invalid_graphs(files, says, tmp_path):
+def test_invalid_graphs(files, message, tmp_path):
     files = {"nodes": "graph,f\na,0.5\nb,1.5\n", "edges": "graph,source,target\na,0,0\n"} | files
-    assert re.search(says, refused(folder(tmp_path, **files), "graph"))
+    assert re.search(message, refused(folder(tmp_path, **files), "graph"))
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (",f,y\n0,0.5,0\n1,1.5,1\n", r"nodes.csv: line 1: column 1 has no name; name it, .* to_csv\(..."),
         ("f,Unnamed: 0,y\n0.5,0,0\n1.5,1,1\n", "nodes.csv: line 1: column 2 has no name"),
@@ -164,22 +164,22 @@ def test_invalid_graphs(files, says, tmp_path):
         ("a,b;c\n1,2;3\n", "nodes.csv: line 1: columns may be separated by commas or by semicolons; use one of them"),
     ],
 )  # fmt: skip
-def test_ambiguous_and_invalid_tables(text, says, tmp_path):
-    assert re.search(says, refused(folder(tmp_path, nodes=text, edges="source,target\n0,1\n")))
+def test_ambiguous_and_invalid_tables(text, message, tmp_path):
+    assert re.search(message, refused(folder(tmp_path, nodes=text, edges="source,target\n0,1\n")))
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("größe,y\n0.5,0\n".encode("latin-1"), "nodes.csv: line 1: cannot be read as UTF-8 .*; save the file as UTF-8"),
         ("f,y\n0.5,0\n".encode("utf-16-le"), "nodes.csv: line 1: contains a zero byte, which is not UTF-8"),
         (b"\xff\xfef,y\n0", "cannot be read as UTF-16"),
     ],
 )
-def test_content_that_is_not_text(content, says, tmp_path):
+def test_content_that_is_not_text(content, message, tmp_path):
     folder(tmp_path, edges=EDGES)
     (tmp_path / "nodes.csv").write_bytes(content)
-    assert re.search(says, refused(tmp_path))
+    assert re.search(message, refused(tmp_path))
 
 
 PLAIN = [["größe", "y", "split"], ["0.5", "0", "train"], ["-1.25", "1", "val"], ["3.0", "1", "test"]]

@@ -332,7 +332,7 @@ def test_the_example_of_the_documentation_works(tmp_path, monkeypatch):
         registry.catalog.cache_clear()
         result = prepare(name, tmp_path / "data")
         assert result.state == "packed"
-        assert prepare(name, tmp_path / "data").state == "kept"
+        assert prepare(name, tmp_path / "data").state == "up to date"
     finally:
         sys.modules.pop("gt_bench.data.mine_for_a_test", None)
         registry.catalog.cache_clear()

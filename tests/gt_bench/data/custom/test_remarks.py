@@ -60,7 +60,7 @@ def test_remarks(arrays, remark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "says"),
+    ("arrays", "message"),
     [
         ({"x": NUMBERS + 10**6}, "column 0 of x has whole numbers up to 1000009: 1,000,010 categories for 10 rows"),
         ({"edge_attr": np.arange(20) * 1000}, "column 0 of edge_attr has whole numbers up to 19000"),
@@ -81,8 +81,8 @@ def test_remarks(arrays, remark, tmp_path):
         ({"x": np.full((10, 1), -3)}, "must be whole numbers from 0 to 2147483647; row 0, column 0 is -3"),
     ],
 )  # fmt: skip
-def test_invalid_data(arrays, says, tmp_path):
-    with pytest.raises(DatasetError, match=says):
+def test_invalid_data(arrays, message, tmp_path):
+    with pytest.raises(DatasetError, match=message):
         packed(tmp_path, **arrays)
 
 
@@ -94,8 +94,10 @@ def test_two_graphs_cannot_be_split(tmp_path):
     }
     np.savez(tmp_path / "a.npz", **two, x=np.ones((2, 1)), y=np.arange(2))
     spec = custom_dataset("mine", tmp_path / "a.npz", task="graph-classification", metric="accuracy")
-    says = "'mine': 2 graphs with a target cannot be split 0.8/0.1/0.1: the val part is empty; add graphs, or a split"
-    with pytest.raises(DatasetError, match=says):
+    message = (
+        "'mine': 2 graphs with a target cannot be split 0.8/0.1/0.1: the val part is empty; add graphs, or a split"
+    )
+    with pytest.raises(DatasetError, match=message):
         spec.prepare(spec, {}, tmp_path / "out")
 
 
@@ -141,11 +143,11 @@ def test_attributes_that_are_not_read_are_named(tmp_path):
 
 def test_all_three_masks_are_needed(tmp_path):
     mask = torch.arange(10) < 5
-    for given, says in (
+    for given, message in (
         ({"train_mask": mask}, "has train_mask but not val_mask and test_mask; add all three"),
         ({"test_mask": mask}, "has test_mask but not train_mask and val_mask"),
     ):
-        with pytest.raises(DatasetError, match=says + ".*or remove .*: then splits are drawn"):
+        with pytest.raises(DatasetError, match=message + ".*or remove .*: then splits are drawn"):
             of_data(data(**given), tmp_path)
     graphs = [data(y=torch.tensor([i % 2]), train_mask=mask) for i in range(10)]
     assert any(

@@ -22,7 +22,7 @@ def test_equals_the_copy_of_another_host(name, tmp_path, mirror):
         for index in range(10):
             for part in ("train", "val", "test"):
                 np.testing.assert_array_equal(dataset.split(part, index), np.flatnonzero(other[f"{part}_masks"][index]))
-    # torch_geometric's WebKB: rows sorted and merged, directed, self-loops kept
+    # torch_geometric's WebKB: rows sorted and merged, directed, with self-loops
     rows = np.loadtxt(mirror / f"webkb/{name}/out1_graph_edges.txt", skiprows=1, dtype=int)
     np.testing.assert_array_equal(batch.edge_index.T, np.unique(rows, axis=0))
 
