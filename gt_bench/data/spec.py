@@ -14,6 +14,7 @@ from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.versions import version_of
 
 AT_MOST = 16 << 30  # maximum bytes of a raw file of unknown size
+# prepare(spec, raw files by path, folder) packs a dataset into `folder`; raises DatasetError for damaged files
 Prepare = Callable[["DatasetSpec", Mapping[str, Path], Path], None]
 
 
@@ -63,7 +64,7 @@ class DatasetSpec:
         family: the module's name.
         task: task, as in `gt_bench.tasks.registry`.
         metric: the metric that selects and compares models.
-        prepare: prepare(spec, files by path, folder) packs the dataset into `folder`. It never uses the network.
+        prepare: packs the dataset, see `Prepare`. It never uses the network.
         files: raw files.
         expected: published statistics, compared with the measured ones after every preparation.
         arguments: what `prepare` needs in addition to the files (seeds, sizes, names); part of the digest.

@@ -239,7 +239,7 @@ def _graph_numbers(table: Table, name: str, cells: list[str], known: Identifiers
 
 
 def _graphs_of_nodes(nodes: Table, name: str, cells: list[str], graphs: Table | None) -> Identifiers:
-    """Find graphs without graphs.csv: numbered from 0, or at node level also named, in order of appearance."""
+    """Find graphs that only nodes.csv identifies: by numbers from 0, or at node level also by names."""
     distinct = dict.fromkeys(map(_canonical, cells))
     names = [cell for cell in distinct if not (cell.isascii() and cell.isdigit())]
     if names:
@@ -280,13 +280,13 @@ def _graph_column(table: Table, key: str | None) -> str | None:
 
 def _node_ids(nodes: Table, graph: np.ndarray, remarks: list[str]) -> Identifiers | None:
     """Remove the column of identifiers from nodes.csv. Without one, the rows of a graph must be adjacent."""
-    of = graph.tolist()
+    graph_of_row = graph.tolist()
     names = [name for name in nodes.columns if _normalized(name) in ID_NAMES]
     if not names:
         names = [
             name
             for name, cells in nodes.columns.items()
-            if _is_id(name) and len(nodes) > 1 and len(set(zip(of, cells, strict=True))) == len(nodes)
+            if _is_id(name) and len(nodes) > 1 and len(set(zip(graph_of_row, cells, strict=True))) == len(nodes)
         ]
     if len(names) > 1:
         raise DatasetError(
@@ -298,10 +298,10 @@ def _node_ids(nodes: Table, graph: np.ndarray, remarks: list[str]) -> Identifier
             f"{nodes.path.name}: column {names[0]} identifies the nodes: edges are joined by it, and it is not a "
             "feature"
         )
-        return Identifiers(nodes, names[0], nodes.columns.pop(names[0]), of)
+        return Identifiers(nodes, names[0], nodes.columns.pop(names[0]), graph_of_row)
     begins = np.flatnonzero(np.diff(graph, prepend=-1))
-    if len(begins) > len(set(of)):
-        row = next(row for index, row in enumerate(begins.tolist()) if of[row] in graph[begins[:index]])
+    if len(begins) > len(set(graph_of_row)):
+        row = next(row for index, row in enumerate(begins.tolist()) if graph_of_row[row] in graph[begins[:index]])
         raise DatasetError(f"{nodes.at(row)}: rows of a graph must be adjacent; sort them, or add a column id")
     return None
 

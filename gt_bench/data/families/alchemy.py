@@ -15,11 +15,6 @@ from gt_bench.utils.errors import DatasetError
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack the text tables of the archive: one category per atom and bond, y [12].
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: the tables or index files are damaged or contradict each other.
     """

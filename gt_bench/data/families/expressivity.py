@@ -63,11 +63,6 @@ def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
 
     Extras of each graph: `pair`, `side`, `control` and `category`.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: the file has another number of graphs.
     """

@@ -34,11 +34,6 @@ VERTEX, FLAVOUR = "trk_vtx_index", "jet_flav"
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack the three ROOT files in the order train, val, test.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: a file is damaged or has another form.
     """

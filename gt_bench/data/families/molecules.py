@@ -34,11 +34,6 @@ def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
 
     A molecule is {"atom_type": [n], "bond_type": [n, n] (0: no bond), "logP_SA_cycle_normalized": one number, ...}.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: a file is damaged or has another form.
     """

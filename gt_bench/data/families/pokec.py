@@ -15,11 +15,6 @@ from gt_bench.utils.errors import DatasetError
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack the MATLAB file as one undirected graph with LINKX's splits.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: a file is damaged or has another form.
     """

@@ -49,11 +49,6 @@ def prepare_voc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     """Pack pascalvoc-sp: tuples (x [n, 14], edge_attr [m, 2], edge_index [2, m], y [n]).
 
     x and edge_attr are standardised with the training part.
-
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
     """
     names = ("x", "edge_attr", "edge_index", "y")
 
@@ -80,11 +75,6 @@ def prepare_qm9(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     """Pack qm9 with hydrogens: the first 12 of 19 targets, standardised with the training part, random 80/10/10 split.
 
     Graphs are complete, as in the Edge Transformer's code. The extra `bond` marks the edges that are bonds.
-
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
 
     Raises:
         DatasetError: the file is damaged or has another form.

@@ -25,11 +25,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack an npz file of sparse features and edges as one undirected graph.
 
     The argument `protocol` selects the splits: Polynormer's file, or drawn per class.
-
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
     """
     path = paths[spec.files[0].path]
     data = read_npz(path, KEYS)

@@ -38,11 +38,6 @@ STRUCT_TARGETS = (
 def prepare_pcqm(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack ogb's zip: data.csv.gz (idx, smiles, homolumogap; the gap of hidden test parts is empty) and split_dict.pt.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: a file is damaged, or a molecule of a split has no gap.
     """

@@ -58,11 +58,6 @@ def prepare_torus_colours(spec: DatasetSpec, paths: Mapping[str, Path], folder: 
     """Make a square grid on a torus, coloured such that a node and its four neighbours have five different colours.
 
     The class is the colour; features are its one-hot vector plus independent normal noise.
-
-    Args:
-        spec: the dataset.
-        paths: no files.
-        folder: folder of the packed dataset.
     """
     a, rng = spec.arguments, np.random.default_rng(spec.arguments["seed"])
     side = a["side"]  # a multiple of 5
@@ -87,11 +82,6 @@ def prepare_ring_molecules(spec: DatasetSpec, paths: Mapping[str, Path], folder:
 
     The first one consists of two equal rings joined by a bond. In the second one, one bond of each ring is exchanged
     with the other ring, which fuses them. The target is a sum over atoms and bonds, plus `fused` for fused rings.
-
-    Args:
-        spec: the dataset.
-        paths: no files.
-        folder: folder of the packed dataset.
     """
     a, rng = spec.arguments, np.random.default_rng(spec.arguments["seed"])
     atom_values, bond_values = np.array(a["atoms"]), np.array(a["bonds"])

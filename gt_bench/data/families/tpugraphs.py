@@ -30,11 +30,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
     A tenth of the training programs is the validation part, the official validation programs are the test part.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: a file is damaged or has another form.
     """

@@ -13,11 +13,6 @@ from gt_bench.data.spec import DatasetSpec, files
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack the JSON file as one undirected graph with twenty splits.
 
-    Args:
-        spec: the dataset.
-        paths: raw files by path.
-        folder: folder of the packed dataset.
-
     Raises:
         DatasetError: the file is damaged or has another form.
     """
