@@ -61,7 +61,6 @@ class DatasetSpec:
 
     Attributes:
         name: unique name.
-        family: the module's name.
         task: task, as in `gt_bench.tasks.registry`.
         metric: the metric that selects and compares models.
         prepare: packs the dataset, see `Prepare`. It never uses the network.
@@ -80,7 +79,6 @@ class DatasetSpec:
     """
 
     name: str
-    family: str
     task: str
     metric: str
     prepare: Prepare

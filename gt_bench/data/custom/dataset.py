@@ -88,7 +88,6 @@ def custom_dataset(
     reader = Reader(source, level, (train, val, test), num_splits, seed)
     return DatasetSpec(
         name=name,
-        family="custom",
         task=task,
         metric=metric,
         level=level,

@@ -84,7 +84,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 DATASETS = [
     DatasetSpec(
         name="alchemy",
-        family="alchemy",
         task="graph-regression",
         metric="mae",
         prepare=prepare,

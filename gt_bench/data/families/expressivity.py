@@ -103,7 +103,6 @@ def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], where: object) 
 def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="expressivity",
         task="graph-classification",
         metric="accuracy",
         prepare=prepare_exp,
@@ -128,7 +127,6 @@ def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
 DATASETS = [
     DatasetSpec(
         name="csl",
-        family="expressivity",
         task="graph-classification",
         metric="accuracy",
         prepare=prepare_csl,
@@ -155,7 +153,6 @@ DATASETS = [
     _exp("cexp", 66938, 167472),
     DatasetSpec(
         name="sr25",
-        family="expressivity",
         task="isomorphism",
         metric="pairs-distinguished",
         prepare=prepare_sr25,
@@ -167,7 +164,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="brec",
-        family="expressivity",
         task="brec",
         metric="pairs-distinguished",
         prepare=prepare_brec,

@@ -214,7 +214,6 @@ _POLYNORMER = "Deng et al., Polynormer: Polynomial-Expressive Graph Transformer 
 def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="generated",
         task="set-to-graph",
         metric="f1",
         also=("accuracy", "precision", "recall"),
@@ -240,7 +239,6 @@ def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
 def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="generated",
         task="basis-approximation",
         metric="squared-error",
         level="attention",
@@ -270,7 +268,6 @@ def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
 def _er(nodes: int) -> DatasetSpec:
     return DatasetSpec(
         name=f"er-scaling-{nodes}",
-        family="generated",
         task="node-classification",
         metric="accuracy",
         level="node",
@@ -287,7 +284,6 @@ def _er(nodes: int) -> DatasetSpec:
 def _random_graphs(name: str, sizes: list[int]) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="generated",
         task="graph-regression",
         metric="mae",
         prepare=prepare_random_graphs,
@@ -324,7 +320,6 @@ DATASETS = [
     _random_graphs("random-graphs-large", [9268, 13107, 18536, 26214, 37072, 52428]),
     DatasetSpec(
         name="sbm-pattern",
-        family="generated",
         task="node-classification",
         metric="balanced-accuracy",
         level="node",

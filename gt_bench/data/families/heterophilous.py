@@ -31,7 +31,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 def _spec(name: str, nodes: int, edges: int, classes: int, features: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="heterophilous",
         task="node-classification",
         metric="roc-auc" if classes == 2 else "accuracy",
         level="node",

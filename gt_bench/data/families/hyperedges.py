@@ -72,7 +72,6 @@ def _rows(rows: np.ndarray, sizes: np.ndarray, path: Path) -> np.ndarray:
 def _spec(name: str, folder: str, sizes: list[int], train: int, test: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="hyperedges",
         task="hyperedge-prediction",
         metric="auc",
         also=("aupr",),

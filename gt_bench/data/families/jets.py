@@ -101,7 +101,6 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 DATASETS = [
     DatasetSpec(
         name="jets",
-        family="jets",
         task="set-to-graph",
         metric="partition-f1",
         also=("rand-index", "adjusted-rand-index"),

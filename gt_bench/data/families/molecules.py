@@ -125,7 +125,6 @@ _ZINC = {
 DATASETS = [
     DatasetSpec(
         name="zinc",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_zinc,
@@ -138,7 +137,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="zinc-reconstructed",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_reconstructed,
@@ -152,7 +150,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="peptides-func",
-        family="molecules",
         task="graph-multilabel",
         metric="ap",
         prepare=prepare_ogb,
@@ -177,7 +174,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="pcqm4mv2-2k",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_ogb,
@@ -192,7 +188,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="qm9-1k",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_ogb,

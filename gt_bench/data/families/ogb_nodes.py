@@ -62,7 +62,6 @@ def _spec(
 ) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="ogb_nodes",
         task="node-classification",
         metric="accuracy",
         level="node",

@@ -51,7 +51,6 @@ def _splits(path: Path, count: int) -> list[dict[str, np.ndarray]]:
 DATASETS = [
     DatasetSpec(
         name="pokec",
-        family="pokec",
         task="node-classification",
         metric="accuracy",
         level="node",

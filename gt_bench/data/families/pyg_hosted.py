@@ -177,7 +177,6 @@ DATASETS = [
     *(
         DatasetSpec(
             name=name,
-            family="tensors",
             task="node-classification",
             metric="balanced-accuracy",
             level="node",
@@ -202,7 +201,6 @@ DATASETS = [
     *(
         DatasetSpec(
             name=name,
-            family="tensors",
             task="graph-classification",
             metric="accuracy",
             prepare=prepare_superpixels,
@@ -218,7 +216,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="pascalvoc-sp",
-        family="tensors",
         task="node-classification",
         metric="f1-macro",
         level="node",
@@ -233,7 +230,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="qm9",
-        family="tensors",
         task="graph-regression",
         metric="mae",
         prepare=prepare_qm9,

@@ -56,7 +56,6 @@ def _specs(
 ) -> list[DatasetSpec]:
     data = f"amazon_coauthor/{file}_plain.npz"
     common = {
-        "family": "shchur",
         "task": "node-classification",
         "metric": "accuracy",
         "level": "node",

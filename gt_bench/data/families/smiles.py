@@ -173,7 +173,6 @@ def _checked(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterato
 def _pcqm(name: str, archive: str, folder: str, **expected: object) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="smiles",
         task="graph-regression",
         metric="mae",
         prepare=prepare_pcqm,
@@ -196,7 +195,6 @@ DATASETS = [
     _pcqm("pcqm4m-lsc", "lsc/pcqm4m_kddcup2021.zip", "pcqm4m_kddcup2021"),
     DatasetSpec(
         name="peptides-struct",
-        family="smiles",
         task="graph-regression",
         metric="mae",
         prepare=prepare_struct,

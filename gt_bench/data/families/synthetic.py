@@ -68,7 +68,6 @@ def prepare_sbm_cluster(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
 DATASETS = [
     DatasetSpec(
         name="chains",
-        family="synthetic",
         task="node-classification",
         metric="accuracy",
         also=("f1-micro", "f1-macro"),
@@ -94,7 +93,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="sbm-cluster",
-        family="synthetic",
         task="node-classification",
         metric="balanced-accuracy",
         level="node",

@@ -138,7 +138,6 @@ _CHOSEN = "the number of graphs and the split are chosen here"
 DATASETS = [
     DatasetSpec(
         name="skip-circles",
-        family="theory",
         task="graph-classification",
         metric="accuracy",
         prepare=prepare_skip_circles,
@@ -158,7 +157,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="rook-shrikhande",
-        family="theory",
         task="graph-classification",
         metric="accuracy",
         prepare=prepare_rook_shrikhande,
@@ -177,7 +175,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="torus-colours",
-        family="theory",
         task="node-classification",
         metric="accuracy",
         level="node",
@@ -201,7 +198,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="ring-molecules",
-        family="theory",
         task="graph-regression",
         metric="mae",
         prepare=prepare_ring_molecules,
@@ -223,7 +219,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="basis-small",
-        family="theory",
         task="basis-approximation",
         metric="squared-error",
         level="attention",

@@ -161,7 +161,6 @@ def _graphs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
 def _spec(name: str, kind: str, stem: str) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="tpugraphs",
         task="configuration-ranking",
         metric="ordered-pair-accuracy",
         prepare=prepare,

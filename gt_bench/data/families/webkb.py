@@ -42,7 +42,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 def _spec(name: str, nodes: int, edges: int, undirected: int, loops: int, label_counts: list[int]) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="webkb",
         task="node-classification",
         metric="accuracy",
         level="node",

@@ -34,7 +34,6 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 DATASETS = [
     DatasetSpec(
         name="wikics",
-        family="wikics",
         task="node-classification",
         metric="accuracy",
         level="node",

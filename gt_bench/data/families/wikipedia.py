@@ -59,7 +59,6 @@ def _features(archive: Path, member: str, nodes: int, width: int) -> np.ndarray:
 def _spec(name: str, nodes: int, undirected: int, features: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="wikipedia",
         task="node-classification",
         metric="accuracy",
         level="node",

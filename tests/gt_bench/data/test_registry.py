@@ -62,14 +62,6 @@ def test_the_digest_depends_on_files_and_arguments_and_not_on_notes():
     assert replace(other, files=(replace(other.files[0], sha256="0" * 64),)).digest != other.digest
 
 
-def test_a_family_is_one_new_file(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text("DATASETS = []")
-    folder = Path(registry.__file__).parent / "families"
-    assert {path.stem for path in folder.glob("*.py")} > {"webkb", "heterophilous", "synthetic"}
-    families = {spec.family for spec in catalog().values()}
-    assert {"webkb", "heterophilous", "synthetic"} <= families
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message", "cause"),
     [

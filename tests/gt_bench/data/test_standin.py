@@ -94,7 +94,7 @@ def test_the_header_equals_that_of_the_real_dataset(name, tmp_path):
 
 
 def test_a_dataset_without_a_known_shape(tmp_path):
-    spec = DatasetSpec(name="mine", family="test", task="graph-regression", metric="mae", prepare=print)
+    spec = DatasetSpec(name="mine", task="graph-regression", metric="mae", prepare=print)
     with pytest.raises(DatasetError, match="stages.download mine"):
         miniature(spec, tmp_path / "mini", data=tmp_path)
 
