@@ -83,24 +83,12 @@ def with_pin(file: RemoteFile, pins: Mapping[str, Pin]) -> RemoteFile:
 
 
 def new_pin(sha256: str, size: int) -> Pin:
-    """Make a pin with today's date.
-
-    Args:
-        sha256: digest of the file.
-        size: its size in bytes.
-
-    Returns:
-        The pin.
-    """
+    """Make a pin with today's date for a file of `size` bytes."""
     return Pin(sha256=sha256, bytes=size, date=datetime.now(UTC).date().isoformat())
 
 
 def add_pins(pins: Mapping[str, Pin]) -> None:
-    """Add pins to the lock file. The caller must hold a lock against other writers.
-
-    Args:
-        pins: path -> pin.
-    """
+    """Add pins (path -> pin) to the lock file. The caller must hold a lock against other writers."""
     before = read_pins()
     after = {**before, **pins}
     if after != before:

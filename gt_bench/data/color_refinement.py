@@ -20,15 +20,7 @@ Colours = NDArray[np.int64]  # [n] of nodes, [n, n] of ordered pairs
 
 
 def one_wl(first: Adjacency, second: Adjacency) -> bool:
-    """Test whether 1-WL distinguishes two graphs.
-
-    Args:
-        first: adjacency matrix [n, n].
-        second: adjacency matrix [m, m].
-
-    Returns:
-        Whether it does.
-    """
+    """Test whether 1-WL distinguishes two graphs, given as adjacency matrices [n, n] and [m, m]."""
     return gd_wl(first, second, lambda adjacency: adjacency.astype(np.int64))
 
 

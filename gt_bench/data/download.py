@@ -338,14 +338,7 @@ def _bar(name: str, total: int | None, start: int) -> "tqdm[NoReturn]":
 
 
 def is_url(source: str) -> bool:
-    """Test whether a source is a URL.
-
-    Args:
-        source: a mirror or an address.
-
-    Returns:
-        Whether it is.
-    """
+    """Test whether a mirror or an address is a URL."""
     return source.startswith(("http://", "https://"))
 
 

@@ -73,11 +73,7 @@ def main(
 
 
 def report(result: Prepared) -> None:
-    """Print the result of a preparation.
-
-    Args:
-        result: the result.
-    """
+    """Print the result of a preparation."""
     name = result.folder.name
     header = result.header
     if header is None:
@@ -100,15 +96,7 @@ def report(result: Prepared) -> None:
 
 
 def statistics_table(spec: DatasetSpec, header: PackedHeader) -> Table:
-    """Make a table of measured and published statistics.
-
-    Args:
-        spec: has the published statistics.
-        header: has the measured statistics.
-
-    Returns:
-        The table.
-    """
+    """Make a table of the measured statistics in `header` and the published ones in `spec`."""
     title = f"{header.name}: {header.task}, {header.metric}"
     table = Table("statistic", "measured", "published", title=title, title_justify="left")
     for key, value in header.statistics.items():

@@ -535,11 +535,7 @@ def _targets(array: np.ndarray) -> np.ndarray:
 
 
 def say_notes(folder: str | Path) -> None:
-    """Print the notes of a packed dataset. Nothing is printed if it is missing or damaged: opening it raises.
-
-    Args:
-        folder: the folder of the dataset.
-    """
+    """Print the notes of a packed dataset. Nothing is printed if it is missing or damaged: opening it raises."""
     with contextlib.suppress(OSError, ValidationError):
         header = PackedHeader.model_validate_json((Path(folder) / "header.json").read_bytes())
         for note in header.notes:
@@ -547,12 +543,7 @@ def say_notes(folder: str | Path) -> None:
 
 
 def write_header(folder: Path, header: PackedHeader) -> None:
-    """Write header.json.
-
-    Args:
-        folder: the folder of the dataset.
-        header: the header; `header_sha256` is set.
-    """
+    """Write header.json in the folder of a dataset, with `header_sha256` set."""
     write_json(folder / "header.json", header.sealed().model_dump())
 
 

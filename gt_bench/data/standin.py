@@ -76,14 +76,7 @@ class Shape:
 
 
 def measure(packed: PackedDataset) -> Shape:
-    """Measure the shape of a packed dataset.
-
-    Args:
-        packed: the dataset.
-
-    Returns:
-        Its shape.
-    """
+    """Measure the shape of a packed dataset."""
     header, counted = packed.header, packed.header.statistics
     y = packed.array("y") if "targets" in counted else None
     first = np.repeat(packed.array("node_ptr")[:-1].numpy(), packed.array("edge_ptr").diff().numpy())
@@ -322,14 +315,7 @@ def _configurations(shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -
 
 
 def write_shapes(folder: Path) -> list[str]:
-    """Measure all packed datasets of the catalog and update shapes.json.
-
-    Args:
-        folder: folder of packed datasets.
-
-    Returns:
-        Names of the measured datasets.
-    """
+    """Measure all packed datasets of the catalog in `folder`, update shapes.json, and return their names."""
     from gt_bench.data.registry import catalog
 
     found = {}

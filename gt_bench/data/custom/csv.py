@@ -73,18 +73,7 @@ class Identifiers:
         return np.array([find(*key) for key in zip(graph, cells, strict=True)], np.int64)
 
     def unknown_error(self, table: Table, row: int, column: str, cell: str, where: str = "") -> DatasetError:
-        """Make the error for an unknown identifier.
-
-        Args:
-            table: the table that uses it.
-            row: its row.
-            column: its column.
-            cell: the identifier.
-            where: restriction of the search, for example " in its graph".
-
-        Returns:
-            The error.
-        """
+        """Make the error for an unknown identifier. `where` restricts the search, for example " in its graph"."""
         known = ", ".join(map(shown, self.cells[:3])) + (", ..." if len(self.cells) > 3 else "")
         return DatasetError(
             f"{table.at(row, column)}: {shown(cell)} is not in column {self.column} of {self.table.path.name}{where} "

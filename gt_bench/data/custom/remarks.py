@@ -48,15 +48,7 @@ def too_many_values(what: str, largest: int, rows: int, one_hot: bool = False) -
 
 
 def identifier_remark(column: str, rows: int) -> str:
-    """Make the remark on a column that looks like identifiers.
-
-    Args:
-        column: name of the column.
-        rows: number of rows.
-
-    Returns:
-        The remark.
-    """
+    """Make the remark on a column that looks like identifiers."""
     return (
         f"{column} has a different whole number in each of {rows} rows and is used as a feature; "
         "remove it if it identifies the rows"
@@ -72,11 +64,7 @@ class ColumnStatistics:
         self.unique: dict[int, list[np.ndarray]] = {}  # values of the columns that differ in all rows so far
 
     def add(self, values: np.ndarray) -> None:
-        """Add a block.
-
-        Args:
-            values: [N, F].
-        """
+        """Add a block of values [N, F]."""
         if not self.rows:
             self.unique = {column: [] for column in range(values.shape[1])}
         for column in list(self.unique) if len(values) else []:
@@ -91,27 +79,13 @@ class ColumnStatistics:
             self.largest = largest if self.largest is None else np.maximum(self.largest, largest)
 
     def problem(self, key: str) -> str | None:
-        """Find a column with too many categories.
-
-        Args:
-            key: name of the array.
-
-        Returns:
-            The problem, if there is one.
-        """
+        """Return the problem if a column of the array `key` has too many categories."""
         largest = self.largest.tolist() if self.largest is not None else []
         problems = (too_many_values(f"column {c} of {key}", value, self.rows) for c, value in enumerate(largest))
         return next((problem for problem in problems if problem), None)
 
     def remarks(self, key: str) -> list[str]:
-        """Make a remark for each column that looks like identifiers.
-
-        Args:
-            key: name of the array.
-
-        Returns:
-            The remarks.
-        """
+        """Make a remark for each column of the array `key` that looks like identifiers."""
         return [
             identifier_remark(f"column {column} of {key}", self.rows)
             for column, parts in self.unique.items()
@@ -126,11 +100,7 @@ class EdgeStatistics:
         self.total = self.one_way = self.repeated = 0
 
     def add(self, block: Mapping[str, np.ndarray]) -> None:
-        """Add a block. Invalid edges are ignored; other checks refuse them.
-
-        Args:
-            block: arrays of whole graphs.
-        """
+        """Add a block of whole graphs. Invalid edges are ignored; other checks refuse them."""
         sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
         source, target = np.asarray(block["edge_index"], np.int64)
         if len(sizes) != len(counts) or counts.sum() != len(source) or not len(source):

@@ -50,15 +50,7 @@ class Table:
         return len(self.lines)
 
     def at(self, row: int, column: str | None = None) -> str:
-        """Describe the location of a row or a cell for error messages.
-
-        Args:
-            row: number of the row.
-            column: name of the column, for a cell.
-
-        Returns:
-            File, line and column.
-        """
+        """Describe the location of a row, or of a cell if `column` is given, for error messages."""
         return f"{self.path}: line {self.lines[row]}" + (f": column {printable(column)}" if column else "")
 
     def numbers(self, name: str) -> np.ndarray:
@@ -309,13 +301,6 @@ def _detect_decimal_comma(rows: list[list[str]]) -> bool | None:
 
 
 def shown(cell: str) -> str:
-    """Shorten a cell for a message.
-
-    Args:
-        cell: the cell.
-
-    Returns:
-        At most 40 printable characters, on one line.
-    """
+    """Shorten a cell for a message: at most 40 printable characters, on one line."""
     text = printable(cell)
     return text if len(text) <= 40 else f"{text[:40]}..."

@@ -16,6 +16,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.raw_files import InlinePool
 
 COUNT = 60
 
@@ -45,30 +46,13 @@ def without_rdkit(molecules, monkeypatch):
     """Replace RDKit by its stored graphs, and the worker pool by this process."""
     import ogb.utils
 
-    class Answer:
-        def __init__(self, value):
-            self.get = lambda: value
-
-    class Pool:
-        def __init__(self, *arguments):
-            pass
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *exception):
-            pass
-
-        def apply_async(self, function, arguments):
-            return Answer(function(*arguments))
-
     def convert(text):
         if text not in molecules[1]:
             raise AttributeError("None")
         return molecules[1][text]
 
     monkeypatch.setattr(ogb.utils, "smiles2graph", convert, raising=False)
-    monkeypatch.setattr(smiles.multiprocessing, "get_context", lambda method: type("Context", (), {"Pool": Pool}))
+    monkeypatch.setattr(smiles.multiprocessing, "get_context", lambda method: type("Context", (), {"Pool": InlinePool}))
     monkeypatch.setattr(smiles, "BLOCK", 7)
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.prepare import prepare
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import prepared
 
@@ -43,11 +42,3 @@ def test_a_row_that_is_cut_off_names_file_and_line(tmp_path, mirror, monkeypatch
     with pytest.raises(DatasetError, match=r"edges.txt: line 2 has 1 columns where 2"):
         webkb.prepare(webkb.DATASETS[1], paths, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_without_files_it_is_unavailable(tmp_path, monkeypatch):
-    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
-    monkeypatch.setattr("gt_bench.data.download._host_answers", lambda scheme, host: False)
-    result = prepare("texas", tmp_path, [str(tmp_path / "none")])
-    assert result.state == "unavailable"
-    assert "cp FILE" in result.reason
