@@ -1,4 +1,7 @@
-"""Unpacking files that nobody here wrote: no paths that escape, no links or devices, bounded size, ratio and number of members."""
+"""Unpack untrusted archives safely: no path escapes the target folder, and sizes are bounded.
+
+Links and devices are refused. Limits bound the unpacked size, the compression ratio and the number of members.
+"""
 
 # mypy: disable-error-code="arg-type, assignment, attr-defined, misc, operator"
 
@@ -10,37 +13,38 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from gt_bench.data.readers import dataset_errors
 from gt_bench.utils.errors import DatasetError
 
-# what the standard library raises on damaged archives
-_DAMAGED = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    gzip.BadGzipFile,
-    lzma.LZMAError,
-    zlib.error,
-    EOFError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
-)
 _CHUNK = 1 << 20
+_MAX_HEADER = 1 << 20  # bytes of headers, long names and pax records before one member
+_RATIO_THRESHOLD = 16 << 20  # bytes that may be unpacked before the ratio is checked
+_OPENERS_BY_MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open, b"\x5d\x00\x00": lzma.open}
+_OPENERS_BY_SUFFIX = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
 class ArchiveError(DatasetError):
-    """An archive that is damaged, too large, or reaches outside its folder. Nothing of it is kept."""
+    """The archive is damaged, too large, or has a member outside the target folder. Nothing was written."""
+
+
+_archive_errors = partial(dataset_errors, problem="cannot be unpacked", error_class=ArchiveError)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`total` bytes unpacked, `ratio` of unpacked to packed (looked at above 16 MiB), `members` in number."""
+    """Limits of what an archive may unpack to.
+
+    Attributes:
+        total: maximum number of bytes unpacked.
+        ratio: maximum ratio of unpacked to packed bytes, checked above 16 MiB.
+        members: maximum number of members.
+    """
 
     total: int = 64 << 30
     ratio: float = 200.0
@@ -48,19 +52,30 @@ class Limits:
 
 
 def unpack(archive: Path, folder: Path, limits: Limits = Limits()) -> Path:
-    """zip, tar, tar.gz, tar.xz or tar.bz2 -> `folder`, all of it or nothing. Raises ArchiveError."""
+    """Unpack a zip, tar, tar.gz, tar.xz or tar.bz2 file atomically.
+
+    Args:
+        archive: the archive.
+        folder: the target. It is replaced only if everything could be unpacked.
+        limits: limits of the unpacked content.
+
+    Returns:
+        `folder`.
+
+    Raises:
+        ArchiveError: the archive is damaged or exceeds a limit.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     try:
         budget = _Budget(archive, limits)
-        with _damage(archive):
+        with _archive_errors(archive):
             for name, source in _members(archive):
-                target = temporary.joinpath(*_safe(archive, name).parts)
+                target = temporary.joinpath(*_safe_path(archive, name).parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                budget.member()
+                budget.count_member()
                 with open(target, "xb") as out:
-                    for block in iter(lambda s=source: s.read(_CHUNK), b""):
-                        budget.spend(len(block))
+                    for block in _blocks(source, budget):
                         out.write(block)
         if folder.exists():
             shutil.rmtree(folder)
@@ -71,55 +86,77 @@ def unpack(archive: Path, folder: Path, limits: Limits = Limits()) -> Path:
 
 
 def read_member(archive: Path, name: str, limits: Limits = Limits(total=1 << 30)) -> bytes:
-    """One member of a zip or tar archive. Raises ArchiveError, also where there is none of that name."""
+    """Read one member of a zip or tar archive.
+
+    Args:
+        archive: the archive.
+        name: the member's path inside the archive.
+        limits: limits of the unpacked content.
+
+    Returns:
+        The content of the member.
+
+    Raises:
+        ArchiveError: the archive is damaged, exceeds a limit, or has no such member.
+    """
     budget = _Budget(archive, limits)
-    with _damage(archive):
+    with _archive_errors(archive):
         for found, source in _members(archive):
-            budget.member()
+            budget.count_member()
             if found == name:
-                _safe(archive, name)
-                return _read(source, budget)
+                _safe_path(archive, name)
+                return b"".join(_blocks(source, budget))
     raise ArchiveError(f"{archive}: no member named {name!r}")
 
 
 def decompress(path: Path, limits: Limits = Limits(total=4 << 30)) -> bytes:
-    """A .gz, .xz or .bz2 file -> its content. Raises ArchiveError."""
-    openers = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
-    if path.suffix not in openers:
+    """Decompress a .gz, .xz or .bz2 file.
+
+    Args:
+        path: the file.
+        limits: limits of the decompressed content.
+
+    Returns:
+        The decompressed content.
+
+    Raises:
+        ArchiveError: the file is damaged, exceeds a limit, or has another suffix.
+    """
+    if path.suffix not in _OPENERS_BY_SUFFIX:
         raise ArchiveError(f"{path}: not a .gz, .xz or .bz2 file")
-    with _damage(path), openers[path.suffix](path, "rb") as source:
-        return _read(source, _Budget(path, limits))
+    with _archive_errors(path), _OPENERS_BY_SUFFIX[path.suffix](path, "rb") as source:
+        return b"".join(_blocks(source, _Budget(path, limits)))
 
 
 class _Budget:
+    """Counts members and unpacked bytes, and raises ArchiveError if a limit is exceeded."""
+
     def __init__(self, archive: Path, limits: Limits):
         self.archive, self.limits = archive, limits
         self.packed = max(archive.stat().st_size, 1)
-        self.spent = self.count = 0
+        self.unpacked = self.members = 0
 
-    def member(self) -> None:
-        self.count += 1
-        if self.count > self.limits.members:
+    def count_member(self) -> None:
+        self.members += 1
+        if self.members > self.limits.members:
             raise ArchiveError(f"{self.archive}: more than {self.limits.members:,} members")
 
-    def spend(self, size: int) -> None:
-        self.spent += size
-        if self.spent > self.limits.total:
+    def count_bytes(self, size: int) -> None:
+        self.unpacked += size
+        if self.unpacked > self.limits.total:
             raise ArchiveError(f"{self.archive}: unpacks to more than {self.limits.total:,} bytes")
-        if self.spent > max(self.limits.ratio * self.packed, 16 << 20):
+        if self.unpacked > max(self.limits.ratio * self.packed, _RATIO_THRESHOLD):
             raise ArchiveError(f"{self.archive}: unpacks to more than {self.limits.ratio:g} times its size")
 
 
-def _read(source: IO[bytes], budget: _Budget) -> bytes:
-    blocks = []
+def _blocks(source: IO[bytes], budget: _Budget) -> Iterator[bytes]:
     for block in iter(lambda: source.read(_CHUNK), b""):
-        budget.spend(len(block))
-        blocks.append(block)
-    return b"".join(blocks)
+        budget.count_bytes(len(block))
+        yield block
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """(name, open file) of every regular file; a link or device is an error, folders are passed over."""
+    """Yield (name, open file) of every regular file. Folders are skipped, links and devices are errors."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as file:
             for info in file.infolist():
@@ -135,64 +172,66 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def tar_members(archive: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """(member, open file) of every regular file of a tar, .gz, .xz and .bz2 too; a link or device is an error, folders are passed over. Raises
-    ArchiveError for headers that would fill the memory, and what tarfile raises."""
+    """Iterate over the regular files of a tar archive (also .gz, .xz, .bz2). Folders are skipped.
+
+    Args:
+        archive: the archive.
+
+    Yields:
+        The member and its open file, valid until the next one.
+
+    Raises:
+        ArchiveError: a link, a device, or headers that would fill the memory.
+        Exception: what tarfile raises for a damaged archive.
+    """
     with open(archive, "rb") as raw:
         magic = raw.read(6)
-    opener = next((opener for start, opener in _MAGIC.items() if magic.startswith(start)), open)
+    opener = next((opener for start, opener in _OPENERS_BY_MAGIC.items() if magic.startswith(start)), open)
     with opener(archive, "rb") as unpacked:
-        source = _Headers(archive, unpacked)
+        source = _BoundedHeaders(archive, unpacked)
         with tarfile.open(fileobj=cast(IO[bytes], source), mode="r:") as file:
             for info in file:
-                file.members.clear()  # else it remembers each of them
+                file.members.clear()  # tarfile would keep every member in memory
                 if info.isdir():
                     continue
                 if not info.isreg():
                     raise ArchiveError(f"{archive}: {info.name[:200]!r} is a link or a device")
-                source.left = None
+                source.remaining = None
                 yield info, file.extractfile(info)
-                source.left = _HEADER
+                source.remaining = _MAX_HEADER
 
 
-_MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open, b"\x5d\x00\x00": lzma.open}
-_HEADER = 1 << 20  # bytes of headers, long names and pax records before a member
+class _BoundedHeaders:
+    """A file that allows at most `_MAX_HEADER` bytes to be read between two members of a tar archive.
 
+    tarfile reads names and pax records of any size into memory, and follows endless chains of headers.
 
-class _Headers:
-    """A tar's bytes, of which at most `_HEADER` are read between two members: tarfile reads names and pax records of any size into memory, and
-    chains of headers without end. `left`: how many it still may read; None while a member's content is read."""
+    Attributes:
+        remaining: bytes of headers that may still be read; None while the content of a member is read.
+    """
 
     def __init__(self, archive: Path, file: IO[bytes]):
-        self.archive, self.file, self.left = archive, file, _HEADER
+        self.archive, self.file = archive, file
+        self.remaining: int | None = _MAX_HEADER
 
     def read(self, size: int) -> bytes:
-        if self.left is not None:
-            self.left -= size
-            if self.left < 0:
+        if self.remaining is not None:
+            self.remaining -= size
+            if self.remaining < 0:
                 raise ArchiveError(
-                    f"{self.archive}: the headers of one member (names, pax records) are larger than {_HEADER:,} bytes"
+                    f"{self.archive}: the headers of one member (names, pax records) exceed {_MAX_HEADER:,} bytes"
                 )
         return self.file.read(size)
 
-    def seek(self, place: int) -> int:
-        return self.file.seek(place)
+    def seek(self, position: int) -> int:
+        return self.file.seek(position)
 
     def tell(self) -> int:
         return self.file.tell()
 
 
-def _safe(archive: Path, name: str) -> PurePosixPath:
+def _safe_path(archive: Path, name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name or not path.parts:
-        raise ArchiveError(f"{archive}: member {name[:200]!r} would be written outside its folder")
+        raise ArchiveError(f"{archive}: member {name[:200]!r} would be written outside the target folder")
     return path
-
-
-@contextmanager
-def _damage(archive: Path) -> Iterator[None]:
-    try:
-        yield
-    except DatasetError:
-        raise
-    except (*_DAMAGED, OSError) as error:
-        raise ArchiveError(f"{archive}: cannot be unpacked ({type(error).__name__}: {error})") from error

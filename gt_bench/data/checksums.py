@@ -1,14 +1,16 @@
-"""data.lock.json: the digests of raw files whose host publishes no sha256, pinned when each was first read as the published dataset.
+"""data.lock.json: sha256 of raw files whose host publishes none, pinned on first use.
 
-It lies at the repository's root and belongs in git: from its first entry on, another content of that file is refused, on every machine.
+A digest is pinned after the dataset's statistics equal the published ones. The file is at the root of the repository
+and belongs in git: with an entry, a file of other content is refused on every machine.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from json import loads
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter
 
 from gt_bench.data.spec import RemoteFile, known_digests
 from gt_bench.utils.errors import DatasetError
@@ -17,44 +19,63 @@ from gt_bench.utils.io import write_json
 PATH = Path("data.lock.json")
 
 
-@dataclass(frozen=True)
-class Pin:
-    """What a file was when it was first read: its sha256, its size in bytes, and the day (UTC, ISO 8601)."""
+class Pin(BaseModel):
+    """Digest of a raw file when it was first used.
 
-    sha256: str
-    bytes: int
-    date: str
+    Attributes:
+        sha256: in hexadecimal.
+        bytes: size of the file.
+        date: the day (UTC, ISO 8601).
+    """
 
-    def __post_init__(self) -> None:
-        if not re.fullmatch(r"[0-9a-f]{64}", self.sha256) or type(self.bytes) is not int or self.bytes < 0:
-            raise ValueError(f"no sha256 and size: {self.sha256!r}, {self.bytes!r}")
-        datetime.strptime(self.date, "%Y-%m-%d")
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(strict=True, ge=0)
+    date: Annotated[str, AfterValidator(lambda day: datetime.strptime(day, "%Y-%m-%d") and day)]
+
+
+_PINS = TypeAdapter(dict[str, Pin])
 
 
 def read_pins() -> dict[str, Pin]:
-    """Path of a raw file -> its pin; empty where there is no lock file.
+    """Read data.lock.json.
 
-    Raises DatasetError for a damaged lock file, and for an entry that contradicts gt_bench/data/files.json.
+    Returns:
+        Path of a raw file -> its pin; empty if there is no lock file.
+
+    Raises:
+        DatasetError: the lock file is damaged, or contradicts gt_bench/data/files.json.
     """
     try:
-        pins = {path: Pin(**entry) for path, entry in loads(PATH.read_text(encoding="utf-8")).items()}
+        pins = _PINS.validate_json(PATH.read_bytes())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise DatasetError(
-            f"{PATH}: damaged ({str(error)[:200]}); take it from git (git checkout {PATH}), or delete it: then the next use pins anew"
+            f"{PATH}: damaged ({' '.join(str(error).split())[:200]}); restore it (git checkout {PATH}), "
+            "or delete it to pin the files again on their next use"
         ) from None
     published = known_digests()
     for path, pin in pins.items():
         if published.get(path, pin.sha256) != pin.sha256:
             raise DatasetError(
-                f"{PATH}: {path} has sha256 {pin.sha256}, but gt_bench/data/files.json pins {published[path]}; delete the entry from {PATH}"
+                f"{PATH}: {path} has sha256 {pin.sha256}, but gt_bench/data/files.json pins {published[path]}; "
+                f"delete the entry from {PATH}"
             )
     return pins
 
 
 def with_pin(file: RemoteFile, pins: Mapping[str, Pin]) -> RemoteFile:
-    """`file` with digest and size of its pin, where it has no sha256 of its own."""
+    """Complete a raw file with its pinned digest and size.
+
+    Args:
+        file: the raw file.
+        pins: path -> pin, as from `read_pins`.
+
+    Returns:
+        The file with the pin; unchanged if it has a published sha256 or no pin.
+    """
     pin = pins.get(file.path)
     if file.sha256 is not None or pin is None:
         return file
@@ -62,13 +83,13 @@ def with_pin(file: RemoteFile, pins: Mapping[str, Pin]) -> RemoteFile:
 
 
 def new_pin(sha256: str, size: int) -> Pin:
-    """A pin of today."""
-    return Pin(sha256, size, datetime.now(UTC).date().isoformat())
+    """Make a pin with today's date for a file of `size` bytes."""
+    return Pin(sha256=sha256, bytes=size, date=datetime.now(UTC).date().isoformat())
 
 
 def add_pins(pins: Mapping[str, Pin]) -> None:
-    """Writes `pins` into the lock file beside what is there; the caller holds a lock against other writers."""
+    """Add pins (path -> pin) to the lock file. The caller must hold a lock against other writers."""
     before = read_pins()
     after = {**before, **pins}
     if after != before:
-        write_json(PATH, {path: asdict(after[path]) for path in sorted(after)})
+        write_json(PATH, {path: after[path].model_dump() for path in sorted(after)})

@@ -1,8 +1,9 @@
-"""What datasets.yaml of the current folder and the entry points `gt_bench.datasets` of installed packages declare, as specs.
+"""User-supplied datasets: those in datasets.yaml of the current folder, and entry points of installed packages.
 
     my-molecules: {source: path/to/folder, task: graph-regression, metric: mae}
 
-A source is a folder of CSV, an npz file, `file.py:load` or `pyg:Planetoid/Cora`.
+A source is a folder of CSV files, an npz file, `file.py:load` or `pyg:Planetoid/Cora`. The group of entry points is
+`gt_bench.datasets`.
 """
 
 import inspect
@@ -34,18 +35,30 @@ if TYPE_CHECKING:
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
 USUAL_METRIC = {
-    "node-classification": "accuracy", "node-regression": "mae", "graph-classification": "accuracy", "graph-regression": "mae",
+    "node-classification": "accuracy",
+    "node-regression": "mae",
+    "graph-classification": "accuracy",
+    "graph-regression": "mae",
     "graph-multilabel": "ap",
-}  # fmt: skip
-# where the data name no split of their own: shares by level, and as many splits as papers have seeds
+}
+# defaults for data without a split: shares of train, val and test, and number of splits
 SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
 SPLITS = 10
-LOOKED_AT = 100  # graphs that tell whether targets are per node
+SAMPLED_GRAPHS = 100  # inspected to decide whether targets are per node
 
 
 class Entry(Strict):
-    """A dataset of datasets.yaml: `source` as `gt-bench try` takes it, `split`: the shares of train, val and test, `undirected`: whether the
-    reverse of each edge is added where it is missing."""
+    """A dataset of datasets.yaml.
+
+    Attributes:
+        source: as in `gt-bench try`.
+        task: its task.
+        metric: its metric.
+        split: shares of train, val and test, if the data have no split.
+        num_splits: number of splits to draw.
+        seed: seed of the first one.
+        undirected: whether the reverse of each edge is added where it is missing.
+    """
 
     source: str
     task: str
@@ -57,42 +70,88 @@ class Entry(Strict):
 
 
 def entries() -> Settings:
-    """What datasets.yaml has; nothing where it is not there, or its last entry was taken out. Raises RecipeError."""
+    """Read datasets.yaml.
+
+    Returns:
+        Its entries; empty if there is no such file or it is empty.
+
+    Raises:
+        RecipeError: the file is not valid YAML.
+    """
     return read_yaml(FILE) if FILE.exists() and FILE.read_bytes().strip() else {}
 
 
 def declared(name: str) -> DatasetSpec | None:
-    """The dataset `name` of datasets.yaml or of an entry point, or None. Raises RecipeError and DatasetError for one that cannot be used."""
+    """Look up a user-supplied dataset.
+
+    Args:
+        name: its name.
+
+    Returns:
+        Its spec; None if neither datasets.yaml nor an entry point has this name.
+
+    Raises:
+        RecipeError: its entry in datasets.yaml is invalid.
+        DatasetError: its source, task or metric is invalid.
+    """
     content = entries()
     if name in content:
         entry = validated(Entry, content[name], str(FILE), f"{name}.")
         return spec_of(name, entry)
     found = list(entry_points(group=GROUP, name=name))
-    if len({one.value for one in found}) > 1:
-        raise DatasetError(
-            f"the name {name!r} is given by {' and '.join(f'{one.value} of {package_of(one)}' for one in found)} (group {GROUP}); rename one"
-        )
+    if len({entry.value for entry in found}) > 1:
+        sources = " and ".join(f"{entry.value} of {package_of(entry)}" for entry in found)
+        raise DatasetError(f"duplicate dataset {name!r}: {sources} (entry points of group {GROUP}); rename one")
     return _from_entry_point(found[0]) if found else None
 
 
 def spec_of(name: str, entry: Entry) -> DatasetSpec:
-    """The dataset that an entry of datasets.yaml describes. Raises DatasetError for a task, metric or source that cannot be."""
-    level = "node" if entry.task.startswith("node-") else "graph"
+    """Make the spec of an entry of datasets.yaml.
+
+    Args:
+        name: name of the dataset.
+        entry: the entry.
+
+    Returns:
+        The spec.
+
+    Raises:
+        DatasetError: its source, task or metric is invalid.
+    """
     return custom_dataset(
-        name, source_of(entry.source), task=entry.task, metric=entry.metric, split=entry.split or SHARES[level], num_splits=entry.num_splits, seed=entry.seed,
+        name,
+        source_of(entry.source),
+        task=entry.task,
+        metric=entry.metric,
+        split=entry.split or SHARES["node" if entry.task.startswith("node-") else "graph"],
+        num_splits=entry.num_splits,
+        seed=entry.seed,
         undirected=entry.undirected,
-    )  # fmt: skip
+    )
 
 
 def source_of(text: str) -> Path | Given:
-    """Where data lie by `text`: a path, or a function that makes them. Raises DatasetError."""
+    """Parse a source.
+
+    Args:
+        text: a path, `file.py:function` or `pyg:Class/Name`.
+
+    Returns:
+        A path, or a function that loads the data.
+
+    Raises:
+        DatasetError: there is no such file, function or class.
+    """
     if text.startswith("pyg:"):
-        return _of_pyg(text)
+        return _pyg_source(text)
     file, _, function = text.partition(":")
-    return _of_file(Path(file), function or "load") if file.endswith(".py") else Path(text)
+    return _python_source(Path(file), function or "load") if file.endswith(".py") else Path(text)
 
 
-def _of_pyg(text: str) -> Given:
+_PYG_FORM = "write pyg:Class/Name, for example pyg:Planetoid/Cora"
+
+
+def _pyg_source(text: str) -> Given:
     import torch_geometric
     from torch_geometric import datasets
 
@@ -100,13 +159,9 @@ def _of_pyg(text: str) -> Given:
     cls = getattr(datasets, kind, None)
     if not inspect.isclass(cls):
         known = [name for name in dir(datasets) if inspect.isclass(getattr(datasets, name))]
-        raise DatasetError(
-            f"{text}: torch_geometric.datasets has no {kind!r}{nearest(kind, known)}; write pyg:Class/Name, for example pyg:Planetoid/Cora"
-        )
-    if rest and not all(is_plain_name(part) for part in rest.split("/")):  # it becomes a folder below data/pyg
-        raise DatasetError(
-            f"{text}: {rest!r} is no name of a dataset; write pyg:Class/Name, for example pyg:Planetoid/Cora"
-        )
+        raise DatasetError(f"{text}: torch_geometric.datasets has no {kind!r}{nearest(kind, known)}; {_PYG_FORM}")
+    if rest and not all(is_plain_name(part) for part in rest.split("/")):  # becomes a folder below data/pyg
+        raise DatasetError(f"{text}: {rest!r} is not a name of a dataset; {_PYG_FORM}")
 
     def load() -> Graphs:
         root = str(Path("data/pyg", kind, rest))
@@ -115,18 +170,20 @@ def _of_pyg(text: str) -> Given:
             arguments["root"] = root
         try:
             return cls(**arguments)
-        except Exception as error:  # its host may be down, its arguments others
+        except Exception as error:  # its host may be down, or it needs other arguments
+            call = f"{kind}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
             raise DatasetError(
-                f"{text}: torch_geometric.datasets.{kind}({', '.join(f'{k}={v!r}' for k, v in arguments.items())}) raises {type(error).__name__}: {error}; "
-                f"expected a dataset made by a name; for one with other arguments, or without its host, write a file with def load(): and name it file.py:load"
+                f"{text}: torch_geometric.datasets.{call} raises {type(error).__name__}: {error}; expected a dataset "
+                "that needs only a name; for other arguments, or if its host is down, write a function load() in a "
+                "file and use file.py:load"
             ) from error
 
     return Given(load, f"{text} torch_geometric {torch_geometric.__version__}", text)
 
 
-def _of_file(path: Path, function: str) -> Given:
+def _python_source(path: Path, function: str) -> Given:
     if not path.is_file():
-        raise DatasetError(f"{path}: there is no such file")
+        raise DatasetError(f"{path}: no such file")
     module = imported(path.resolve(), str(path))
     found = getattr(module, function, None)
     if not inspect.isfunction(found):
@@ -136,39 +193,41 @@ def _of_file(path: Path, function: str) -> Given:
             if inspect.isfunction(value) and value.__module__ == module.__name__
         ]
         raise DatasetError(
-            f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; write def load(): return Data(...), or name "
-            f"another: {path}:{(known or ['my_load'])[0]}"
+            f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; "
+            f"write def load(): return Data(...), or use another function: {path}:{(known or ['my_load'])[0]}"
         )
-    return Given(_named_errors(found, path), text_digest(path.resolve(), path.resolve().parent), f"{path}:{function}")
+    digest = text_digest(path.resolve(), path.resolve().parent)
+    return Given(_with_user_errors(found, path), digest, f"{path}:{function}")
 
 
-def _named_errors(function: Callable[[], Graphs], path: Path) -> Callable[[], Graphs]:
+def _with_user_errors(function: Callable[[], Graphs], path: Path) -> Callable[[], Graphs]:
+    """Wrap a user's function so that its exceptions name file and line."""
+
     def load() -> Graphs:
         try:
             return function()
         except (DatasetError, Stopped):
             raise
-        except (Exception, SystemExit) as error:  # whatever a user's function may raise
+        except (Exception, SystemExit) as error:  # a user's function may raise anything
             raise DatasetError(
-                f"{path}, line {line_in(path.resolve(), error)}: {function.__name__}() raises {type(error).__name__}: {error}; it must return a Data, a list of "
-                "Data or a torch_geometric dataset, and take no argument"
+                f"{path}, line {line_in(path.resolve(), error)}: {function.__name__}() raises {type(error).__name__}: "
+                f"{error}; it must return a Data, a list of Data or a torch_geometric dataset, without arguments"
             ) from error
 
     return load
 
 
 def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
-    found = loaded(entry, DatasetError, "what custom_dataset(...) returns, or a function that returns Data")
+    expected = "the result of custom_dataset(...), or a function that returns Data"
+    found = loaded(entry, DatasetError, expected)
     if isinstance(found, DatasetSpec):
         if found.name != entry.name:
-            raise DatasetError(f"{described(entry)} is a dataset named {found.name!r}; the two names must agree")
+            raise DatasetError(f"{described(entry)} is a dataset named {found.name!r}; both names must be equal")
         return found
     if not inspect.isfunction(found):
-        raise DatasetError(
-            f"{described(entry)} is a {type(found).__name__}; expected what custom_dataset(...) returns, or a function that returns Data"
-        )
+        raise DatasetError(f"{described(entry)} is a {type(found).__name__}; expected {expected}")
     path = Path(inspect.getfile(found)).resolve()
-    source = Given(_named_errors(found, path), text_digest(path, path.parent), entry.value)
+    source = Given(_with_user_errors(found, path), text_digest(path, path.parent), entry.value)
     level = level_in(source)
     task = task_in(source, level, entry.value)
     return custom_dataset(
@@ -177,31 +236,37 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
 
 
 def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
-    """ "node" where the targets of the first graphs are one per node, else "graph": a single graph may have as many nodes as targets by chance, or one node.
-    Raises DatasetError, which names `where`, for no graph."""
-    shown = list(islice(graphs, LOOKED_AT))
-    if not shown:
+    """Decide whether targets are per node or per graph.
+
+    Args:
+        graphs: Data objects, of which the first ones are inspected.
+        where: name of the data for error messages.
+
+    Returns:
+        "node" if all graphs have a target per node, else "graph". Several graphs are inspected, since one graph may
+        have as many targets as nodes by chance.
+
+    Raises:
+        DatasetError: there are no graphs, or the number of targets fits neither.
+    """
+    sample = list(islice(graphs, SAMPLED_GRAPHS))
+    if not sample:
         raise DatasetError(f"{where}: returned no graphs; return a Data, a list of Data or a torch_geometric dataset")
-    counted = [nodes_of(data) for data in shown]
+    counted = [nodes_of(data) for data in sample]
     nodes = [count or 0 for count, _ in counted]
-    rows = [_rows(getattr(data, "y", None)) for data in shown]
+    rows = [_rows(getattr(data, "y", None)) for data in sample]
     per_node = rows == nodes
-    if not per_node and (len(shown) == 1 or len(set(rows)) > 1):  # not as many targets of each graph
+    if not per_node and (len(sample) == 1 or len(set(rows)) > 1):  # the number of targets is not the same everywhere
         for number, (count, by_edges) in enumerate(counted):
-            if rows[number] > 1 and rows[number] != count and (by_edges or len(shown) == 1):
-                raise DatasetError(
-                    f"{where}: graph {number} has {count} nodes and {rows[number]} targets"
-                    + (
-                        BY_EDGES
-                        if by_edges
-                        else "; give a target for each node (-1 for no class, nan for no number), or several graphs"
-                    )
-                )
+            if rows[number] > 1 and rows[number] != count and (by_edges or len(sample) == 1):
+                hint = "; give a target for each node (-1: no class, nan: no number), or several graphs"
+                hint = BY_EDGES if by_edges else hint
+                raise DatasetError(f"{where}: graph {number} has {count} nodes and {rows[number]} targets{hint}")
     return "node" if per_node and max(nodes) > 1 else "graph"
 
 
 def _rows(y: Any) -> int:
-    """Rows of targets; 0 for one number or word, and for what is no array."""
+    """Return the number of rows of targets; 0 for a scalar and for anything that is not an array."""
     try:
         return next(iter(np.shape(y)), 0)
     except ValueError:  # rows of several lengths
@@ -209,7 +274,14 @@ def _rows(y: Any) -> int:
 
 
 def level_in(source: Path | Given) -> str:
-    """ "node" where the data have a target per node, else "graph"."""
+    """Decide whether targets are per node or per graph.
+
+    Args:
+        source: as from `source_of`.
+
+    Returns:
+        "node" or "graph".
+    """
     if isinstance(source, Given):
         return level_of(graphs_of(source.load(), source.where), source.where)
     if source.is_dir():
@@ -218,21 +290,34 @@ def level_in(source: Path | Given) -> str:
 
     arrays = read_npz(source)
     rows = {key: len(arrays[key]) for key in ("x", "y", "num_nodes") if key in arrays and arrays[key].ndim}
-    if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # graphs of one node each
+    if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # also graphs of one node each
         return "graph"
     return "node" if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1 else "graph"
 
 
 def task_in(source: Path | Given, level: str, text: str) -> str:
-    """The task by the targets: whole numbers are classes, others a regression, several columns of 0 and 1 labels of a graph. Raises DatasetError
-    for such labels of nodes; `text`: what the message calls the data."""
+    """Decide the task by the targets.
+
+    Whole numbers are classes, other numbers are regression targets. Several columns of 0 and 1 are labels of a graph.
+
+    Args:
+        source: as from `source_of`.
+        level: "node" or "graph".
+        text: name of the data for error messages.
+
+    Returns:
+        The task.
+
+    Raises:
+        DatasetError: nodes have several labels of 0 and 1.
+    """
     y = next(iter(Reader(source, level, SHARES[level], 1, 0).blocks()))["y"]
     several = y.ndim > 1 and y.shape[1] > 1
     if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
         if level == "node":
             raise DatasetError(
-                f"{text}: a node has {y.shape[1]} labels of 0 and 1; of one's own data the benchmark knows one class per node (0, 1, ...; -1 for none; of one-hot rows y.argmax(1)), or "
-                "numbers (--task node-regression)"
+                f"{text}: a node has {y.shape[1]} labels of 0 and 1; user-supplied data need one class per node "
+                "(0, 1, ...; -1 for none; for one-hot rows y.argmax(1)), or numbers (--task node-regression)"
             )
         return "graph-multilabel"
     return f"{level}-classification" if y.dtype.kind in "iu" and not several else f"{level}-regression"

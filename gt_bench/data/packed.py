@@ -1,6 +1,6 @@
-"""Packed datasets: one safetensors file and one JSON header per dataset, memory-mapped; batches are gathered by index.
+"""Packed datasets: one memory-mapped safetensors file and one JSON header per dataset.
 
-data/packed/NAME/data.safetensors holds the concatenated arrays of all graphs, with node ids local to their graph:
+data/packed/NAME/data.safetensors contains the concatenated arrays of all graphs. Node ids are local to their graph:
 
     node_ptr, edge_ptr [B + 1]   x [N, F]   source, target [E]   edge_attr [E, D]   y [N|B, ...]
     split [S, N|B|H] (1 train, 2 val, 3 test, 0 none)
@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,12 +28,13 @@ from numpy.typing import ArrayLike
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from gt_bench.data.readers import file_digest
 from gt_bench.data.statistics import inspect
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError, is_plain_name, write_json
 from gt_bench.utils.redact import printable
 
-if TYPE_CHECKING:  # the catalog is read by stages that have no use for torch, which takes seconds to import
+if TYPE_CHECKING:  # importing torch takes seconds, and stages that only read the catalog do not need it
     from torch import LongTensor, Tensor
 
     from gt_models.batch import GraphBatch
@@ -53,21 +54,35 @@ _DTYPES = {
 
 
 class DatasetUnavailable(DatasetError):
-    """The dataset could not be had; the message says what was tried and what to do."""
+    """The dataset is not available. The message lists what was tried and what to do."""
 
 
 class PackedHeader(BaseModel):
-    """What a dataset is, in JSON. `in_dim`, `edge_dim` and `out_dim` have the meaning of the models' constructor arguments.
+    """Header of a packed dataset, stored as JSON.
 
     Attributes:
-        also: metrics that are reported beside `metric` and decide nothing.
-        extras: further arrays by what their rows are; those of nodes, edges and graphs travel in `GraphBatch.extras`, tables do not.
-        row_normalise: continuous node features are divided by their row's sum when a batch is made (so that counts can be stored as bytes).
-        derived: says how, where the data are not the original host's; every report must show it.
+        name: name of the dataset.
+        task: its task.
+        metric: the metric that selects and compares models.
+        level: what a target belongs to.
+        in_dim: argument of model constructors: width of continuous node features, or a vocabulary size per column.
+        edge_dim: as `in_dim`, of edge features.
+        out_dim: argument of model constructors: number of classes or targets.
+        split_kind: what a split divides.
+        num_splits: number of splits.
+        also: further reported metrics, which select nothing.
+        extras: further arrays, by what their rows are. Those of nodes, edges and graphs are in `GraphBatch.extras`,
+            tables are not.
+        row_normalise: continuous node features are divided by the sum of their row when a batch is made, so that
+            counts can be stored as bytes.
+        derived: how the data were made, if they are not the original host's. Every report must show it.
         statistics: measured on the packed arrays (`gt_bench.data.statistics`).
         provenance: digest of the spec, sha256 of the raw files, generator arguments, licence, homepage, citation.
-        notes: flaws and choices that a user must see.
-        data_sha256, data_bytes: of data.safetensors; header_sha256: of all the other fields, so that an edited header is found.
+        notes: flaws and choices that a user must know.
+        data_sha256: sha256 of data.safetensors.
+        data_bytes: size of data.safetensors.
+        header_sha256: sha256 of all other fields, so that an edited header is detected.
+        format: version of the format.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -94,37 +109,45 @@ class PackedHeader(BaseModel):
     format: Literal[1] = FORMAT
 
     def sealed(self) -> PackedHeader:
-        """The header with its own digest."""
-        fields = json.loads(json.dumps(self.model_dump(exclude={"header_sha256"})))  # as they are read back
+        """Return the header with `header_sha256` set."""
+        fields = json.loads(json.dumps(self.model_dump(exclude={"header_sha256"})))  # as JSON reads them
         return self.model_copy(
             update={"header_sha256": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
         )
 
     @property
     def pins(self) -> dict[str, dict[str, Any]]:
-        """Raw file -> {sha256, bytes, date}, for those whose digest was pinned on first use (`gt_bench.data.checksums`)."""
+        """Raw file -> {sha256, bytes, date} of the files that were pinned on first use (`gt_bench.data.checksums`)."""
         return self.provenance.get("pinned", {})
 
     def with_pins(self, pins: Mapping[str, Mapping[str, Any]]) -> PackedHeader:
-        """The header with the digests of raw files that were pinned on first use: file -> {sha256, bytes, date}."""
+        """Return the header with `pins`: raw file -> {sha256, bytes, date}, as in the property `pins`."""
         return self.model_copy(update={"provenance": self.provenance | {"pinned": dict(pins)}})
 
     @property
     def pinned_remark(self) -> str | None:
-        """What every report says of data whose digest nobody publishes."""
+        """The note that every report shows if the digest of a raw file is not published; else None."""
         dates = sorted({pin["date"] for pin in self.pins.values()})
         return f"digest pinned on first use, {', '.join(dates)}" if dates else None
 
     @property
     def digest(self) -> str:
-        """sha256 over the arrays and what decides how they are read; notes, statistics and provenance do not count."""
+        """sha256 of the arrays and of all fields that decide how they are read. Notes and statistics do not count."""
         described = {"statistics", "provenance", "notes", "derived", "header_sha256"}
         decisive = self.model_dump(exclude=described if self.also else described | {"also"})
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 class PackedDataset:
-    """A memory-mapped dataset; made by `PackedDataset.open`."""
+    """A memory-mapped dataset. Use `PackedDataset.open` to make one.
+
+    Attributes:
+        folder: where it is stored.
+        header: its header.
+        num_graphs: number of graphs B.
+        num_nodes: number of nodes N of all graphs.
+        num_edges: number of directed edges E of all graphs.
+    """
 
     def __init__(self, folder: Path, header: PackedHeader, arrays: Mapping[str, Tensor]):
         self.folder, self.header, self._arrays = folder, header, arrays
@@ -135,10 +158,20 @@ class PackedDataset:
 
     @classmethod
     def open(cls, folder: str | Path) -> PackedDataset:
-        """Raises DatasetUnavailable where the folder says so or holds nothing, DatasetError where its files are damaged.
+        """Open a packed dataset.
 
-        Header and content are held against their digests; the content only when its file changed since it was last found whole, which is
-        remembered beside the folder.
+        Header and content are compared with their digests. The content is read only if the file changed since the
+        last check, which is recorded next to the folder.
+
+        Args:
+            folder: a folder written by `PackedWriter`.
+
+        Returns:
+            The dataset.
+
+        Raises:
+            DatasetUnavailable: nothing is packed in the folder, or it has an unavailable.json.
+            DatasetError: the files are damaged.
         """
         folder = Path(folder)
         if not (folder / "header.json").exists():
@@ -146,7 +179,7 @@ class PackedDataset:
         try:
             header = PackedHeader.model_validate_json((folder / "header.json").read_bytes())
             if header != header.sealed():
-                raise DatasetError("header.json is not as it was written, or is of an older version")
+                raise DatasetError("header.json was edited, or is of an older version")
             path = folder / "data.safetensors"
             _check_content(path, header)
             with safe_open(path, framework="pt") as file:
@@ -160,7 +193,7 @@ class PackedDataset:
 
     @property
     def digest(self) -> str:
-        """sha256 of what decides a run: see `PackedHeader.digest`."""
+        """sha256 of everything that decides a run, see `PackedHeader.digest`."""
         return self.header.digest
 
     @cached_property
@@ -169,7 +202,17 @@ class PackedDataset:
         return self._arrays["node_ptr"].diff()  # type: ignore[return-value]
 
     def array(self, name: str) -> Tensor:
-        """Array `name` as stored. Raises DatasetError for an unknown name."""
+        """Look up an array.
+
+        Args:
+            name: its name.
+
+        Returns:
+            The array as stored, memory-mapped.
+
+        Raises:
+            DatasetError: there is no such array.
+        """
         if name not in self._arrays:
             raise DatasetError(
                 f"dataset {self.header.name!r} has no array {name!r}; it has: {', '.join(sorted(self._arrays))}"
@@ -177,17 +220,38 @@ class PackedDataset:
         return self._arrays[name]
 
     def split(self, part: str, index: int = 0) -> LongTensor:
-        """Ids of split `index`: of nodes, graphs or hyperedges, as `header.split_kind` says; long, ascending."""
+        """Look up one part of a split.
+
+        Args:
+            part: "train", "val" or "test".
+            index: number of the split.
+
+        Returns:
+            Ids of nodes, graphs or hyperedges (`header.split_kind`), long, ascending.
+
+        Raises:
+            DatasetError: there is no such part or split.
+        """
         if part not in PARTS:
-            raise DatasetError(f"no part named {part!r}; known: {', '.join(PARTS)}")
+            raise DatasetError(f"no part named {part!r}; expected one of {', '.join(PARTS)}")
         if not 0 <= index < self.header.num_splits:
             raise DatasetError(
-                f"dataset {self.header.name!r} has {self.header.num_splits} splits, numbered from 0; there is no split {index}"
+                f"dataset {self.header.name!r} has no split {index}; it has {self.header.num_splits}, numbered from 0"
             )
         return (self._arrays["split"][index] == PARTS[part]).nonzero().squeeze(1)  # type: ignore[return-value]
 
     def batch(self, graphs: Tensor) -> GraphBatch:
-        """The graphs of these ids, in this order, as one GraphBatch; ids may repeat. Successive ids are read as slices."""
+        """Gather graphs.
+
+        Args:
+            graphs: ids [b] in any order, also repeated. Consecutive ids are read as slices, which is faster.
+
+        Returns:
+            The graphs in the order of the ids.
+
+        Raises:
+            IndexError: an id is out of range.
+        """
         import torch
 
         from gt_models.batch import GraphBatch
@@ -201,7 +265,7 @@ class PackedDataset:
         edges, degrees = _rows(views["edge_ptr"], ids)
         ptr = np.concatenate([[0], sizes.cumsum()])  # [B + 1]
         edge_index = np.empty((2, int(degrees.sum())), np.int64)
-        edge_index[0], edge_index[1] = views["source"][edges], views["target"][edges]  # ids within each graph
+        edge_index[0], edge_index[1] = views["source"][edges], views["target"][edges]  # local ids
         if len(ids) > 1:
             edge_index += np.repeat(ptr[:-1], degrees)  # rows of the batch
         x = self._sparse_x
@@ -225,7 +289,11 @@ class PackedDataset:
         )
 
     def with_sparse_x(self) -> PackedDataset:
-        """The same one graph with `batch.x` in compressed sparse rows; the dataset itself where its features are not sparse, or its graphs are many."""
+        """Return a dataset whose batches have `x` in compressed sparse rows.
+
+        Returns:
+            Such a dataset; `self` if it has several graphs or its features are not sparse.
+        """
         from gt_bench.data.sparse import sparse_rows
 
         if self.num_graphs != 1 or not isinstance(self.header.in_dim, int):
@@ -250,21 +318,28 @@ class PackedDataset:
 
     @cached_property
     def _views(self) -> dict[str, np.ndarray]:
-        """The mapped arrays once more: numpy gathers small batches without waking a second thread, which on a busy machine costs 50x."""
+        """The mapped arrays in numpy, which gathers in one thread; torch is up to 50x slower on a busy machine."""
         return {name: array.numpy() for name, array in self._arrays.items()}
 
     def verify(self) -> None:
-        """Reads the whole file again. Raises DatasetError where it is not what the header says."""
-        if _sha256(self.folder / "data.safetensors") != self.header.data_sha256:
+        """Read the whole file again.
+
+        Raises:
+            DatasetError: its content does not match the header.
+        """
+        if file_digest(self.folder / "data.safetensors") != self.header.data_sha256:
             raise DatasetError(
-                f"{self.folder}/data.safetensors: not what its header says; prepare it again: {_remedy(self.folder)}"
+                f"{self.folder}/data.safetensors: does not match its header; prepare it again: {_remedy(self.folder)}"
             )
 
 
 class PackedWriter:
-    """Writes a dataset block by block in bounded memory; the folder appears, complete, at `finish` and not before.
+    """Writes a dataset block by block in bounded memory.
 
-    Use as a context manager: an exception inside leaves no trace.
+    Use it as a context manager. The folder appears, complete, at `finish`. If the block raises, nothing is written.
+
+    Args:
+        folder: the folder of the dataset.
     """
 
     def __init__(self, folder: str | Path):
@@ -290,7 +365,16 @@ class PackedWriter:
         pair_index: ArrayLike | None = None,
         **arrays: ArrayLike,
     ) -> None:
-        """Appends graphs: nodes and edges of each [b], edge_index [2, e] with local ids, and any arrays by node, edge or graph."""
+        """Append graphs.
+
+        Args:
+            num_nodes: nodes of each graph [b].
+            num_edges: edges of each graph [b].
+            edge_index: edges [2, e] with local ids.
+            num_pairs: positive pairs of each graph [b], for set-to-graph datasets.
+            pair_index: positive pairs [2, p] with local ids.
+            arrays: further arrays with a row per node, edge or graph.
+        """
         self._counts["node"].append(np.asarray(num_nodes, np.int64))
         self._counts["edge"].append(np.asarray(num_edges, np.int64))
         edge_index = np.asarray(edge_index)
@@ -302,53 +386,63 @@ class PackedWriter:
             self.append(name, array)
 
     def append(self, name: str, array: ArrayLike) -> None:
-        """Appends rows to array `name`; type and width must stay the same."""
+        """Append rows to an array.
+
+        Args:
+            name: its name.
+            array: the rows. Type and width must be those of the earlier rows.
+
+        Raises:
+            DatasetError: the type is not supported, or type or width changed.
+            WriteError: the disk is full.
+        """
         array = np.ascontiguousarray(array)
         if array.dtype == bool:
             array = array.astype(np.uint8)
         if array.dtype.name not in _DTYPES:
-            raise DatasetError(f"array {name!r}: cannot store type {array.dtype}; known: {', '.join(_DTYPES)}")
+            raise DatasetError(f"array {name!r}: unsupported type {array.dtype}; expected one of {', '.join(_DTYPES)}")
         dtype, row, rows = self._written.get(name, (array.dtype.name, array.shape[1:], 0))
         if (dtype, row) != (array.dtype.name, array.shape[1:]):
             raise DatasetError(
                 f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}"
             )
-        try:
-            with open(self._temporary / f"{name}.bin", "ab") as file:
-                file.write(array.data if array.size else b"")
-        except OSError as error:
-            raise WriteError(
-                f"{self.folder}: cannot be written ({error.strerror}); free some space and run the same command again"
-            ) from error
+        with _write_errors(self.folder), open(self._temporary / f"{name}.bin", "ab") as file:
+            file.write(array.data if array.size else b"")
         self._written[name] = (dtype, row, rows + len(array))
 
     def finish(self, header: PackedHeader) -> PackedHeader:
-        """Checks the arrays, measures the statistics and puts the folder in place. Returns the completed header.
+        """Check the arrays, measure the statistics and move the folder into place.
 
-        Raises DatasetError where the arrays contradict each other or the header (then nothing is changed).
+        Args:
+            header: the header without statistics and digests.
+
+        Returns:
+            The complete header.
+
+        Raises:
+            DatasetError: the arrays contradict each other or the header. Nothing is changed then.
+            WriteError: the disk is full.
         """
         for name, blocks in self._counts.items():
             if blocks:
                 self.append(f"{name}_ptr", np.concatenate([[0], np.concatenate(blocks).cumsum()]))
-        try:
+        with _write_errors(self.folder):
             path = self._merge()
             with safe_open(path, framework="pt") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            header = header.model_copy(update={"statistics": inspect(header, arrays)})
+            statistics = inspect(header, arrays)
             del arrays
-            header = header.model_copy(
-                update={"data_sha256": _sha256(path), "data_bytes": path.stat().st_size}
-            ).sealed()
+            measured = {"statistics": statistics, "data_sha256": file_digest(path), "data_bytes": path.stat().st_size}
+            header = header.model_copy(update=measured).sealed()
             write_header(path.parent, header)
             replace_folder(path.parent, self.folder)
-        except OSError as error:
-            raise WriteError(
-                f"{self.folder}: cannot be written ({error.strerror}); free some space and run the same command again"
-            ) from error
         return header
 
     def _merge(self) -> Path:
-        """The arrays' files -> one safetensors file, widest type first (so that all are aligned), the same bytes on every machine."""
+        """Merge the files of the arrays into one safetensors file with the same bytes on every machine.
+
+        Arrays of wider types come first, so that all are aligned.
+        """
         names = sorted(self._written, key=lambda n: (-np.dtype(self._written[n][0]).itemsize, n))
         layout, offset = {}, 0
         for name in names:
@@ -372,10 +466,19 @@ class PackedWriter:
 
 
 def pack(folder: str | Path, header: PackedHeader, arrays: Mapping[str, Any]) -> PackedHeader:
-    """Writes a dataset that fits in memory. `arrays` as in `PackedWriter.graphs`, and tables (split, ...).
-    Integers are stored in the narrowest type that holds them.
+    """Write a dataset that fits in memory. Integers are stored in the narrowest type that holds them.
 
-    Raises DatasetError where the arrays contradict each other or the header, WriteError where the disk is full; the old folder then stays.
+    Args:
+        folder: the folder of the dataset. It is replaced only if everything is correct.
+        header: the header without statistics and digests.
+        arrays: the arguments of `PackedWriter.graphs`, and tables (split, ...).
+
+    Returns:
+        The complete header.
+
+    Raises:
+        DatasetError: the arrays contradict each other or the header.
+        WriteError: the disk is full.
     """
     tables = {"split", *(name for name, rows in header.extras.items() if rows == "table")}
     blocks = {name: np.asarray(array) for name, array in arrays.items()}
@@ -387,8 +490,35 @@ def pack(folder: str | Path, header: PackedHeader, arrays: Mapping[str, Any]) ->
         return writer.finish(header)
 
 
+def pack_graph(
+    folder: str | Path, header: PackedHeader, *, x: np.ndarray, edge_index: np.ndarray, y: np.ndarray, split: np.ndarray
+) -> PackedHeader:
+    """Write a dataset of one graph with a target per node. See `pack`.
+
+    Args:
+        folder: the folder of the dataset.
+        header: the header without statistics and digests.
+        x: node features [N, F].
+        edge_index: edges [2, E].
+        y: targets [N].
+        split: split codes [S, N].
+
+    Returns:
+        The complete header.
+    """
+    arrays = {"num_nodes": [len(x)], "num_edges": [edge_index.shape[1]], "x": x, "edge_index": edge_index}
+    return pack(folder, header, arrays | {"y": y, "split": split})
+
+
 def compact(array: np.ndarray) -> np.ndarray:
-    """Integers in the narrowest type that holds them; float64 as float32."""
+    """Convert an array to the type in which it is stored.
+
+    Args:
+        array: of any type.
+
+    Returns:
+        Integers in the narrowest type that holds them, floating-point numbers as float32.
+    """
     if array.dtype.kind == "f":
         return array.astype(np.float32, copy=False)
     if array.dtype.kind in "iu" and array.size:
@@ -405,7 +535,7 @@ def _targets(array: np.ndarray) -> np.ndarray:
 
 
 def say_notes(folder: str | Path) -> None:
-    """Prints the notes of a packed dataset. Nothing for a folder without one, or a damaged one: whoever opens it reports that."""
+    """Print the notes of a packed dataset. Nothing is printed if it is missing or damaged: opening it raises."""
     with contextlib.suppress(OSError, ValidationError):
         header = PackedHeader.model_validate_json((Path(folder) / "header.json").read_bytes())
         for note in header.notes:
@@ -413,20 +543,25 @@ def say_notes(folder: str | Path) -> None:
 
 
 def write_header(folder: Path, header: PackedHeader) -> None:
-    """Writes header.json of `folder`, sealed."""
+    """Write header.json in the folder of a dataset, with `header_sha256` set."""
     write_json(folder / "header.json", header.sealed().model_dump())
 
 
 def replace_folder(new: Path, folder: Path) -> None:
-    """Puts `new` in the place of `folder`, which is gone only when `new` is there.
+    """Replace a folder by another one.
 
-    Raises DatasetError for a path that is no name below a folder, and where `folder` is no folder of files: nothing else is ever deleted.
+    Args:
+        new: the folder that is moved.
+        folder: its new path. An existing folder is deleted after `new` is in place.
+
+    Raises:
+        DatasetError: `folder` has an invalid name, or is not a folder that contains only files. It is not deleted.
     """
     if not is_plain_name(folder.name) or ".." in folder.parts:
-        raise DatasetError(f"{folder}: not the folder of a dataset; its name must be letters, digits, '.', '_' and '-'")
+        raise DatasetError(f"{folder}: not a dataset's folder; its name must consist of letters, digits, '.', '_', '-'")
     if folder.exists() and not (folder.is_dir() and all(path.is_file() for path in folder.iterdir())):
         raise DatasetError(
-            f"{folder}: holds more than a packed dataset and is left as it is; move it away and run the same command again"
+            f"{folder}: contains more than a packed dataset and was not changed; move it away and run the command again"
         )
     old = None
     if folder.exists():
@@ -438,7 +573,7 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 
 def _rows(ptr: np.ndarray, graphs: np.ndarray) -> tuple[slice | np.ndarray, np.ndarray]:
-    """(rows of these graphs in the concatenated arrays, how many of each graph)."""
+    """Return the rows of these graphs in the concatenated arrays, and the number of rows of each graph [b]."""
     start, stop = ptr[graphs], ptr[graphs + 1]
     lengths = stop - start
     if len(graphs) and (len(graphs) == 1 or (graphs[1:] - graphs[:-1] == 1).all()):
@@ -449,42 +584,46 @@ def _rows(ptr: np.ndarray, graphs: np.ndarray) -> tuple[slice | np.ndarray, np.n
 
 
 def _features(values: np.ndarray, dim: int | list[int] | None) -> Tensor:
-    """Continuous features as float, categorical ones as long; two-dimensional; always a copy, so that nobody writes to the mapped file."""
+    """Copy features [n, F] out of the mapped file: continuous ones as float, categorical ones as long."""
     values = values.astype(np.float32 if isinstance(dim, int) else np.int64)
     import torch
 
     return torch.from_numpy(values[:, None] if values.ndim == 1 else values)
 
 
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _check_content(path: Path, header: PackedHeader) -> None:
-    """Raises DatasetError where the file is not what the header says. The digest is taken when size, times or inode are not those of the last
-    check: a hidden file beside the dataset's folder, where neither DVC nor a replacement of the folder sees it, remembers them."""
+    """Raise DatasetError if the file does not match the header.
+
+    The digest is computed only if size, times or inode differ from those of the last check. They are recorded in a
+    hidden file next to the dataset's folder, which is outside what DVC tracks and what `replace_folder` deletes.
+    """
     stat = path.stat()
     if stat.st_size != header.data_bytes:
-        raise DatasetError(f"{stat.st_size} bytes where the header says {header.data_bytes}")
-    seen = {
-        "inode": stat.st_ino,
-        "mtime_ns": stat.st_mtime_ns,
-        "ctime_ns": stat.st_ctime_ns,
-        "sha256": header.data_sha256,
-    }
-    memory = path.parent.with_name(f".{path.parent.name}.checked.json")
+        raise DatasetError(f"data.safetensors has {stat.st_size} bytes, its header states {header.data_bytes}")
+    current: dict[str, int | str] = {"inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
+    current |= {"sha256": header.data_sha256}
+    last_check = path.parent.with_name(f".{path.parent.name}.checked.json")
     with contextlib.suppress(OSError, ValueError):
-        if json.loads(memory.read_bytes()) == seen:
+        if json.loads(last_check.read_bytes()) == current:
             return
-    if _sha256(path) != header.data_sha256:
-        raise DatasetError("the content of data.safetensors is not what the header says")
-    with contextlib.suppress(WriteError):  # in a folder that is only read, every opening checks
-        write_json(memory, seen)
+    if file_digest(path) != header.data_sha256:
+        raise DatasetError("the content of data.safetensors does not match its header")
+    with contextlib.suppress(WriteError):  # a read-only folder is checked each time
+        write_json(last_check, current)
+
+
+@contextlib.contextmanager
+def _write_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            f"{folder}: cannot be written ({error.strerror}); free some space and run the command again"
+        ) from error
 
 
 def _remedy(folder: Path) -> str:
-    """The command that prepares the dataset of `folder`, DATA_ROOT/packed/NAME."""
+    """Return the command that prepares the dataset of `folder`, DATA_ROOT/packed/NAME."""
     root = folder.parent.parent
     return f"python -m stages.download {folder.name}" + ("" if root == Path("data") else f" --data-root {root}")
 
@@ -493,8 +632,8 @@ def _why_unavailable(folder: Path) -> str:
     try:
         note = json.loads((folder / "unavailable.json").read_text(encoding="utf-8"))
         tried = "".join(f"\n  {entry['source']}: {entry['error']}" for entry in note["tried"])
-        return f"dataset {note['dataset']!r} is not at hand: {note['reason']}{tried}\n{note['remedy']}"
+        return f"dataset {note['dataset']!r} is not available: {note['reason']}{tried}\n{note['remedy']}"
     except (FileNotFoundError, NotADirectoryError):
-        return f"{folder}: nothing is packed here yet; run: {_remedy(folder)}"
+        return f"{folder}: no packed dataset; run: {_remedy(folder)}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{folder}/unavailable.json: damaged ({error!r}); run: {_remedy(folder)}") from error

@@ -1,4 +1,4 @@
-"""From a name to a packed dataset on disk: fetch, pack, hold the statistics against the published ones, put in place; or say why not."""
+"""Prepare datasets: fetch raw files, pack them, compare the statistics with the published ones, move into place."""
 
 import importlib.util
 import re
@@ -6,14 +6,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from gt_bench.data.checksums import PATH, Pin, add_pins, new_pin, read_pins, with_pin
-from gt_bench.data.download import SourceError, fetch, reachable, sha256_of
+from gt_bench.data.download import SourceError, fetch, reachable
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader, replace_folder, write_header
+from gt_bench.data.readers import file_digest
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.statistics import compare
@@ -26,7 +26,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """`state`: "packed" (now), "kept" (was valid already) or "unavailable" (then `reason` is set)."""
+    """Result of a preparation.
+
+    Attributes:
+        state: "packed" (now), "up to date" (already packed) or "unavailable".
+        folder: folder of the dataset.
+        header: its header; None if it is unavailable.
+        reason: why it is unavailable.
+        seconds: duration of the preparation.
+    """
 
     state: str
     folder: Path
@@ -38,35 +46,48 @@ class Prepared:
 def prepare(
     name: str, data_root: str | Path = "data", mirrors: Sequence[str] = (), say: Say = lambda line: None
 ) -> Prepared:
-    """Makes data_root/packed/NAME. Two processes that ask at once both succeed and the work is done once.
+    """Prepare a dataset in data_root/packed/NAME. Safe for several processes: only one of them does the work.
 
-    A dataset that cannot be had becomes unavailable.json in that folder. Raises DatasetError where files are damaged or statistics
-    differ from the published ones, UnknownDataset for an unknown name. What is packed there already survives every failure.
+    If a dataset is unavailable, unavailable.json is written to that folder. An existing packed dataset survives every
+    failure.
+
+    Args:
+        name: name of the dataset.
+        data_root: folder of raw/ and packed/.
+        mirrors: folders or URLs to try before the official addresses.
+        say: receives progress messages.
+
+    Returns:
+        What was done.
+
+    Raises:
+        DatasetError: files are damaged, or statistics differ from the published ones.
+        UnknownDataset: there is no such dataset.
     """
     spec, root = get_spec(name), Path(data_root)
     folder = root / "packed" / name
     make_folder(root / ".locks")
     with held(root / ".locks" / f"{name}.lock"):
         start = time.monotonic()
-        for left in (root / "packed").glob(".*"):  # of a process that was killed: nobody else prepares it now
-            if re.fullmatch(rf"\.{re.escape(name)}(\.old)?\.[a-z0-9_]{{8}}", left.name) and left.is_dir():
-                shutil.rmtree(left)
+        # temporary folders of killed processes; this process holds the lock
+        for leftover in (root / "packed").glob(".*"):
+            if re.fullmatch(rf"\.{re.escape(name)}(\.old)?\.[a-z0-9_]{{8}}", leftover.name) and leftover.is_dir():
+                shutil.rmtree(leftover)
         pins = read_pins()
         header = valid(spec, folder, pins, say)
         if header is not None:
-            _pin(header.pins, root)  # a lost lock file is written again
-            return Prepared("kept", folder, header)
-        missing = [module for module in spec.needs if importlib.util.find_spec(module) is None]
+            _pin({path: Pin(**pin) for path, pin in header.pins.items()}, root)  # restores a lost lock file
+            return Prepared("up to date", folder, header)
         try:
-            if missing:
+            if missing := _missing_packages(spec):
                 raise SourceError(
-                    f"this needs the package {', '.join(missing)}", [], f"pip install {' '.join(missing)}"
+                    f"the package {', '.join(missing)} is not installed", [], f"Run: pip install {' '.join(missing)}"
                 )
             files = {file.path: fetch(with_pin(file, pins), root / "raw", mirrors, say) for file in spec.files}
         except SourceError as error:
             return _unavailable(spec, folder, error, time.monotonic() - start)
         used = {
-            file.path: pins.get(file.path) or new_pin(sha256_of(files[file.path]), files[file.path].stat().st_size)
+            file.path: pins.get(file.path) or new_pin(file_digest(files[file.path]), files[file.path].stat().st_size)
             for file in spec.files
             if file.sha256 is None
         }
@@ -78,22 +99,20 @@ def prepare(
             header = dataset.header
             wrong = compare(spec.expected, header.statistics)
             if wrong:
-                raise DatasetError(f"dataset {name!r} is not the published one:\n  " + "\n  ".join(wrong))
+                raise DatasetError(f"dataset {name!r} differs from the published one:\n  " + "\n  ".join(wrong))
             del dataset
             if used:
-                write_header(temporary / name, header.with_pins({path: asdict(pin) for path, pin in used.items()}))
+                write_header(temporary / name, header.with_pins({path: pin.model_dump() for path, pin in used.items()}))
                 for path in _pin(used, root):
-                    say(
-                        f"{path}: no sha256 of it is published; the one found is pinned in {PATH}, which belongs in git"
-                    )
+                    say(f"{path}: its host publishes no sha256; pinned the one found in {PATH}, which belongs in git")
             replace_folder(temporary / name, folder)
         except DatasetError as error:
             first = [str(files[path]) for path in used if path not in pins]
             if not first:
                 raise
             raise DatasetError(
-                f"{error}\nno digest of {', '.join(first)} is known, and none was pinned: if it is the wrong file, delete it and run the same "
-                "command again"
+                f"{error}\nno digest of {', '.join(first)} is known, and none was pinned: if it is the wrong file, "
+                "delete it and run the command again"
             ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -103,7 +122,18 @@ def prepare(
 def valid(
     spec: DatasetSpec, folder: Path, pins: Mapping[str, Pin] = MappingProxyType({}), say: Say = lambda line: None
 ) -> PackedHeader | None:
-    """The header of what is packed in `folder` if it is whole and was made from this spec by this code, of files that `pins` allow, else None."""
+    """Check whether a packed dataset is up to date.
+
+    Args:
+        spec: the current spec.
+        folder: folder of the packed dataset.
+        pins: pinned digests of raw files.
+        say: receives a message if the files are damaged.
+
+    Returns:
+        The header if the dataset is undamaged, was made from this spec by this version, and of files that agree with
+        `pins`; else None.
+    """
     try:
         header = PackedDataset.open(folder).header
     except DatasetUnavailable:
@@ -115,7 +145,15 @@ def valid(
 
 
 def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
-    """The raw files of which data.lock.json pins another content than the packed dataset `name` was made from. Cheap."""
+    """Find raw files whose pin in data.lock.json differs from the file the packed dataset was made from. Cheap.
+
+    Args:
+        name: name of the dataset.
+        data_root: folder of packed/.
+
+    Returns:
+        Paths of the raw files.
+    """
     header = Path(data_root) / "packed" / name / "header.json"
     pins = read_pins()
     if not pins or not header.exists():
@@ -130,56 +168,73 @@ def _contradictions(header: PackedHeader, pins: Mapping[str, Pin]) -> list[str]:
     return [path for path, pin in header.pins.items() if path in pins and pins[path].sha256 != pin["sha256"]]
 
 
-def _pin(found: Mapping[str, Pin | Mapping[str, Any]], root: Path) -> list[str]:
-    """Adds what the lock file lacks, and returns the paths that are new there."""
-    new = {path: pin if isinstance(pin, Pin) else Pin(**pin) for path, pin in found.items()}
+def _pin(pins: Mapping[str, Pin], root: Path) -> list[str]:
+    """Add pins that are missing in the lock file. Returns their paths."""
     with held(root / ".locks" / f"{PATH.name}.lock"):
-        there = read_pins()
-        new = {path: pin for path, pin in new.items() if path not in there}
+        known = read_pins()
+        new = {path: pin for path, pin in pins.items() if path not in known}
         if new:
             add_pins(new)
     return list(new)
 
 
+def _missing_packages(spec: DatasetSpec) -> list[str]:
+    return [module for module in spec.needs if importlib.util.find_spec(module) is None]
+
+
 def available(name: str, data_root: str | Path = "data", mirrors: Sequence[str] = ()) -> tuple[bool, str]:
-    """(can dataset `name` be had here?, from where or why not). Cheap: nothing is downloaded or read; a host is asked once, for 2 s."""
+    """Test whether a dataset is available. Cheap: nothing is downloaded or read; each host is probed once, for 2 s.
+
+    Args:
+        name: name of the dataset.
+        data_root: folder of raw/ and packed/.
+        mirrors: as in `prepare`.
+
+    Returns:
+        Whether it is available, and its source or the reason why not.
+    """
     spec, root = get_spec(name), Path(data_root)
     if (root / "packed" / name / "header.json").exists():
         return True, f"packed in {root / 'packed' / name}"
-    missing = [module for module in spec.needs if importlib.util.find_spec(module) is None]
-    if missing:
+    if missing := _missing_packages(spec):
         return False, f"needs the package {', '.join(missing)}"
     if not spec.files:
         return True, "generated"
     answers = [reachable(file, root / "raw", mirrors) for file in spec.files]
-    missing = [why for found, why in answers if not found]
-    return (False, missing[0]) if missing else (True, answers[0][1])
+    return next((answer for answer in answers if not answer[0]), answers[0])
 
 
 def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list[str]:
-    """Reads every raw file and packed dataset on disk again. Returns what is wrong, one line each."""
+    """Read every raw file and packed dataset on disk again.
+
+    Args:
+        data_root: folder of raw/ and packed/.
+        say: receives a line per dataset.
+
+    Returns:
+        One line per problem.
+    """
     root, wrong, pins = Path(data_root), [], read_pins()
     option = "" if root == Path("data") else f" --data-root {root}"
     for name, spec in catalog().items():
         for file in (with_pin(file, pins) for file in spec.files):
             path = root / "raw" / file.path
-            if path.exists() and file.sha256 is not None and sha256_of(path) != file.sha256:
+            if path.exists() and file.sha256 is not None and file_digest(path) != file.sha256:
                 wrong.append(
-                    f"{path}: its sha256 is not the pinned {file.sha256}{' of data.lock.json' if file.pinned else ''}; delete it and run: python -m stages.download {name}{option}"
+                    f"{path}: its sha256 is not the pinned {file.sha256}{' of data.lock.json' if file.pinned else ''}; "
+                    f"delete it and run: python -m stages.download {name}{option}"
                 )
     for folder in sorted((root / "packed").glob("[!.]*")):
         try:
             if (folder / "unavailable.json").exists() and not (folder / "header.json").exists():
-                say(f"{folder.name}: not at hand")
+                say(f"{folder.name}: not available")
                 continue
             dataset = PackedDataset.open(folder)
             dataset.verify()
             if folder.name in catalog():
-                wrong += [
-                    f"{folder.name}: {line}"
-                    for line in compare(catalog()[folder.name].expected, dataset.header.statistics)
-                ]
-            say(f"{folder.name}: good")
+                differences = compare(catalog()[folder.name].expected, dataset.header.statistics)
+                wrong += [f"{folder.name}: {line}" for line in differences]
+            say(f"{folder.name}: ok")
         except DatasetError as error:
             wrong.append(str(error))
     return list(dict.fromkeys(wrong))
@@ -188,9 +243,10 @@ def verify(data_root: str | Path = "data", say: Say = lambda line: None) -> list
 def _unavailable(spec: DatasetSpec, folder: Path, error: SourceError, seconds: float) -> Prepared:
     if (folder / "header.json").exists():
         raise DatasetError(
-            f"{folder} holds an older or a damaged version of {spec.name!r}, which stays as it is; the present one cannot be made: {error}"
+            f"{folder} has an older or damaged version of {spec.name!r}, which was not changed; "
+            f"the current version cannot be prepared: {error}"
         ) from error
-    # from here it goes into results and reports
+    # results and reports repeat this text
     tried = [{"source": shareable(source), "error": shareable(text)} for source, text in error.tried]
     note = {"dataset": spec.name, "reason": shareable(error.reason), "tried": tried, "remedy": shareable(error.remedy)}
     write_json(folder / "unavailable.json", note)

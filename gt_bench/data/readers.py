@@ -1,202 +1,223 @@
-"""Reading foreign files so that each ends in arrays or in one DatasetError: npz without pickles, tables, JSON, graph6; edge lists."""
+"""Read untrusted files (npz without pickles, tables, JSON, graph6), and build edge lists and splits.
+
+Every damaged file ends in one DatasetError that names it.
+"""
 
 # mypy: disable-error-code="assignment"
 
 import csv
 import gzip
+import hashlib
 import io
 import json
-import tokenize
 import zipfile
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.errors import DatasetError, UserError
 
-_DAMAGED = (
-    ValueError,
-    OSError,
-    EOFError,
-    KeyError,
-    TypeError,
-    IndexError,
-    OverflowError,
-    MemoryError,
-    NotImplementedError,
-    RuntimeError,
-)
-_DAMAGED += (SyntaxError, zipfile.BadZipFile, zlib.error, tokenize.TokenError)
 MAX_BYTES = 16 << 30
+
+
+@contextmanager
+def dataset_errors(
+    where: object,
+    problem: str,
+    errors: tuple[type[Exception], ...] = (Exception,),
+    error_class: type[DatasetError] = DatasetError,
+) -> Iterator[None]:
+    """Turn exceptions of a block that reads a file into errors that name the file.
+
+    Libraries raise exceptions of many types for damaged files, therefore all are converted by default. Errors with a
+    message for the user pass unchanged.
+
+    Args:
+        where: the file, as it is named in the message.
+        problem: what is wrong with it, for example "not a readable npz file".
+        errors: exceptions to convert.
+        error_class: class of the exception that is raised instead.
+
+    Raises:
+        DatasetError: the block raised one of `errors`.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except errors as error:
+        raise error_class(f"{where}: {problem} ({type(error).__name__}: {str(error)[:200]})") from error
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Compute the digest of a file.
+
+    Args:
+        path: the file.
+        algorithm: name of the hash in hashlib.
+
+    Returns:
+        The digest in hexadecimal.
+    """
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def read_npz(
     path: Path | io.BytesIO, keys: Sequence[str] | None = None, max_bytes: int = MAX_BYTES
 ) -> dict[str, np.ndarray]:
-    """Arrays of an npz file by name, all of them or `keys`. Raises DatasetError for a pickled, absent, damaged or oversized one."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.infolist()}
-            absent = [key for key in keys or () if key not in sizes]
-            if absent:
-                raise DatasetError(f"{path}: no array {absent[0]!r}; it has: {', '.join(sorted(sizes))}")
-            wanted = list(keys) if keys is not None else list(sizes)
-            if sum(sizes[key] for key in wanted) > max_bytes:
-                raise DatasetError(f"{path}: the arrays unpack to more than {max_bytes:,} bytes")
-            return {key: read_npy(archive.read(f"{key}.npy"), f"{path}, array {key!r}") for key in wanted}
-    except DatasetError:
-        raise
-    except _DAMAGED as error:
-        raise DatasetError(f"{path}: not a readable npz file ({type(error).__name__}: {error})") from error
+    """Read arrays of an npz file. Pickled objects are refused.
+
+    Args:
+        path: the file.
+        keys: names of the arrays to read; all by default.
+        max_bytes: maximum size of the unpacked arrays.
+
+    Returns:
+        Arrays by name.
+
+    Raises:
+        DatasetError: the file is damaged or too large, an array is missing, or it holds pickled objects.
+    """
+    with dataset_errors(path, "not a readable npz file"), zipfile.ZipFile(path) as archive:
+        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.infolist()}
+        missing = [key for key in keys or () if key not in sizes]
+        if missing:
+            raise DatasetError(f"{path}: no array {missing[0]!r}; it has: {', '.join(sorted(sizes))}")
+        wanted = list(keys) if keys is not None else list(sizes)
+        if sum(sizes[key] for key in wanted) > max_bytes:
+            raise DatasetError(f"{path}: the arrays unpack to more than {max_bytes:,} bytes")
+        return {key: read_npy(archive.read(f"{key}.npy"), f"{path}, array {key!r}") for key in wanted}
 
 
 def read_npy(content: bytes, where: str) -> np.ndarray:
-    """One npy array from its bytes; the length is checked before anything is allocated. Raises DatasetError."""
+    """Parse an npy file. The length is checked before memory is allocated. Pickled objects are refused.
+
+    Args:
+        content: the content of the file.
+        where: its name for error messages.
+
+    Returns:
+        The array.
+
+    Raises:
+        DatasetError: the content is damaged or holds pickled objects.
+    """
     stream = io.BytesIO(content)
-    try:
+    with dataset_errors(where, "not a readable npy array"):
         version = np.lib.format.read_magic(stream)
         if version not in ((1, 0), (2, 0)):
-            raise DatasetError(f"{where}: npy version {version} is not known")
+            raise DatasetError(f"{where}: unsupported npy version {version}; expected (1, 0) or (2, 0)")
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
         if dtype.hasobject:
-            raise DatasetError(f"{where}: holds pickled objects, which are not read")
+            raise DatasetError(f"{where}: contains pickled objects, which are not read")
         count = 1
         for length in shape:
             count *= length
         if min(shape, default=0) < 0 or count * dtype.itemsize != len(content) - stream.tell():
-            raise DatasetError(f"{where}: {len(content) - stream.tell()} bytes do not hold shape {shape} of {dtype}")
+            raise DatasetError(f"{where}: {len(content) - stream.tell()} bytes do not match shape {shape} of {dtype}")
         if not dtype.itemsize:
-            raise DatasetError(f"{where}: elements of no size")
+            raise DatasetError(f"{where}: elements of zero size")
         array = np.frombuffer(content, dtype, count, stream.tell())
         return array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
-    except DatasetError:
-        raise
-    except _DAMAGED as error:
-        raise DatasetError(f"{where}: not a readable npy array ({type(error).__name__}: {error})") from error
 
 
 def read_table(
     path: Path, columns: int, delimiter: str = "\t", header: bool = True, max_bytes: int = MAX_BYTES
 ) -> list[list[str]]:
-    """Rows of a text table (.gz too), the header dropped. Raises DatasetError for a row of another width, naming it."""
-    try:
-        opener = gzip.open if str(path).endswith(".gz") else open
-        rows, size = [], 0
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
-            for number, row in enumerate(csv.reader(_bounded(file, path, max_bytes), delimiter=delimiter), 1):
-                if (header and number == 1) or not row:
-                    continue
-                if len(row) != columns:
-                    raise DatasetError(f"{path}: line {number} has {len(row)} columns where {columns} are expected")
-                rows.append(row)
-                size += 1
-        return rows
-    except DatasetError:
-        raise
-    except (*_DAMAGED, csv.Error) as error:
-        raise DatasetError(f"{path}: not a readable table ({type(error).__name__}: {error})") from error
+    """Read a text table, also gzipped (.gz).
+
+    Args:
+        path: the file.
+        columns: expected number of columns.
+        delimiter: separates the columns.
+        header: skip the first line.
+        max_bytes: maximum number of characters.
+
+    Returns:
+        The rows.
+
+    Raises:
+        DatasetError: the file cannot be read, or a line has another number of columns.
+    """
+    rows = []
+    with dataset_errors(path, "not a readable table"), _open(path, "rt", encoding="utf-8", newline="") as file:
+        for number, row in enumerate(csv.reader(_bounded(file, path, max_bytes), delimiter=delimiter), 1):
+            if (header and number == 1) or not row:
+                continue
+            if len(row) != columns:
+                raise DatasetError(f"{path}: line {number} has {len(row)} columns where {columns} are expected")
+            rows.append(row)
+    return rows
 
 
-def numbers(rows: Iterable[Sequence[str]], dtype: type, where: Any) -> np.ndarray:
-    """Text cells -> an array of int or float. Raises DatasetError naming the file."""
-    try:
-        return np.array([[dtype(cell) for cell in row] for row in rows])
-    except (ValueError, OverflowError) as error:
-        raise DatasetError(f"{where}: {error}") from error
+def numbers(rows: Sequence[Sequence[str]], dtype: type, where: Any) -> np.ndarray:
+    """Convert cells of a table to numbers.
+
+    Args:
+        rows: cells.
+        dtype: int or float.
+        where: name of the file for error messages.
+
+    Returns:
+        Array [rows, columns].
+
+    Raises:
+        DatasetError: a cell is not a number.
+    """
+    with dataset_errors(where, "not a table of numbers"):
+        return np.array([[dtype(cell) for cell in row] for row in rows], dtype).reshape(len(rows), -1)
 
 
 def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
-    """A JSON file (.gz too). Raises DatasetError."""
-    try:
-        opener = gzip.open if str(path).endswith(".gz") else open
-        with opener(path, "rb") as file:
-            content = file.read(max_bytes + 1)
+    """Read a JSON file, also gzipped (.gz).
+
+    Args:
+        path: the file.
+        max_bytes: maximum size of the content.
+
+    Returns:
+        The decoded content.
+
+    Raises:
+        DatasetError: the file cannot be read or is too large.
+    """
+    with dataset_errors(path, "not a readable JSON file"), _open(path, "rb") as file:
+        content = file.read(max_bytes + 1)
         if len(content) > max_bytes:
             raise DatasetError(f"{path}: unpacks to more than {max_bytes:,} bytes")
         return json.loads(content)
-    except DatasetError:
-        raise
-    except (*_DAMAGED, RecursionError) as error:
-        raise DatasetError(f"{path}: not readable JSON ({type(error).__name__}: {error})") from error
-
-
-def parse_graph6(line: bytes, where: Any = "graph6") -> tuple[int, np.ndarray]:
-    """(nodes, upper-triangle edges [2, E] with i < j, by column) of one graph6 line. Raises DatasetError."""
-    line = bytes(line).strip().removeprefix(b">>graph6<<")
-    data = np.frombuffer(line, np.uint8).astype(np.int64) - 63
-    if not data.size or data.min() < 0 or data.max() > 63:
-        raise DatasetError(f"{where}: {line[:40]!r} is not graph6")
-    if data[0] < 63:
-        nodes, start = int(data[0]), 1
-    elif data.size >= 4 and data[1] < 63:
-        nodes, start = int(data[1] << 12 | data[2] << 6 | data[3]), 4
-    else:
-        raise DatasetError(f"{where}: a graph6 line of more than 258,047 nodes, or cut off")
-    pairs = nodes * (nodes - 1) // 2
-    if data.size - start != -(-pairs // 6):
-        raise DatasetError(f"{where}: {data.size - start} bytes where {nodes} nodes need {-(-pairs // 6)}")
-    bits = np.unpackbits(data[start:].astype(np.uint8)[:, None], axis=1)[:, 2:].ravel()
-    if bits[pairs:].any():
-        raise DatasetError(f"{where}: {line[:40]!r} has bits beyond its last pair")
-    positions = bits[:pairs].nonzero()[0]
-    # column j holds the pairs (0, j) .. (j - 1, j), starting at j (j - 1) / 2
-    column = ((1 + np.sqrt(1 + 8.0 * positions)) / 2).astype(np.int64)
-    column -= column * (column - 1) // 2 > positions
-    return nodes, np.stack([positions - column * (column - 1) // 2, column])
-
-
-def both_directions(edges: np.ndarray, nodes: int, loops: bool = False) -> np.ndarray:
-    """Edges [2, E] -> each in both directions, once, sorted; no self-loops unless `loops`. Raises DatasetError."""
-    edges = np.asarray(edges, np.int64).reshape(2, -1)
-    if edges.size and (edges.min() < 0 or edges.max() >= nodes):
-        raise DatasetError(
-            f"edges name node {edges.min() if edges.min() < 0 else edges.max()} of a graph with {nodes} nodes"
-        )
-    if not loops:
-        edges = edges[:, edges[0] != edges[1]]
-    keys = np.unique(np.concatenate([edges[0] * nodes + edges[1], edges[1] * nodes + edges[0]]))
-    return np.stack([keys // nodes, keys % nodes]) if nodes else edges
-
-
-def masks_to_split(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Three masks [..., N] -> codes 0 none, 1 train, 2 val, 3 test. Raises DatasetError where they overlap or differ in shape."""
-    train, val, test = (np.asarray(mask).astype(bool) for mask in (train, val, test))
-    if not train.shape == val.shape == test.shape:
-        raise DatasetError(f"masks of shapes {train.shape}, {val.shape} and {test.shape}")
-    if (train & val).any() or (train & test).any() or (val & test).any():
-        raise DatasetError("a node is in two parts of one split")
-    return (train + 2 * val.astype(np.uint8) + 3 * test.astype(np.uint8)).astype(np.uint8)
-
-
-def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Three lists of ids -> codes [count], as `masks_to_split`. Raises DatasetError where ids overlap, repeat or are out of range."""
-    split = np.zeros(count, np.uint8)
-    for code, ids in enumerate((train, val, test), 1):
-        ids = np.asarray(ids, np.int64).ravel()
-        if ids.size and (ids.min() < 0 or ids.max() >= count):
-            raise DatasetError(f"a split names id {ids.min() if ids.min() < 0 else ids.max()} of {count}")
-        if split[ids].any() or np.unique(ids).size != ids.size:
-            raise DatasetError("an id is twice in one split")
-        split[ids] = code
-    return split
 
 
 def read_index_lines(path: Path, max_bytes: int = MAX_BYTES) -> list[np.ndarray]:
-    """Comma-separated ids, one array per line. Raises DatasetError."""
-    try:
-        with open(path, encoding="ascii") as file:
-            lines = [
-                np.array([int(i) for i in line.split(",")]) for line in _bounded(file, path, max_bytes) if line.strip()
-            ]
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{path}: not lines of numbers ({error})") from error
+    """Read lines of comma-separated ids.
+
+    Args:
+        path: the file.
+        max_bytes: maximum number of characters.
+
+    Returns:
+        One array of ids per line.
+
+    Raises:
+        DatasetError: the file cannot be read, is empty, or has something else than ids.
+    """
+    with dataset_errors(path, "not lines of numbers"), open(path, encoding="ascii") as file:
+        lines = [
+            np.array([int(i) for i in line.split(",")]) for line in _bounded(file, path, max_bytes) if line.strip()
+        ]
     if not lines:
-        raise DatasetError(f"{path}: empty")
+        raise DatasetError(f"{path}: the file is empty")
     return lines
+
+
+def _open(path: Path, mode: str, **options: Any) -> IO[Any]:
+    opener: Any = gzip.open if str(path).endswith(".gz") else open
+    return opener(path, mode, **options)
 
 
 def _bounded(file: Iterable[str], path: Path, limit: int) -> Iterable[str]:
@@ -208,8 +229,169 @@ def _bounded(file: Iterable[str], path: Path, limit: int) -> Iterable[str]:
         yield line
 
 
+def parse_graph6(line: bytes, where: Any = "graph6") -> tuple[int, np.ndarray]:
+    """Parse one line of graph6 (http://users.cecs.anu.edu.au/~bdm/data/formats.txt).
+
+    Args:
+        line: the line.
+        where: name of the file for error messages.
+
+    Returns:
+        The number of nodes, and the edges [2, E] with i < j, ordered by j.
+
+    Raises:
+        DatasetError: the line is not graph6, or has more than 258,047 nodes.
+    """
+    line = bytes(line).strip().removeprefix(b">>graph6<<")
+    data = np.frombuffer(line, np.uint8).astype(np.int64) - 63
+    if not data.size or data.min() < 0 or data.max() > 63:
+        raise DatasetError(f"{where}: {line[:40]!r} is not graph6")
+    if data[0] < 63:
+        nodes, start = int(data[0]), 1
+    elif data.size >= 4 and data[1] < 63:
+        nodes, start = int(data[1] << 12 | data[2] << 6 | data[3]), 4
+    else:
+        raise DatasetError(f"{where}: a graph6 line is truncated or has more than 258,047 nodes")
+    pairs = nodes * (nodes - 1) // 2
+    if data.size - start != -(-pairs // 6):
+        raise DatasetError(f"{where}: {data.size - start} bytes where {nodes} nodes need {-(-pairs // 6)}")
+    bits = np.unpackbits(data[start:].astype(np.uint8)[:, None], axis=1)[:, 2:].ravel()
+    if bits[pairs:].any():
+        raise DatasetError(f"{where}: {line[:40]!r} has bits after its last pair")
+    positions = bits[:pairs].nonzero()[0]
+    # column j holds the pairs (0, j) .. (j - 1, j), starting at j (j - 1) / 2
+    column = ((1 + np.sqrt(1 + 8.0 * positions)) / 2).astype(np.int64)
+    column -= column * (column - 1) // 2 > positions
+    return nodes, np.stack([positions - column * (column - 1) // 2, column])
+
+
+def both_directions(edges: np.ndarray, nodes: int, loops: bool = False) -> np.ndarray:
+    """Make edges undirected.
+
+    Args:
+        edges: [2, E].
+        nodes: number of nodes.
+        loops: keep self-loops.
+
+    Returns:
+        Edges [2, E'], each in both directions, without duplicates, sorted.
+
+    Raises:
+        DatasetError: an edge names a node that does not exist.
+    """
+    edges = np.asarray(edges, np.int64).reshape(2, -1)
+    if edges.size and (edges.min() < 0 or edges.max() >= nodes):
+        wrong = edges.min() if edges.min() < 0 else edges.max()
+        raise DatasetError(f"edges name node {wrong} of a graph with {nodes} nodes")
+    if not loops:
+        edges = edges[:, edges[0] != edges[1]]
+    keys = np.unique(np.concatenate([edges[0] * nodes + edges[1], edges[1] * nodes + edges[0]]))
+    return np.stack([keys // nodes, keys % nodes]) if nodes else edges
+
+
+def concatenate_graphs(graphs: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Concatenate the arrays of graphs.
+
+    Args:
+        graphs: arrays by name, the same names for each graph. `edge_index` [2, e] has local ids.
+
+    Returns:
+        The concatenated arrays, and `num_edges`: edges per graph.
+    """
+    axes = {"edge_index": 1, "split": 1}
+    arrays = {key: np.concatenate([graph[key] for graph in graphs], axes.get(key, 0)) for key in graphs[0]}
+    return arrays | {"num_edges": np.array([graph["edge_index"].shape[1] for graph in graphs])}
+
+
+def concatenate_edges(edges: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
+    """Concatenate the edges of graphs.
+
+    Args:
+        edges: edges [2, e] of each graph, with local ids.
+
+    Returns:
+        `edge_index` [2, E], and `num_edges`: edges per graph.
+    """
+    return concatenate_graphs([{"edge_index": edge_index} for edge_index in edges])
+
+
+def consecutive_split(train: int, val: int, test: int) -> np.ndarray:
+    """Make a split whose parts are stored one after the other.
+
+    Args:
+        train: number of rows of the training part.
+        val: number of rows of the validation part.
+        test: number of rows of the test part.
+
+    Returns:
+        Codes [1, rows], uint8, as from `masks_to_split`.
+    """
+    return np.repeat([1, 2, 3], [train, val, test])[None].astype(np.uint8)
+
+
+def masks_to_split(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Convert masks to split codes.
+
+    Args:
+        train: mask [..., N].
+        val: mask [..., N].
+        test: mask [..., N].
+
+    Returns:
+        Codes [..., N], uint8: 0 none, 1 train, 2 val, 3 test.
+
+    Raises:
+        DatasetError: the masks overlap or differ in shape.
+    """
+    train, val, test = (np.asarray(mask).astype(bool) for mask in (train, val, test))
+    if not train.shape == val.shape == test.shape:
+        raise DatasetError(f"split masks have different shapes: {train.shape}, {val.shape} and {test.shape}")
+    if (train & val).any() or (train & test).any() or (val & test).any():
+        raise DatasetError("a node is in two parts of one split")
+    return (train + 2 * val.astype(np.uint8) + 3 * test.astype(np.uint8)).astype(np.uint8)
+
+
+def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Convert lists of ids to split codes.
+
+    Args:
+        count: number of rows.
+        train: ids of the training part.
+        val: ids of the validation part.
+        test: ids of the test part.
+
+    Returns:
+        Codes [count], as from `masks_to_split`.
+
+    Raises:
+        DatasetError: an id is duplicate or out of range.
+    """
+    split = np.zeros(count, np.uint8)
+    for code, ids in enumerate((train, val, test), 1):
+        ids = np.asarray(ids, np.int64).ravel()
+        if ids.size and (ids.min() < 0 or ids.max() >= count):
+            raise DatasetError(f"a split names id {ids.min() if ids.min() < 0 else ids.max()} of {count} rows")
+        if split[ids].any() or np.unique(ids).size != ids.size:
+            raise DatasetError("duplicate id in a split")
+        split[ids] = code
+    return split
+
+
 def per_class_splits(labels: np.ndarray, val: int, test: int, seeds: Iterable[int]) -> np.ndarray:
-    """Codes [S, N]: `val` and `test` random nodes of each class, all others for training; one split per seed. Raises DatasetError."""
+    """Draw splits with a fixed number of validation and test nodes per class.
+
+    Args:
+        labels: class of each node [N].
+        val: validation nodes per class.
+        test: test nodes per class. All other nodes are for training.
+        seeds: one split is drawn per seed.
+
+    Returns:
+        Codes [S, N], as from `masks_to_split`.
+
+    Raises:
+        DatasetError: a class has too few nodes.
+    """
     splits = []
     for seed in seeds:
         rng = np.random.default_rng(seed)

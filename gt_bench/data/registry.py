@@ -1,6 +1,5 @@
-"""All datasets that exist, found by reading data/families/: a file with a list `DATASETS` is a family, and nothing else has to be specified."""
+"""The catalog of datasets: every module of gt_bench/data/families/ with a list `DATASETS` is found automatically."""
 
-import difflib
 import importlib
 import pkgutil
 import traceback
@@ -11,25 +10,34 @@ from types import ModuleType
 from typing import cast
 
 import gt_bench.data.families
+from gt_bench.config.schema import nearest
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
 
 class UnknownDataset(DatasetError, KeyError):
-    """No dataset of that name; the message names the nearest."""
+    """There is no dataset of that name. The message has the nearest name."""
 
     __str__ = ValueError.__str__
 
 
 @cache
 def catalog() -> dict[str, DatasetSpec]:
-    """Name -> spec, sorted. Raises DatasetError where two families claim one name or a family's file cannot be imported."""
+    """Load all families.
+
+    Returns:
+        Name -> spec, sorted by name.
+
+    Raises:
+        DatasetError: two families have a dataset of the same name, or a family cannot be imported.
+    """
     specs: dict[str, DatasetSpec] = {}
     for module in pkgutil.iter_modules(gt_bench.data.families.__path__):
         for spec in _datasets(_family(module)):
             if spec.name in specs:
                 raise DatasetError(
-                    f"two datasets are named {spec.name!r}: one in {specs[spec.name].prepare.__module__}, one in {module.name}"
+                    f"duplicate dataset {spec.name!r}: in {specs[spec.name].prepare.__module__} and in {module.name}; "
+                    "rename one"
                 )
             specs[spec.name] = spec
     return dict(sorted(specs.items()))
@@ -39,13 +47,14 @@ def _family(module: pkgutil.ModuleInfo) -> ModuleType:
     path = str(Path(cast(FileFinder, module.module_finder).path) / f"{module.name}.py")
     try:
         return importlib.import_module(f"gt_bench.data.families.{module.name}")
-    except Exception as error:  # whatever a user's file may raise
+    except Exception as error:  # a user's file may raise anything
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
-        line = (
-            error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else "?"
-        )
-        said = str(error) if isinstance(error, DatasetError) else f"{type(error).__name__}: {error}"
-        raise DatasetError(f"{path}, line {line}: {said}; correct the file, or move it away") from error
+        if isinstance(error, SyntaxError) and error.filename == path:
+            lines = [error.lineno]
+        problem = str(error) if isinstance(error, DatasetError) else f"{type(error).__name__}: {error}"
+        raise DatasetError(
+            f"{path}, line {lines[-1] if lines else '?'}: {problem}; correct the file, or move it away"
+        ) from error
 
 
 def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]:
@@ -56,14 +65,25 @@ def _datasets(module: ModuleType) -> list[DatasetSpec] | tuple[DatasetSpec, ...]
 
 
 def get_spec(name: str) -> DatasetSpec:
-    """The spec of dataset `name`: of a file of this folder, or of one's own. Raises UnknownDataset with the nearest known name."""
-    if name not in catalog():
-        from gt_bench.data.declared import declared  # only a name that no family has is looked for there
+    """Look up a dataset in the catalog, then in datasets.yaml and in entry points of installed packages.
 
-        if (own := declared(name)) is not None:
-            return own
-        name = name[:100]  # it is echoed
-        near = difflib.get_close_matches(name, catalog(), 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UnknownDataset(f"no dataset named {name!r}; {hint}known: {', '.join(catalog())}")
+    Args:
+        name: its name.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        UnknownDataset: there is no such dataset.
+        DatasetError: the user-supplied dataset of this name cannot be used.
+    """
+    if name not in catalog():
+        from gt_bench.data.declared import declared  # only needed for names outside the catalog
+
+        if (custom := declared(name)) is not None:
+            return custom
+        name = name[:100]  # it is repeated in the message
+        raise UnknownDataset(
+            f"no dataset named {name!r}{nearest(name, list(catalog()))}; expected one of {', '.join(catalog())}"
+        )
     return catalog()[name]

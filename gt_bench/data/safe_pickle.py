@@ -1,9 +1,7 @@
-"""Pickles of known files, read by an unpickler that can build arrays, tensors and plain containers and call nothing else.
+"""Read pickles with an unpickler that builds arrays, tensors and plain containers, and calls nothing else.
 
-So a file may come here before any digest of it is known: its digest is pinned once its statistics are the published ones.
+Therefore a file may be read before its digest is known: the digest is pinned if the statistics are the published ones.
 """
-
-# mypy: disable-error-code="assignment"
 
 import collections
 import io
@@ -14,108 +12,110 @@ from typing import Any
 
 import numpy as np
 
+from gt_bench.data.readers import dataset_errors
 from gt_bench.utils.errors import DatasetError
 
-_DAMAGED = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    AttributeError,
-    EOFError,
-    OSError,
-    MemoryError,
-    OverflowError,
-    RuntimeError,
-)
-_DAMAGED += (pickle.UnpicklingError, ImportError, NotImplementedError, LookupError, AssertionError)
-_DAMAGED += (SystemError,)  # what numpy raises for a dtype whose state is damaged
 _RECONSTRUCT: Any = np.zeros(0).__reduce__()[0]
+_DTYPES = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")
 
 
 def load_pickle(content: bytes, where: Any) -> Any:
-    """A pickle of numbers, text, containers, numpy arrays and torch tensors. Raises DatasetError for anything else."""
-    try:
+    """Load a pickle of numbers, text, containers, numpy arrays and torch tensors.
+
+    Args:
+        content: the pickle.
+        where: name of the file for error messages.
+
+    Returns:
+        The unpickled object.
+
+    Raises:
+        DatasetError: the pickle is damaged or contains something else.
+    """
+    with dataset_errors(where, "not a readable pickle of arrays"):
         _check_sizes(content, where)
         return _Unpickler(io.BytesIO(content)).load()
-    except DatasetError:
-        raise
-    except _DAMAGED as error:
-        raise DatasetError(f"{where}: not a readable pickle of arrays ({type(error).__name__}: {error})") from error
 
 
 def load_torch(content: bytes | Path, where: Any) -> Any:
-    """A file of torch.save that holds tensors, arrays and plain containers. Raises DatasetError for anything else."""
+    """Load a file of `torch.save` with tensors, arrays and plain containers.
+
+    Args:
+        content: the content of the file, or its path.
+        where: name of the file for error messages.
+
+    Returns:
+        The loaded object, on the CPU.
+
+    Raises:
+        DatasetError: the file is damaged or contains something else.
+    """
     import torch
 
     source = io.BytesIO(content) if isinstance(content, bytes) else str(content)
-    try:
-        with torch.serialization.safe_globals(
-            [
-                bytes,
-                _RECONSTRUCT,
-                (_RECONSTRUCT, "numpy.core.multiarray._reconstruct"),
-                np.ndarray,
-                np.dtype,
-                *_dtypes(),
-            ]
-        ):
-            return torch.load(source, weights_only=True, map_location="cpu")
-    except _DAMAGED as error:
-        raise DatasetError(
-            f"{where}: not a readable file of tensors ({type(error).__name__}: {str(error)[:200]})"
-        ) from error
+    old_name = (_RECONSTRUCT, "numpy.core.multiarray._reconstruct")
+    dtypes = [type(np.dtype(name)) for name in _DTYPES]
+    with (
+        dataset_errors(where, "not a readable file of tensors"),
+        torch.serialization.safe_globals([bytes, _RECONSTRUCT, old_name, np.ndarray, np.dtype, *dtypes]),
+    ):
+        return torch.load(source, weights_only=True, map_location="cpu")
 
 
-def _widths() -> dict[int, tuple[str, int]]:
-    """By opcode how its argument is written: so many `lines`, so many `bytes`, or a `length` of so many bytes before it."""
-    lines, counted = pickletools.UP_TO_NEWLINE, {-2: 1, -3: 4, -4: 4, -5: 8}
-    widths = {}
+def _argument_formats() -> dict[int, tuple[str, int]]:
+    """How the argument of each opcode is written: n `lines`, n `bytes`, or bytes after a `length` field of n bytes."""
+    lines, length_fields = pickletools.UP_TO_NEWLINE, {-2: 1, -3: 4, -4: 4, -5: 8}
+    formats = {}
     for opcode in pickletools.opcodes:
         size = opcode.arg.n if opcode.arg else 0
-        how = ("lines", 2 if opcode.name in ("GLOBAL", "INST") else 1) if size == lines else ("bytes", size)
-        widths[ord(opcode.code)] = how if size >= lines else ("length", counted[size])
-    return widths
+        if size < lines:
+            formats[ord(opcode.code)] = ("length", length_fields[size])
+        elif size == lines:
+            formats[ord(opcode.code)] = ("lines", 2 if opcode.name in ("GLOBAL", "INST") else 1)
+        else:
+            formats[ord(opcode.code)] = ("bytes", size)
+    return formats
 
 
-_WIDTHS = _widths()
+_FORMATS = _argument_formats()
 _PUTS = {ord(opcode.code) for opcode in pickletools.opcodes if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT")}
 
 
 def _check_sizes(content: bytes, where: Any) -> None:
-    """Raises DatasetError where a pickle asks for more memory than it can fill: pickle makes room for whatever number an object is stored
-    under, and for whatever length an array of bytes is said to have, before it reads on."""
+    """Raise DatasetError if unpickling would allocate more memory than the content can fill.
+
+    Before it reads on, pickle allocates a memo for the largest index, and a buffer for the stated length of bytes.
+    """
+
+    def check_memo_index(in_range: bool, place: int) -> None:
+        if not in_range:
+            raise DatasetError(f"{where}: byte {place:,} stores an object at an index above the number of objects")
+
     place, count, end = 0, 0, len(content)
     while place < end:
         opcode = content[place]
-        how, width = _WIDTHS.get(opcode, ("end", 0))
-        place, count = place + 1, count + 1
-        if how == "end":  # no pickle: loading it says so
+        if opcode not in _FORMATS:  # not a pickle: loading it raises
             return
+        how, width = _FORMATS[opcode]
+        place, count = place + 1, count + 1
         if how == "bytes":
-            if opcode in _PUTS and int.from_bytes(content[place : place + width], "little") > count:
-                raise DatasetError(
-                    f"{where}: byte {place - 1:,} stores an object under a number that is larger than the number of objects"
-                )
+            if opcode in _PUTS:
+                check_memo_index(int.from_bytes(content[place : place + width], "little") <= count, place - 1)
             place += width
         elif how == "lines":
             for _ in range(width):
                 start, place = place, content.find(b"\n", place) + 1
                 if not place:
                     return
-            if opcode in _PUTS and (
-                place - start > 20
-                or not content[start : place - 1].isdigit()
-                or int(content[start : place - 1]) > count
-            ):
-                raise DatasetError(
-                    f"{where}: byte {start - 1:,} stores an object under a number that is larger than the number of objects"
-                )
+            if opcode in _PUTS:
+                index = content[start : place - 1]
+                check_memo_index(len(index) < 20 and index.isdigit() and int(index) <= count, start - 1)
         else:
             length = int.from_bytes(content[place : place + width], "little")
-            if length > end - place - width:
+            available = max(0, end - place - width)
+            if length > available:
                 raise DatasetError(
-                    f"{where}: byte {place - 1:,} says that {length:,} bytes follow, and {max(0, end - place - width):,} do"
+                    f"{where}: byte {place - 1:,} states a length of {length:,} bytes, {available:,} follow"
                 )
             place += width + length
         if opcode == pickle.STOP[0]:
@@ -123,19 +123,17 @@ def _check_sizes(content: bytes, where: Any) -> None:
 
 
 def _empty_array(*_: Any) -> Any:
-    """What numpy's `_reconstruct` is called for in every pickle: an array of no entries, whose shape comes with its content."""
+    """Replace numpy's `_reconstruct`: make an empty array, whose shape is set with its content."""
     return _RECONSTRUCT(np.ndarray, (0,), b"b")
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if name == "_reconstruct" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return _empty_array
-        if name == "scalar" and module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-            return np.zeros(1)[0].__reduce__()[0]
-        if (module, name) not in _KNOWN:
-            raise DatasetError(f"the pickle names {module}.{name}, which is not read from data")
-        return _KNOWN[module, name]
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
+            return _empty_array if name == "_reconstruct" else np.zeros(1)[0].__reduce__()[0]
+        if (module, name) not in _ALLOWED:
+            raise DatasetError(f"the pickle names {module}.{name}, which is not allowed in data")
+        return _ALLOWED[module, name]
 
 
 def _rebuild_tensor(*arguments: Any) -> Any:
@@ -143,19 +141,15 @@ def _rebuild_tensor(*arguments: Any) -> Any:
 
     tensor = _rebuild_tensor_v2(*arguments)
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        raise DatasetError(f"the pickle names a tensor of {tensor.numel():,} entries, more than it holds")
+        raise DatasetError(f"the pickle names a tensor of {tensor.numel():,} entries, more than it contains")
     return tensor
 
 
-def _dtypes() -> list[type]:
-    return [type(np.dtype(name)) for name in ("int8", "uint8", "int16", "int32", "int64", "float32", "float64", "bool")]
-
-
-_KNOWN = {
+_ALLOWED = {
     ("collections", "OrderedDict"): collections.OrderedDict,
-    ("numpy", "ndarray"): None,  # only an argument of `_reconstruct`; nothing calls it
+    ("numpy", "ndarray"): None,  # only an argument of `_reconstruct`, never called
     ("numpy", "dtype"): np.dtype,
-    ("torch._utils", "_rebuild_tensor_v2"): lambda *arguments: _rebuild_tensor(*arguments),
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch.storage", "_load_from_bytes"): lambda content: load_torch(content, "a tensor's storage"),
     ("__builtin__", "bytes"): lambda: b"",  # an empty array in an old protocol
     ("builtins", "bytes"): lambda: b"",

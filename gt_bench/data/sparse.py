@@ -1,4 +1,4 @@
-"""Bags of words: node features of which few are not zero, read in compressed sparse rows (CSR) without ever holding the rest."""
+"""Sparse node features (bags of words) in compressed sparse rows (CSR), read without a dense copy."""
 
 # mypy: disable-error-code="arg-type, assignment"
 
@@ -12,18 +12,23 @@ ROWS = 1024  # read at a time
 
 
 def sparse_rows(x: np.ndarray, normalise: bool = False) -> Tensor | None:
-    """Features [N, F] as a float32 CSR tensor; None where dense ones are faster (`FEATURES`, `DENSITY`).
+    """Convert node features to a sparse tensor, if that is faster.
 
-    `normalise`: each row is divided by its sum.
+    Args:
+        x: features [N, F].
+        normalise: divide each row by its sum.
+
+    Returns:
+        A float32 CSR tensor [N, F]; None if dense features are faster (`FEATURES`, `DENSITY`).
     """
     if x.ndim != 2 or x.shape[1] < FEATURES:
         return None
-    counts, columns, values, room = [], [], [], int(DENSITY * x.size)
+    counts, columns, values, remaining = [], [], [], int(DENSITY * x.size)
     for start in range(0, len(x), ROWS):
         part = x[start : start + ROWS]
         row, column = part.nonzero()
-        room -= len(row)
-        if room < 0:
+        remaining -= len(row)
+        if remaining < 0:
             return None
         counts.append(np.bincount(row, minlength=len(part)))
         columns.append(column)
@@ -34,6 +39,5 @@ def sparse_rows(x: np.ndarray, normalise: bool = False) -> Tensor | None:
         row = torch.repeat_interleave(torch.arange(len(x)), count)
         value /= value.new_zeros(len(x)).index_add_(0, row, value).clamp_(min=1e-12)[row]
     ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    return torch.sparse_csr_tensor(
-        ptr, torch.from_numpy(np.concatenate(columns)), value, size=x.shape, check_invariants=False
-    )
+    column = torch.from_numpy(np.concatenate(columns))
+    return torch.sparse_csr_tensor(ptr, column, value, size=x.shape, check_invariants=False)

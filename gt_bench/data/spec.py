@@ -1,4 +1,4 @@
-"""What a dataset is before it is prepared: its files, its published statistics, and the function that turns the one into the other."""
+"""What a dataset is before it is prepared: its raw files, its published statistics, and the function that packs it."""
 
 import hashlib
 import json
@@ -13,7 +13,8 @@ from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.versions import version_of
 
-AT_MOST = 16 << 30  # bytes of a raw file whose size nobody states
+AT_MOST = 16 << 30  # maximum bytes of a raw file of unknown size
+# prepare(spec, raw files by path, folder) packs a dataset into `folder`; raises DatasetError for damaged files
 Prepare = Callable[["DatasetSpec", Mapping[str, Path], Path], None]
 
 
@@ -22,14 +23,18 @@ class RemoteFile:
     """One raw file.
 
     Attributes:
-        path: its place below a mirror and below data/raw.
-        urls: where it can be had, the official host first; empty for a file that only a mirror has.
-        sha256: pinned digest; None where none is published: then that of the first use is pinned (`gt_bench.data.checksums`).
-        bytes: its size, or None; then not more than `at_most` bytes of it are read.
-        md5: the digest its host publishes, where that is not sha256.
-        pickled: holds pickles, which only `gt_bench.data.safe_pickle` reads.
-        pinned: the day on which `sha256` was pinned on first use; None where files.json has it.
-        derived: how it was made, where it is not the original host's file.
+        path: its path below a mirror and below data/raw.
+        urls: its addresses, the official host first; empty for a file that only mirrors have.
+        sha256: pinned digest. None if none is published: the digest found on first use is pinned then
+            (`gt_bench.data.checksums`).
+        bytes: its size; None if unknown. Then at most `at_most` bytes are read.
+        licence: its licence.
+        note: a remark on the file.
+        derived: how it was made, if it is not the original host's file.
+        md5: the digest that its host publishes, if that is not sha256.
+        pickled: it contains pickles, which only `gt_bench.data.safe_pickle` reads.
+        pinned: the day on which `sha256` was pinned on first use; None if it is from files.json.
+        at_most: maximum number of bytes.
     """
 
     path: str
@@ -52,20 +57,28 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """One dataset: data plus its split protocol and metric.
+    """One dataset: its data, split protocol and metric.
 
     Attributes:
-        prepare: prepare(spec, files by path, folder) packs the dataset into `folder`; runs no network code.
-        also: metrics that are reported beside `metric` and decide nothing.
-        expected: published statistics, held against the measured ones after every preparation.
-        arguments: what `prepare` needs beyond the files (seeds, sizes, names); part of the digest.
-        derived: says how, where the data are not the original host's; shown in every report.
-        notes: flaws and choices that a user must see.
-        needs: importable modules that only this preparation needs (for example rdkit), checked first.
+        name: unique name.
+        task: task, as in `gt_bench.tasks.registry`.
+        metric: the metric that selects and compares models.
+        prepare: packs the dataset, see `Prepare`. It never uses the network.
+        files: raw files.
+        expected: published statistics, compared with the measured ones after every preparation.
+        arguments: what `prepare` needs in addition to the files (seeds, sizes, names); part of the digest.
+        licence: licence of the data.
+        homepage: where the data are published.
+        citation: the paper.
+        notes: flaws and choices that a user must know.
+        derived: how the data were made, if they are not the original host's; shown in every report.
+        level: what a target belongs to.
+        split_kind: what a split divides.
+        needs: importable modules that only this preparation needs (for example rdkit); checked first.
+        also: further reported metrics, which select nothing.
     """
 
     name: str
-    family: str
     task: str
     metric: str
     prepare: Prepare
@@ -85,12 +98,14 @@ class DatasetSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_plain_name(self.name):
             raise DatasetError(
-                f"a dataset cannot be named {self.name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
+                f"a dataset cannot be named {self.name!r}: use letters, digits, '.', '_' and '-', "
+                "beginning with a letter or digit"
             )
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of what decides the packed bytes: files' digests, arguments, the version of the family's module."""
+        """sha256 of what decides the packed bytes: digests of files, arguments, version of the family's module."""
+        module = self.prepare.__module__
         decisive = {
             "name": self.name,
             "task": self.task,
@@ -98,9 +113,7 @@ class DatasetSpec:
             "files": [[f.path, f.sha256 or f.md5] for f in self.files],
             "arguments": dict(self.arguments),
             **({"also": self.also} if self.also else {}),
-            "version": version_of(self.prepare.__module__)
-            if self.prepare.__module__.startswith("gt_bench.")
-            else "custom",
+            "version": version_of(module) if module.startswith("gt_bench.") else "custom",
         }
         return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -114,7 +127,19 @@ class DatasetSpec:
         notes: tuple[str, ...] = (),
         **others: Any,
     ) -> PackedHeader:
-        """The packed header with everything that the spec already knows."""
+        """Make the header of the packed dataset from the fields of the spec.
+
+        Args:
+            in_dim: width of continuous node features, or the vocabulary size of each categorical one.
+            out_dim: number of classes or targets.
+            edge_dim: as `in_dim`, of edge features; None if there are none.
+            num_splits: number of splits.
+            notes: notes in addition to those of the spec.
+            others: further fields of `PackedHeader`.
+
+        Returns:
+            The header.
+        """
         return PackedHeader(
             name=self.name,
             task=self.task,
@@ -140,30 +165,36 @@ class DatasetSpec:
         )
 
 
-def file(path: str) -> RemoteFile:
-    """The raw file of this path with its checksum and addresses (files.json). Raises KeyError for an unknown path."""
-    entry = _files()[path]
-    known = ("sha256", "bytes", "licence", "note", "derived", "md5")
-    bound = entry["bytes"] or entry.get("at_most", AT_MOST)
-    return RemoteFile(
-        path,
-        tuple(entry["urls"]),
-        pickled=entry.get("pickled", False),
-        at_most=bound,
-        **{key: entry.get(key) for key in known},
+def files(*paths: str) -> tuple[RemoteFile, ...]:
+    """Look up raw files in files.json.
+
+    Args:
+        paths: paths below data/raw.
+
+    Returns:
+        The files with their checksums and addresses.
+
+    Raises:
+        KeyError: a path is not in files.json.
+    """
+    return tuple(
+        RemoteFile(
+            path,
+            tuple(entry["urls"]),
+            pickled=entry.get("pickled", False),
+            at_most=entry["bytes"] or entry.get("at_most", AT_MOST),
+            **{key: entry.get(key) for key in ("sha256", "bytes", "licence", "note", "derived", "md5")},
+        )
+        for path, entry in ((path, file_entries()[path]) for path in paths)
     )
 
 
-def files(*paths: str) -> tuple[RemoteFile, ...]:
-    """`file` of each path."""
-    return tuple(file(path) for path in paths)
-
-
 def known_digests() -> dict[str, str]:
-    """Path -> sha256 of every raw file that files.json pins."""
-    return {path: entry["sha256"] for path, entry in _files().items() if entry["sha256"]}
+    """Path -> sha256 of every raw file with a sha256 in files.json."""
+    return {path: entry["sha256"] for path, entry in file_entries().items() if entry["sha256"]}
 
 
 @cache
-def _files() -> dict[str, dict[str, Any]]:
+def file_entries() -> dict[str, dict[str, Any]]:
+    """Read files.json: path -> addresses, digests, size and remarks of every raw file."""
     return json.loads((Path(__file__).parent / "files.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What packed arrays must satisfy, and the statistics that are held against the published ones."""
+"""Check packed arrays, and compute the statistics that are compared with the published ones."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from gt_bench.utils.errors import DatasetError
 if TYPE_CHECKING:
     from torch import Tensor
 
-CHUNK = 1 << 18  # rows looked at together: bounds the memory that counting takes, and fits a cache
+CHUNK = 1 << 18  # rows processed at a time: bounds the memory, and fits a cache
 
 
 def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Statistics of a packed dataset, counted on its arrays.
+    """Check the arrays of a packed dataset and compute its statistics.
 
-    graphs, nodes, edges (as stored, one per direction), edges_undirected (distinct, without self-loops), self_loops, symmetric, min/max
-    nodes, features, classes and label_counts, and train/val/test sizes of the first split.
+    Args:
+        header: a `PackedHeader`.
+        arrays: arrays by name, as in `gt_bench.data.packed`.
 
-    Raises DatasetError where lengths, ids, labels, categories or split codes are out of range, or a number is not finite.
+    Returns:
+        graphs, nodes, edges (as stored, one per direction), edges_undirected (distinct, without self-loops),
+        self_loops, symmetric, min_nodes, max_nodes, features, classes and label_counts or targets, splits, and
+        train, val and test (rows of the first split).
+
+    Raises:
+        DatasetError: lengths, ids, labels, categories or split codes are out of range, or a number is not finite.
     """
     for name in ("node_ptr", "edge_ptr", "x", "source", "target"):
         if name not in arrays:
@@ -34,20 +41,16 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         or bool((sizes < 0).any())
         or bool((edge_ptr.diff() < 0).any())
     ):
-        raise DatasetError(f"{header.name}: nodes and edges per graph do not fit together")
+        raise DatasetError(f"{header.name}: node_ptr and edge_ptr do not describe the same graphs")
     graphs, nodes, edges = sizes.numel(), int(node_ptr[-1]), int(edge_ptr[-1])
     _check_rows(header, arrays, graphs, nodes, edges)
     _check_features(header.name, "x", arrays["x"], header.in_dim)
     if "edge_attr" in arrays:
         _check_features(header.name, "edge_attr", arrays["edge_attr"], header.edge_dim)
     elif header.edge_dim is not None:
-        raise DatasetError(f"{header.name}: the header names edge features and there are none")
-    statistics: dict[str, Any] = {
-        "graphs": graphs,
-        "nodes": nodes,
-        "edges": edges,
-        **_edge_statistics(header.name, arrays),
-    }
+        raise DatasetError(f"{header.name}: array 'edge_attr' is missing, the header has edge_dim {header.edge_dim}")
+    statistics: dict[str, Any] = {"graphs": graphs, "nodes": nodes, "edges": edges}
+    statistics |= _edge_statistics(header.name, arrays)
     statistics |= {"min_nodes": int(sizes.min()), "max_nodes": int(sizes.max())}
     statistics["features"] = arrays["x"].size(1) if arrays["x"].dim() > 1 else 1
     if "y" in arrays:
@@ -57,11 +60,11 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
     if "hyperedges" in arrays:
         members = arrays["hyperedges"]
         if members.dim() != 2 or (members.numel() and not 0 <= int(members.min()) <= int(members.max()) < nodes):
-            raise DatasetError(f"{header.name}: a hyperedge names a node that is not there")
+            raise DatasetError(f"{header.name}: a hyperedge names a node that does not exist")
         statistics |= {"hyperedges": members.size(0), "hyperedges_distinct": members.unique(dim=0).size(0)}
     if header.num_splits:
         if "split" not in arrays or arrays["split"].size(0) != header.num_splits:
-            raise DatasetError(f"{header.name}: the header promises {header.num_splits} splits")
+            raise DatasetError(f"{header.name}: array 'split' must have {header.num_splits} rows (num_splits)")
         if arrays["split"].numel() and not 0 <= int(arrays["split"].min()) <= int(arrays["split"].max()) <= 3:
             raise DatasetError(f"{header.name}: split codes must be 0 (none), 1 (train), 2 (val) or 3 (test)")
         counts = arrays["split"][0].long().bincount(minlength=4).tolist()
@@ -70,35 +73,33 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def compare(expected: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[str]:
-    """What differs, one line each; an expected float is compared to the digits it has been printed with."""
+    """Compare statistics with the published ones.
+
+    Args:
+        expected: published statistics. A float is compared to the digits with which it is published.
+        statistics: measured statistics.
+
+    Returns:
+        One line per difference.
+    """
     lines = []
     for key, want in expected.items():
-        have = statistics.get(key, "absent")
+        have = statistics.get(key, "missing")
         if isinstance(want, float) and isinstance(have, int | float):
             digits = len(repr(want).partition(".")[2])
             same = abs(have - want) <= 0.5 * 10**-digits + 1e-9
         else:
             same = have == want
         if not same:
-            lines.append(f"{key}: {have} where {want} is published")
+            lines.append(f"{key}: measured {have}, published {want}")
     return lines
 
 
 def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: int, edges: int) -> None:
-    rows = {
-        "x": nodes,
-        "source": edges,
-        "target": edges,
-        "edge_attr": edges,
-        "node_ptr": graphs + 1,
-        "pair_ptr": graphs + 1,
-    }
-    rows |= {"y": nodes if header.level == "node" else graphs}
-    rows |= {
-        name: {"node": nodes, "edge": edges, "graph": graphs}[kind]
-        for name, kind in header.extras.items()
-        if kind != "table"
-    }
+    rows = {"x": nodes, "source": edges, "target": edges, "edge_attr": edges}
+    rows |= {"node_ptr": graphs + 1, "pair_ptr": graphs + 1, "y": nodes if header.level == "node" else graphs}
+    counts = {"node": nodes, "edge": edges, "graph": graphs}
+    rows |= {name: counts[kind] for name, kind in header.extras.items() if kind != "table"}
     for name, count in rows.items():
         if name in arrays and arrays[name].size(0) != count:
             raise DatasetError(
@@ -107,35 +108,38 @@ def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: i
     hyperedges = arrays["hyperedges"].size(0) if "hyperedges" in arrays else 0
     per_split = {"node": nodes, "graph": graphs, "hyperedge": hyperedges}[header.split_kind]
     if "split" in arrays and arrays["split"].size(1) != per_split:
-        raise DatasetError(f"{header.name}: splits cover {arrays['split'].size(1)} {header.split_kind}s of {per_split}")
+        raise DatasetError(
+            f"{header.name}: array 'split' has {arrays['split'].size(1)} columns for {per_split} {header.split_kind}s"
+        )
 
 
 def _check_features(name: str, array: str, values: Tensor, dim: int | list[int] | None) -> None:
     width = values.size(1) if values.dim() > 1 else 1
     if isinstance(dim, int):
         if width != dim:
-            raise DatasetError(f"{name}: {array} has {width} columns where the header says {dim}")
+            raise DatasetError(f"{name}: {array} has {width} columns where the header has {dim}")
         if values.is_floating_point() and not all(
             bool(part.isfinite().all()) for part in values.split(CHUNK // max(width, 1) + 1)
         ):
-            raise DatasetError(f"{name}: {array} holds a number that is not finite")
+            raise DatasetError(f"{name}: {array} contains a number that is not finite")
     elif dim is not None:
         if width != len(dim) or values.is_floating_point():
             raise DatasetError(
-                f"{name}: {array} has {width} columns of {values.dtype} where the header says {len(dim)} categorical ones"
+                f"{name}: {array} has {width} columns of {values.dtype} where the header has {len(dim)} categorical"
             )
         if values.numel():
             columns = values if values.dim() > 1 else values[:, None]
             low, high = columns.amin(0).tolist(), columns.amax(0).tolist()
-            for column, (least, most, vocabulary) in enumerate(zip(low, high, dim)):
-                if least < 0 or most >= vocabulary:
+            for column, (lowest, highest, vocabulary) in enumerate(zip(low, high, dim)):
+                if lowest < 0 or highest >= vocabulary:
+                    wrong = lowest if lowest < 0 else highest
                     raise DatasetError(
-                        f"{name}: column {column} of {array} has category {least if least < 0 else most} of a vocabulary of {vocabulary}"
+                        f"{name}: column {column} of {array} has category {wrong} of a vocabulary of {vocabulary}"
                     )
 
 
 def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Counts over blocks of whole graphs of about CHUNK edges. In numpy, whose sort is many times faster than torch.unique."""
+    """Count over blocks of whole graphs of about CHUNK edges, in numpy: its sort is much faster than torch.unique."""
     node_ptr, edge_ptr = arrays["node_ptr"].numpy(), arrays["edge_ptr"].numpy()
     loops = undirected = start = 0
     symmetric = True
@@ -146,13 +150,11 @@ def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         span = slice(int(edge_ptr[start]), int(edge_ptr[stop]))
         source, target = (arrays[key][span].numpy().astype(np.int64) for key in ("source", "target"))
         counts = np.diff(edge_ptr[start : stop + 1])
-        size, offset = (
-            np.repeat(np.diff(node_ptr[start : stop + 1]), counts),
-            np.repeat(node_ptr[start:stop] - node_ptr[start], counts),
-        )
+        size = np.repeat(np.diff(node_ptr[start : stop + 1]), counts)
+        offset = np.repeat(node_ptr[start:stop] - node_ptr[start], counts)
         if source.size and (min(source.min(), target.min()) < 0 or (np.maximum(source, target) >= size).any()):
             raise DatasetError(
-                f"{name}: an edge names a node that its graph does not have (graphs {start}..{stop - 1})"
+                f"{name}: an edge names a node that does not exist in its graph (graphs {start}..{stop - 1})"
             )
         source, target = source + offset, target + offset
         width = int(node_ptr[stop] - node_ptr[start])
@@ -181,11 +183,11 @@ def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:
     if classes:
         if y.is_floating_point():
             raise DatasetError(f"{header.name}: classes must be integers, not {y.dtype}")
-        if y.numel() and (
-            int(y.min()) < -1 or int(y.max()) >= header.out_dim
-        ):  # first: counting takes memory by the largest label
+        # checked before counting, which allocates memory for the largest label
+        if y.numel() and (int(y.min()) < -1 or int(y.max()) >= header.out_dim):
             raise DatasetError(
-                f"{header.name}: labels lie in {int(y.min())}..{int(y.max())}; the header says {header.out_dim} classes (-1: none)"
+                f"{header.name}: labels are in {int(y.min())}..{int(y.max())}; expected -1 (no label) "
+                f"to {header.out_dim - 1}, since the header has {header.out_dim} classes"
             )
         counts = y[y >= 0].flatten().bincount(minlength=header.out_dim)
         return {"classes": header.out_dim, "label_counts": counts.tolist(), "unlabelled": int((y < 0).sum())}

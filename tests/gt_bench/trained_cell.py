@@ -10,9 +10,7 @@ from tests.gt_bench.shipping import edit_header, train
 @pytest.fixture
 def trained(project, monkeypatch):
     """The project with its one cell trained; `web` is a dataset of the catalog, packed from its present spec."""
-    spec = DatasetSpec(
-        name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node"
-    )
+    spec = DatasetSpec(name="web", task="node-classification", metric="accuracy", prepare=print, level="node")
     monkeypatch.setitem(catalog(), "web", spec)
     edit_header(provenance={"spec": spec.digest})
     project.recipe()

@@ -455,7 +455,7 @@ MUTATIONS = [
         "self.batch[source], self.local[target], self.local[source]", "ppgt/zinc/sat",
     ),
     # edges reversed
-    Mutation(DATASETS, f"{FAMILY}/webkb.py", '"edge_index": edges.T,', '"edge_index": edges[:, ::-1].T,', "cornell"),
+    Mutation(DATASETS, f"{FAMILY}/webkb.py", "edge_index=edges.T,", "edge_index=edges[:, ::-1].T,", "cornell"),
     # rows in the order of the file
     Mutation(
         DATASETS, f"{FAMILY}/webkb.py", "order = np.argsort(np.array([int(row[0]) for row in rows]))",

@@ -1,1 +1,1 @@
-"""Readers of users' own data."""
+"""Readers of user-supplied data."""

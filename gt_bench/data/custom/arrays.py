@@ -1,4 +1,4 @@
-"""The types that arrays of a user's own data take, whatever they were read from; a number that would change by it is an error."""
+"""Types of the arrays of user-supplied data. A conversion that would change a number is an error."""
 
 from pathlib import Path
 
@@ -7,16 +7,27 @@ import numpy as np
 from gt_bench.data.packed import compact
 from gt_bench.utils.errors import DatasetError
 
-MOST = 2**31  # ids and categories are stored as int32
+MAX_ID = 2**31  # ids and categories are stored as int32
 
 
-def table_of(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
-    """Rows and columns. Raises DatasetError where there are none, or the values are not numbers."""
+def as_table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
+    """Convert an array to rows and columns.
+
+    Args:
+        array: numbers [N] or [N, F].
+        key: its name for error messages.
+        where: name of the data for error messages.
+
+    Returns:
+        The array [N, F].
+
+    Raises:
+        DatasetError: the shape is another one, or the values are not numbers.
+    """
     if array.ndim not in (1, 2) or 0 in array.shape[1:] or array.dtype.kind not in "biuf":
-        remedy = "; number classes and categories 0, 1, ..." if array.dtype.kind in "SUO" else ""
-        raise DatasetError(
-            f"{where}: {key} must be rows of numbers; it is {array.dtype} of shape {list(array.shape)}{remedy}"
-        )
+        hint = "; number classes and categories 0, 1, ..." if array.dtype.kind in "SUO" else ""
+        shape = list(array.shape)
+        raise DatasetError(f"{where}: {key} is {array.dtype} of shape {shape}; expected rows of numbers{hint}")
     return array[:, None] if array.ndim == 1 else array
 
 
@@ -46,64 +57,96 @@ def with_reverse_edges(block: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarr
     return {**block, **more}, len(added)
 
 
-def edges_of(array: np.ndarray, where: str | Path) -> np.ndarray:
-    """Edges int32 [2, E]. Raises DatasetError for another shape and for ids that int32 does not hold."""
+def check_edge_index(array: np.ndarray, where: str | Path) -> np.ndarray:
+    """Check and convert edges.
+
+    Args:
+        array: edges [2, E].
+        where: name of the data for error messages.
+
+    Returns:
+        Edges [2, E], int32.
+
+    Raises:
+        DatasetError: the shape is another one, or an id is out of range.
+    """
     if array.ndim != 2 or array.shape[0] != 2:
         hint = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
-        raise DatasetError(f"{where}: edge_index must be of shape [2, E]; it is {list(array.shape)}{hint}")
-    return whole_numbers(array, "edge ids", where).astype(np.int32)
+        raise DatasetError(f"{where}: edge_index has shape {list(array.shape)}; expected [2, E]{hint}")
+    return check_whole_numbers(array, "edge ids", where).astype(np.int32)
 
 
-def whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: int = MOST) -> np.ndarray:
-    """The array. Raises DatasetError where it does not hold whole numbers from 0 to below `limit`."""
+def check_whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: int = MAX_ID) -> np.ndarray:
+    """Check that an array has whole numbers in a range.
+
+    Args:
+        array: of any shape.
+        what: its name for error messages.
+        where: name of the data for error messages.
+        limit: exclusive upper bound.
+
+    Returns:
+        The array.
+
+    Raises:
+        DatasetError: an entry is not a whole number in 0..limit - 1.
+    """
     if array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= limit):
-        said = (
-            f"; it is {array.dtype}" if array.dtype.kind not in "iu" else _entry(array, (array < 0) | (array >= limit))
-        )
-        raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}{said}")
+        is_integer = array.dtype.kind in "iu"
+        found = _first_entry(array, (array < 0) | (array >= limit)) if is_integer else f"it is {array.dtype}"
+        raise DatasetError(f"{where}: {what} must be whole numbers from 0 to {limit - 1}; {found}")
     return array
 
 
-def finite(array: np.ndarray, key: str, where: str | Path, missing: bool = False) -> np.ndarray:
-    """The array as float32. Raises DatasetError for a number that is not finite there; `missing`: NaN stands for what is not known."""
+def _as_float32(array: np.ndarray, key: str, where: str | Path, allow_nan: bool = False) -> np.ndarray:
     with np.errstate(over="ignore"):
-        found = array.astype(np.float32)
-    wrong = np.isinf(found) if missing else ~np.isfinite(found)
+        converted = array.astype(np.float32)
+    wrong = np.isinf(converted) if allow_nan else ~np.isfinite(converted)
     if wrong.any():
         raise DatasetError(
-            f"{where}: {key} holds a number that is not finite as float32{_entry(array, wrong)}; put another in its place, or take it out"
+            f"{where}: {key} contains a number that is not finite as float32: {_first_entry(array, wrong)}; "
+            "replace or remove it"
         )
-    return found
+    return converted
 
 
-def _entry(array: np.ndarray, wrong: np.ndarray) -> str:
-    """The first wrong entry, for messages."""
+def _first_entry(array: np.ndarray, wrong: np.ndarray) -> str:
     index = np.argwhere(wrong)[0]
-    return f"; row {index[0]}{f', column {index[1]}' if len(index) > 1 else ''} is {array[tuple(index)]:g}"
+    return f"row {index[0]}{f', column {index[1]}' if len(index) > 1 else ''} is {array[tuple(index)]:g}"
 
 
-def typed(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndarray]:
-    """Types that stay the same from block to block: categories int32, features float32, targets int64 or float32; edges as they are.
-    Raises DatasetError where that would change a number."""
+def convert_arrays(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str, np.ndarray]:
+    """Convert arrays to types that do not depend on the block.
+
+    Args:
+        arrays: num_nodes, num_edges, x, edge_index, y, and optionally edge_attr and split.
+        where: name of the data for error messages.
+
+    Returns:
+        The arrays: categories int32, continuous features float32, targets int64 or float32, edges unchanged.
+
+    Raises:
+        DatasetError: the conversion would change a number.
+    """
     out = {key: np.asarray(value) for key, value in arrays.items()}
     for key in ("x", "edge_attr"):
-        if key in out:
-            table = table_of(out[key], key, where)
-            table = table.astype(np.uint8) if table.dtype == bool else table
-            out[key] = (
-                finite(table, key, where)
-                if table.dtype.kind == "f"
-                else whole_numbers(table, f"categories in {key} (quantities are floating-point numbers)", where).astype(
-                    np.int32
-                )
-            )
+        if key not in out:
+            continue
+        table = as_table(out[key], key, where)
+        table = table.astype(np.uint8) if table.dtype == bool else table
+        if table.dtype.kind == "f":
+            out[key] = _as_float32(table, key, where)
+        else:
+            what = f"categories in {key} (quantities are floating-point numbers)"
+            out[key] = check_whole_numbers(table, what, where).astype(np.int32)
     for key in ("num_nodes", "num_edges"):
-        if whole_numbers(out[key], key, where).ndim != 1:
-            raise DatasetError(f"{where}: {key} must be one number per graph; it is of shape {list(out[key].shape)}")
+        if check_whole_numbers(out[key], key, where).ndim != 1:
+            raise DatasetError(f"{where}: {key} has shape {list(out[key].shape)}; expected one number per graph")
     if (out["num_nodes"] == 0).any():
-        raise DatasetError(f"{where}: a graph has no nodes; take it out")
-    table_of(out["y"], "y", where)
-    out["y"] = finite(out["y"], "y", where, missing=True) if out["y"].dtype.kind == "f" else out["y"].astype(np.int64)
+        raise DatasetError(f"{where}: a graph has no nodes; remove it")
+    as_table(out["y"], "y", where)
+    continuous = out["y"].dtype.kind == "f"
+    out["y"] = _as_float32(out["y"], "y", where, allow_nan=True) if continuous else out["y"].astype(np.int64)
     if "split" in out:
-        out["split"] = compact(whole_numbers(out["split"], "split codes", where, 4))
+        out["split"] = compact(check_whole_numbers(out["split"], "split codes", where, 4))
     return out

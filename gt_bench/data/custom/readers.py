@@ -1,4 +1,4 @@
-"""Reading a user's own data: a folder of CSV files, an npz file, or a torch_geometric dataset, as blocks of arrays with `PackedWriter`'s names."""
+"""Read user-supplied data (a folder of CSV files, an npz file, a torch_geometric dataset) as blocks of arrays."""
 
 import hashlib
 import inspect
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.custom.arrays import edges_of, typed, with_reverse_edges
+from gt_bench.data.custom.arrays import check_edge_index, convert_arrays, with_reverse_edges
 from gt_bench.data.custom.csv import from_csv
 from gt_bench.data.custom.pyg import Graphs, from_graphs
 from gt_bench.data.readers import read_npz
@@ -19,7 +19,13 @@ ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split"
 
 @dataclass(frozen=True)
 class Given:
-    """Data that something gives: `load()` returns them, `text` decides their digest, `where` names them in messages."""
+    """Data returned by a function.
+
+    Attributes:
+        load: returns the data.
+        text: text that decides the digest of the dataset.
+        where: name of the data for error messages.
+    """
 
     load: Callable[[], Graphs]
     text: str
@@ -31,11 +37,16 @@ Source = str | Path | Callable[[], Graphs] | Given
 
 @dataclass(frozen=True)
 class Reader:
-    """A source with its form and its split. Its text is part of the dataset's digest.
+    """A source and how it is split. Its `repr` is part of the dataset's digest.
 
     Attributes:
+        source: where the data are.
+        level: "node" or "graph".
+        shares: shares of train, val and test, if the data have no split.
+        num_splits: number of splits to draw.
+        seed: seed of the first split.
         undirected: whether the reverse of each edge is added where it is missing.
-        remarks: what was done to the data that their user should know, filled while they are read.
+        remarks: remarks for the user, added while the data are read.
     """
 
     source: Source
@@ -47,7 +58,7 @@ class Reader:
     remarks: list[str] = field(default_factory=list, compare=False)
 
     def content(self) -> str:
-        """A digest of what is read: the files' bytes, or the text of the function."""
+        """Compute a digest of the content of the files or of the text of the function, in hexadecimal."""
         digest = hashlib.sha256(repr((self.shares, self.num_splits, self.seed)).encode())
         if self.undirected:
             digest.update(b"undirected")
@@ -66,10 +77,13 @@ class Reader:
         return f"{self.level} {self.shares} {self.num_splits} {self.seed}{' undirected' if self.undirected else ''}"
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
-        """Arrays of one or more graphs at a time, named as `PackedWriter.graphs` takes them.
+        """Read the data.
+
+        Yields:
+            Arguments of `PackedWriter.graphs` for one or more graphs.
 
         Raises:
-            DatasetError: naming the file and what is wrong.
+            DatasetError: the data are invalid; the message names the file.
         """
         if not self.undirected:
             yield from self._blocks()
@@ -82,27 +96,25 @@ class Reader:
         self.remarks.append(f"undirected: the reverse of {total:,} edges was added")
 
     def _blocks(self) -> Iterator[dict[str, np.ndarray]]:
-        if isinstance(self.source, Given):
-            yield from from_graphs(self.source.load(), self.level, self.source.where, self.remarks)
-        elif callable(self.source):
-            yield from from_graphs(
-                self.source(), self.level, f"{self.source.__module__}.{self.source.__qualname__}()", self.remarks
-            )
-        elif Path(self.source).is_dir():
-            yield from_csv(Path(self.source), self.level, self.remarks)
-        elif Path(self.source).suffix == ".npz":
-            arrays = read_npz(Path(self.source))
-            self.remarks.extend(
-                np.atleast_1d(arrays.pop("remarks", np.array([], str))).astype(str).tolist()
-            )  # of what was not put into the file
-            unknown = set(arrays) - set(ARRAYS)
-            if unknown or not {"x", "edge_index", "y"} <= set(arrays):
+        source = self.source
+        if callable(source):
+            source = Given(source, "", f"{source.__module__}.{source.__qualname__}()")
+        if isinstance(source, Given):
+            yield from from_graphs(source.load(), self.level, source.where, self.remarks)
+        elif Path(source).is_dir():
+            yield from_csv(Path(source), self.level, self.remarks)
+        elif Path(source).suffix == ".npz":
+            arrays = read_npz(Path(source))
+            # remarks on data that were converted to this file
+            self.remarks.extend(np.atleast_1d(arrays.pop("remarks", np.array([], str))).astype(str).tolist())
+            if set(arrays) - set(ARRAYS) or not {"x", "edge_index", "y"} <= set(arrays):
                 raise DatasetError(
-                    f"{self.source}: holds {', '.join(sorted(arrays))}; it may hold {', '.join(ARRAYS)} and needs x, edge_index, y"
+                    f"{source}: has the arrays {', '.join(sorted(arrays))}; expected x, edge_index, y and optionally "
+                    f"others of {', '.join(ARRAYS)}"
                 )
-            arrays["edge_index"] = edges_of(arrays["edge_index"], self.source)
+            arrays["edge_index"] = check_edge_index(arrays["edge_index"], source)
             arrays.setdefault("num_nodes", np.array([arrays["x"].shape[0] if arrays["x"].ndim else 0]))
             arrays.setdefault("num_edges", np.array([arrays["edge_index"].shape[1]]))
-            yield typed(arrays, self.source)
+            yield convert_arrays(arrays, source)
         else:
-            raise DatasetError(f"{self.source}: neither a folder with nodes.csv and edges.csv nor an npz file")
+            raise DatasetError(f"{source}: neither a folder with nodes.csv and edges.csv nor an npz file")

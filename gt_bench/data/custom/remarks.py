@@ -1,5 +1,7 @@
-"""What a user should know of their own data beyond what is refused: columns that look like identifiers, classes with gaps, parts without a class, edges in
-one direction."""
+"""Remarks on user-supplied data that are valid but perhaps not intended.
+
+Columns that look like identifiers, edges in one direction, classes with gaps, parts of a split without a class.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,76 +10,97 @@ import numpy as np
 from gt_bench.data.spec import DatasetSpec
 
 PARTS = ("train", "val", "test")
-MOST_VALUES = 1000  # of a category that has more values than rows, or is beside continuous columns
+MAX_VALUES = 1000  # of a category with more values than rows, or next to continuous columns
 
 
-def differs_everywhere(values: np.ndarray) -> bool:
-    """Whether a column [N] has a different whole number in each row, as identifiers do."""
-    if len(values) < 3 or values.max() - values.min() < len(values) - 1:  # the second test spares sorting
+def has_unique_whole_numbers(values: np.ndarray) -> bool:
+    """Test whether a column looks like identifiers.
+
+    Args:
+        values: [N].
+
+    Returns:
+        Whether it has a different whole number in each of at least three rows.
+    """
+    if len(values) < 3 or values.max() - values.min() < len(values) - 1:  # the second test is faster than sorting
         return False
     return bool((values == np.floor(values)).all()) and len(np.unique(values)) == len(values)
 
 
 def too_many_values(what: str, largest: int, rows: int, one_hot: bool = False) -> str | None:
-    """Why a column of whole numbers from 0 to `largest` is no category: it needs a row of weights, or a column (`one_hot`), for each of them."""
-    if largest < (MOST_VALUES if one_hot else max(MOST_VALUES, rows)):
+    """Test whether a column has too many values for a category: each value needs a row of weights, or a column.
+
+    Args:
+        what: name of the column for the message.
+        largest: largest value.
+        rows: number of rows.
+        one_hot: each value becomes a column.
+
+    Returns:
+        The problem, if there is one.
+    """
+    if largest < (MAX_VALUES if one_hot else max(MAX_VALUES, rows)):
         return None
     return (
-        f"{what} holds whole numbers up to {largest}: {largest + 1:,} categories for {rows:,} rows; take an identifier out, number categories 0, 1, ..., "
-        "and give a quantity a point: write 12.0 for 12"
+        f"{what} has whole numbers up to {largest}: {largest + 1:,} categories for {rows:,} rows; remove an "
+        "identifier, number categories 0, 1, ..., and write quantities with a point: 12.0 for 12"
     )
 
 
-class Columns:
-    """The columns of features without names, over all blocks."""
+def identifier_remark(column: str, rows: int) -> str:
+    """Make the remark on a column that looks like identifiers."""
+    return (
+        f"{column} has a different whole number in each of {rows} rows and is used as a feature; "
+        "remove it if it identifies the rows"
+    )
+
+
+class ColumnStatistics:
+    """Statistics of the columns of an array, over all blocks."""
 
     def __init__(self) -> None:
         self.rows = 0
-        self.largest: np.ndarray | None = None  # of whole numbers
-        self.distinct: dict[int, list[np.ndarray]] = {}  # values of the columns that differ in every row so far
+        self.largest: np.ndarray | None = None  # of whole numbers, per column
+        self.unique: dict[int, list[np.ndarray]] = {}  # values of the columns that differ in all rows so far
 
-    def see(self, values: np.ndarray) -> None:
-        """One more block [N, F]."""
+    def add(self, values: np.ndarray) -> None:
+        """Add a block of values [N, F]."""
         if not self.rows:
-            self.distinct = {column: [] for column in range(values.shape[1])}
-        for column in [column for column in self.distinct if len(values)]:
+            self.unique = {column: [] for column in range(values.shape[1])}
+        for column in list(self.unique) if len(values) else []:
             part = values[:, column]
-            if not (differs_everywhere(part) or len(part) < 3):
-                del self.distinct[column]
+            if has_unique_whole_numbers(part) or len(part) < 3:
+                self.unique[column].append(part)
             else:
-                self.distinct[column].append(part)
+                del self.unique[column]
         self.rows += len(values)
         if values.dtype.kind != "f":
-            most = values.max(axis=0, initial=0)
-            self.largest = most if self.largest is None else np.maximum(self.largest, most)
+            largest = values.max(axis=0, initial=0)
+            self.largest = largest if self.largest is None else np.maximum(self.largest, largest)
 
     def problem(self, key: str) -> str | None:
-        """Why they cannot be used."""
-        problems = (
-            too_many_values(f"column {c} of {key}", int(m), self.rows)
-            for c, m in enumerate([] if self.largest is None else self.largest)
-        )
+        """Return the problem if a column of the array `key` has too many categories."""
+        largest = self.largest.tolist() if self.largest is not None else []
+        problems = (too_many_values(f"column {c} of {key}", value, self.rows) for c, value in enumerate(largest))
         return next((problem for problem in problems if problem), None)
 
     def remarks(self, key: str) -> list[str]:
-        """Which look like identifiers."""
-        found = [
-            column for column, parts in self.distinct.items() if parts and differs_everywhere(np.concatenate(parts))
-        ]
+        """Make a remark for each column of the array `key` that looks like identifiers."""
         return [
-            f"column {column} of {key} has a different whole number in each of {self.rows} rows and is taken as a feature; where it identifies the rows, take it out"
-            for column in found
+            identifier_remark(f"column {column} of {key}", self.rows)
+            for column, parts in self.unique.items()
+            if parts and has_unique_whole_numbers(np.concatenate(parts))
         ]
 
 
-class Edges:
-    """Edges without an edge back, and those that occur more than once, over all blocks."""
+class EdgeStatistics:
+    """Numbers of edges without a reverse edge and of repeated edges, over all blocks."""
 
     def __init__(self) -> None:
         self.total = self.one_way = self.repeated = 0
 
-    def see(self, block: Mapping[str, np.ndarray]) -> None:
-        """One more block of whole graphs; ids that no node has are refused later."""
+    def add(self, block: Mapping[str, np.ndarray]) -> None:
+        """Add a block of whole graphs. Invalid edges are ignored; other checks refuse them."""
         sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
         source, target = np.asarray(block["edge_index"], np.int64)
         if len(sizes) != len(counts) or counts.sum() != len(source) or not len(source):
@@ -87,77 +110,88 @@ class Edges:
         forward, backward = (graph + source) * width + target, (graph + target) * width + source
         self.total += len(forward)
         forward = np.sort(forward)
-        place = np.searchsorted(forward, backward)
-        self.one_way += int((forward[np.minimum(place, len(forward) - 1)] != backward).sum())
+        position = np.searchsorted(forward, backward)
+        self.one_way += int((forward[np.minimum(position, len(forward) - 1)] != backward).sum())
         self.repeated += int((forward[1:] == forward[:-1]).sum())
 
     def remarks(self) -> list[str]:
-        """What is unusual."""
+        """Make remarks on directed and repeated edges."""
         found = []
         if self.one_way:
             found.append(
-                f"{self.one_way:,} of {self.total:,} edges have no edge back and are taken as directed, from source to target; write an undirected edge in both "
-                "directions, or give --undirected"
+                f"{self.one_way:,} of {self.total:,} edges have no reverse edge and are used as directed, from source "
+                "to target; write undirected edges in both directions, or pass --undirected"
             )
         if self.repeated:
-            found.append(
-                f"{self.repeated:,} of {self.total:,} edges repeat another one, and count as often as they occur"
-            )
+            found.append(f"{self.repeated:,} of {self.total:,} edges are repeated, and count as often as they occur")
         return found
 
 
-def of_targets(y: np.ndarray, spec: DatasetSpec, as_floats: bool, split: np.ndarray) -> list[str]:
-    """What is unusual in targets [rows, ...] and in the parts of splits [S, rows]."""
+def target_remarks(y: np.ndarray, spec: DatasetSpec, as_floats: bool, split: np.ndarray) -> list[str]:
+    """Make remarks on targets and on the parts of splits.
+
+    Args:
+        y: targets [rows, ...].
+        spec: the dataset.
+        as_floats: classes were written as 0.0, 1.0, ...
+        split: split codes [S, rows].
+
+    Returns:
+        The remarks.
+    """
+    level = spec.level
     if spec.task.endswith("-regression"):
         known = y[~np.isnan(y)]
         if y.dtype.kind == "f" and known.size and (known == np.floor(known)).all():
             values = np.unique(known)
             shown = ", ".join(f"{value:g}" for value in values[:4]) + (", ..." if len(values) > 4 else "")
             return [
-                f"all targets are whole numbers ({shown}) and are predicted as quantities ({spec.task}); for classes give --task {spec.level}-classification"
+                f"all targets are whole numbers ({shown}) and are predicted as quantities ({spec.task}); "
+                f"for classes use --task {level}-classification"
             ]
         return []
     if spec.task == "graph-multilabel":
-        return _one_valued(y, split)
+        return _constant_label_remarks(y, split)
     y, found = y.reshape(-1), []
     known, counts = np.unique(y[y >= 0], return_counts=True)
     if missing := int((y < 0).sum()):
-        how = "nan" if as_floats else "-1"
+        label = "nan" if as_floats else "-1"
         found.append(
-            f"{missing:,} of {len(y):,} {spec.level}s have the label {how} and are taken as not labelled; a class is numbered from 0"
+            f"{missing:,} of {len(y):,} {level}s have the label {label} and are used as unlabelled; "
+            "classes are numbered from 0"
         )
     if gaps := sorted(set(range(int(known.max()) + 1)) - set(known.tolist())):
         found.append(
-            f"no {spec.level} has the class {_some(gaps)} of 0 to {known.max()}: the model has an output for each; number classes without gaps"
+            f"no {level} has the class {_some(gaps)} of 0 to {known.max()}: the model has an output for each; "
+            "number classes without gaps"
         )
     if len(known) > 2 and counts.max() == 1:
-        found.append(f"each {spec.level} has a class of its own; for quantities give --task {spec.level}-regression")
+        found.append(f"each {level} has a different class; for quantities use --task {level}-regression")
     for code, part in enumerate(PARTS, 1):
-        lacking = [np.setdiff1d(known, y[row == code]).tolist() if (row == code).any() else [] for row in split]
-        if which := [s for s, classes in enumerate(lacking) if classes]:
+        missing_classes = [np.setdiff1d(known, y[row == code]).tolist() if (row == code).any() else [] for row in split]
+        if which := [number for number, classes in enumerate(missing_classes) if classes]:
             more = f"; a class is missing there in {len(which)} of {len(split)} splits" if len(which) > 1 else ""
             found.append(
-                f"the {part} part of split {which[0]} has no {spec.level} of class {_some(lacking[which[0]])}{more}"
+                f"the {part} part of split {which[0]} has no {level} of class {_some(missing_classes[which[0]])}{more}"
             )
     return found
 
 
-def _one_valued(y: np.ndarray, split: np.ndarray) -> list[str]:
-    """Labels [rows, T] that have one value in a part: the metric leaves them out there."""
+def _constant_label_remarks(y: np.ndarray, split: np.ndarray) -> list[str]:
+    """Make remarks on labels [rows, T] with only one value in a part, which the metric ignores there."""
     y = np.asarray(y, np.float64).reshape(len(y), -1)
     found = []
     for code, part in enumerate(PARTS, 1):
-        lacking = []
-        for row in split:
-            rows = y[row == code]
-            lacking.append(
-                [c for c in range(y.shape[1]) if len(rows) and len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2]
-            )
-        if which := [s for s, labels in enumerate(lacking) if labels]:
-            labels = _some([c + 1 for c in lacking[which[0]]])
+        constant = []
+        for rows in (y[row == code] for row in split):
+            columns = range(y.shape[1]) if len(rows) else ()
+            constant.append([c for c in columns if len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2])
+        if which := [number for number, labels in enumerate(constant) if labels]:
+            labels = _some([c + 1 for c in constant[which[0]]])
             more = f"; the same in {len(which)} of {len(split)} splits" if len(which) > 1 else ""
             found.append(
-                f"the {part} part of split {which[0]} has one value of label {labels}, which the metric leaves out there{more}"
+                f"the {part} part of split {which[0]} has only one value of label {labels}, which the metric ignores "
+                f"there{more}"
             )
     return found
 

@@ -1,1 +1,1 @@
-"""Dataset families: each module with a list `DATASETS` is one."""
+"""Dataset families: one module per family, each with a list `DATASETS`."""

@@ -1,4 +1,4 @@
-"""csl, exp, cexp, sr25, brec: how much a model can tell apart. Nodes carry one constant category, except in exp and cexp."""
+"""csl, exp, cexp, sr25, brec: which graphs can a model distinguish? Nodes have no features, except in exp and cexp."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ BREC_CATEGORIES = {
 
 
 def prepare_csl(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """150 circular skip-link graphs of 10 classes, with the five folds of Dwivedi et al. 2020."""
+    """Pack 150 circular skip-link graphs of 10 classes, with the five folds of Dwivedi et al. 2020."""
     data = read_npz(paths["csl/csl_plain.npz"], ("edge_index", "num_nodes", "num_edges", "y"))
     folds = [read_index_lines(paths[f"csl/CSL_{part}.index"]) for part in ("train", "val", "test")]
     count = len(data["y"])
@@ -38,10 +38,11 @@ def prepare_csl(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
 
 def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Pairs of graphs that 1-WL does not tell apart (Abboud et al. 2021), of two classes, with `folds` splits."""
+    """Pack pairs of graphs that 1-WL does not distinguish (Abboud et al. 2021), of two classes, with `folds` splits."""
     data = read_npz(paths[spec.files[0].path], ("x", "edge_index", "num_nodes", "num_edges", "y"))
     count, folds = len(data["y"]), spec.arguments["folds"]
-    # unstated: the folds; consecutive graphs are the two sides of a pair and stay together, fold k tests and fold k + 1 validates
+    # unstated: the folds. Both graphs of a pair are consecutive and in one fold. Fold k is the test part, fold k + 1
+    # the validation part
     fold = np.repeat(np.random.default_rng(spec.arguments["seed"]).permutation(count // 2) % folds, 2)
     split = np.stack([np.where(fold == k, 3, np.where(fold == (k + 1) % folds, 2, 1)) for k in range(folds)])
     pack(
@@ -50,7 +51,7 @@ def prepare_exp(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
 
 
 def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """15 strongly regular graphs of 25 nodes, each a class of its own; no split."""
+    """Pack 15 strongly regular graphs of 25 nodes, each its own class, without a split."""
     with PackedWriter(folder) as writer:
         _append_graph6(writer, paths[spec.files[0].path].read_bytes().split(), spec.files[0].path)
         writer.append("y", np.arange(15))
@@ -58,24 +59,28 @@ def prepare_sr25(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
 
 
 def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """400 pairs and their relabelled copies (Wang and Zhang 2023), each graph with its `pair`, `side`, `control` and category; no split.
-    Raises DatasetError where their number differs."""
+    """Pack 400 pairs and their relabelled copies (Wang and Zhang 2023), without a split.
+
+    Extras of each graph: `pair`, `side`, `control` and `category`.
+
+    Raises:
+        DatasetError: the file has another number of graphs.
+    """
     path = paths[spec.files[0].path]
     lines = read_npy(decompress(path, Limits(total=1 << 28)), str(path))
     per_pair = 2 * RELABELLINGS
-    if lines.shape != (2 * BREC_PAIRS * per_pair,) or lines.dtype.kind != "S":
-        raise DatasetError(
-            f"{path}: {lines.shape} of {lines.dtype} where {2 * BREC_PAIRS * per_pair} graph6 strings are expected"
-        )
-    place = np.arange(len(lines))
-    control = place >= BREC_PAIRS * per_pair
-    pair = place % (BREC_PAIRS * per_pair) // per_pair
+    count = 2 * BREC_PAIRS * per_pair
+    if lines.shape != (count,) or lines.dtype.kind != "S":
+        raise DatasetError(f"{path}: {lines.shape} of {lines.dtype} where {count} graph6 strings are expected")
+    position = np.arange(count)
+    control = position >= count // 2
+    pair = position % (count // 2) // per_pair
     with PackedWriter(folder) as writer:
         for start in range(0, len(lines), 4096):
             _append_graph6(writer, lines[start : start + 4096], path)
         writer.append("y", pair)
         writer.append("pair", pair.astype(np.int16))
-        writer.append("side", (place % 2).astype(np.uint8))
+        writer.append("side", (position % 2).astype(np.uint8))
         writer.append("control", control.astype(np.uint8))
         category = np.searchsorted(list(BREC_CATEGORIES.values()), pair, side="right") - 1
         writer.append("category", category.astype(np.uint8))
@@ -98,7 +103,6 @@ def _append_graph6(writer: PackedWriter, lines: Iterable[bytes], where: object) 
 def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="expressivity",
         task="graph-classification",
         metric="accuracy",
         prepare=prepare_exp,
@@ -114,15 +118,15 @@ def _exp(name: str, nodes: int, edges: int) -> DatasetSpec:
         },
         licence="GPL-3.0",
         homepage="https://github.com/ralphabb/GNN-RNI",
-        citation="Abboud et al., The Surprising Power of Graph Neural Networks with Random Node Initialization, IJCAI 2021",
-        notes=("ten folds drawn here; the two graphs of a pair are in one fold",),
+        citation="Abboud et al., The Surprising Power of Graph Neural Networks with Random Node Initialization, "
+        "IJCAI 2021",
+        notes=("the ten folds are drawn here; both graphs of a pair are in one fold",),
     )
 
 
 DATASETS = [
     DatasetSpec(
         name="csl",
-        family="expressivity",
         task="graph-classification",
         metric="accuracy",
         prepare=prepare_csl,
@@ -141,14 +145,14 @@ DATASETS = [
         },
         licence="MIT",
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
-        citation="Murphy et al., Relational Pooling for Graph Representations, ICML 2019; folds of Dwivedi et al., JMLR 2023",
-        notes=("the pickle of the original host has self-loops on its diagonal; they are dropped, as everywhere",),
+        citation="Murphy et al., Relational Pooling for Graph Representations, ICML 2019; "
+        "folds of Dwivedi et al., JMLR 2023",
+        notes=("the pickle of the original host has self-loops; they are removed, as in all datasets",),
     ),
     _exp("exp", 53336, 132260),
     _exp("cexp", 66938, 167472),
     DatasetSpec(
         name="sr25",
-        family="expressivity",
         task="isomorphism",
         metric="pairs-distinguished",
         prepare=prepare_sr25,
@@ -156,11 +160,10 @@ DATASETS = [
         expected={"graphs": 15, "nodes": 15 * 25, "edges_undirected": 15 * 150, "self_loops": 0, "symmetric": True},
         homepage="http://users.cecs.anu.edu.au/~bdm/data/graphs.html",
         citation="Spence and McKay's strongly regular graphs, srg(25, 12, 5, 6)",
-        notes=("15 graphs, 105 pairs; no split: a model is asked which pairs it tells apart",),
+        notes=("15 graphs, 105 pairs; no split: the metric counts the pairs that a model distinguishes",),
     ),
     DatasetSpec(
         name="brec",
-        family="expressivity",
         task="brec",
         metric="pairs-distinguished",
         prepare=prepare_brec,
@@ -170,8 +173,10 @@ DATASETS = [
         homepage="https://github.com/GraphPKU/BREC",
         citation="Wang and Zhang, An Empirical Study of Realized GNN Expressiveness, ICML 2024",
         notes=(
-            "first half: 400 pairs x 64 relabellings, sides interleaved; second half: the reliability controls, 64 of one graph a pair",
-            "made from the per-category files by the published seeded procedure; its sha256 is the one published for the official file",
+            "first half: 400 pairs x 64 relabellings, sides interleaved; second half: the reliability controls, "
+            "64 relabellings of one graph per pair",
+            "made from the per-category files by the published seeded procedure; its sha256 equals that of the "
+            "official file",
         ),
     ),
 ]

@@ -1,5 +1,10 @@
-"""Generated: delaunay-50, delaunay-20-80, random-graphs, random-graphs-large (HOT); ba-equivariant-basis-dense, -sparse (TokenGT); er-scaling-N (Polynormer);
-sbm-pattern (the published PATTERN parameters). Seeded, so that two machines get identical bytes."""
+"""Generated datasets. They are seeded: all machines get identical bytes.
+
+- HOT: delaunay-50, delaunay-20-80, random-graphs, random-graphs-large
+- TokenGT: ba-equivariant-basis-dense, ba-equivariant-basis-sparse
+- Polynormer: er-scaling-N
+- sbm-pattern, with the published parameters of PATTERN
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gt_bench.data.packed import PackedWriter, pack
-from gt_bench.data.readers import both_directions
+from gt_bench.data.packed import PackedWriter, pack, pack_graph
+from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
 from gt_bench.data.spec import DatasetSpec
 
 BLOCK = 1000
@@ -16,7 +21,7 @@ NO_EDGES = np.zeros((2, 0), np.uint8)
 
 
 def prepare_delaunay(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Points uniform in the unit square; the target pairs are the edges of their Delaunay triangulation, in both directions."""
+    """Draw points in the unit square; targets are the edges of their Delaunay triangulation, in both directions."""
     from scipy.spatial import Delaunay
 
     a = spec.arguments
@@ -39,12 +44,12 @@ def prepare_delaunay(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path)
                 num_pairs=[p.shape[1] for p in pairs],
                 pair_index=np.concatenate(pairs, axis=1).astype(np.uint8),
             )
-        writer.append("split", np.repeat([1, 2, 3], counts)[None].astype(np.uint8))
+        writer.append("split", consecutive_split(*counts))
         writer.finish(spec.header(in_dim=2, out_dim=1))
 
 
 def prepare_basis(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Barabasi-Albert graphs by TokenGT's own generator, every draw of a graph restarting the same random stream; one split per seed."""
+    """Draw Barabasi-Albert graphs with TokenGT's generator, one split per seed."""
     a = spec.arguments
     count = sum(a["counts"])
     drawn = [_basis_parameters(seed, count, a["min_nodes"], a["max_nodes"]) for seed in a["seeds"]]
@@ -57,25 +62,34 @@ def prepare_basis(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) ->
         spec.header(in_dim=[1], out_dim=15, num_splits=len(parts)),
         {
             "num_nodes": sizes,
-            "num_edges": [e.shape[1] for e in edges],
             "x": np.zeros((sizes.sum(), 1), np.uint8),
-            "edge_index": np.concatenate(edges, axis=1),
             "split": parts.reshape(len(parts), -1),
+            **concatenate_edges(edges),
         },
     )
 
 
 def _basis_parameters(seed: int, count: int, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes, ends per new node and seed of each graph: three streams from one seed."""
+    """Draw number of nodes, ends per new node and seed of each graph, each [count], from three streams of one seed."""
     sizes = np.random.RandomState(seed).randint(low, high + 1, count)
     attached = np.random.RandomState(seed).randint(2, 4, count)
     return sizes, attached, np.random.RandomState(seed).randint(0, 10000, 3 * count)[::3]
 
 
 def reseeded_barabasi_albert(nodes: int, attached: int, seed: int) -> np.ndarray:
-    """Edges [2, E] in both directions. The first `attached` nodes are joined to a permutation of themselves; each later one draws
-    `attached` ends, with replacement, from all ends so far and its own. The stream restarts from `seed` at each draw: without that
-    the paper's mean of 47.8 edges does not come out.
+    """Draw a graph with TokenGT's generator.
+
+    The first `attached` nodes are joined to a permutation of themselves. Each later node draws `attached` ends, with
+    replacement, from all ends so far and its own. The random stream restarts from `seed` at each draw: otherwise the
+    paper's mean of 47.8 edges is not obtained.
+
+    Args:
+        nodes: number of nodes.
+        attached: ends per new node.
+        seed: seed of the stream.
+
+    Returns:
+        Edges [2, E] in both directions.
     """
     stream = np.random.RandomState(seed)
     beginning = stream.get_state()
@@ -88,30 +102,26 @@ def reseeded_barabasi_albert(nodes: int, attached: int, seed: int) -> np.ndarray
 
 
 def prepare_er(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """One Erdos-Renyi graph: 2.5 n distinct pairs, both directions; random features and classes, to be timed and not learnt."""
+    """Draw one Erdos-Renyi graph with 2.5 n distinct pairs, both directions, and random features and classes."""
     a, rng = spec.arguments, np.random.default_rng(spec.arguments["seed"])
     n, wanted = a["nodes"], a["nodes"] * a["mean_degree"] // 2
     drawn = rng.integers(0, n, (2, wanted + wanted // 10))
     drawn = drawn[:, drawn[0] != drawn[1]]
-    # deviates: a fixed number of edges in place of a probability, so that the mean degree is exact; which draws are kept is random
+    # deviates: a fixed number of edges instead of a probability, so that the mean degree is exact
     _, first = np.unique(drawn.min(0) * n + drawn.max(0), return_index=True)
     edges = both_directions(drawn[:, np.sort(first)[:wanted]], n)
-    pack(
+    pack_graph(
         folder,
         spec.header(in_dim=a["features"], out_dim=a["classes"]),
-        {
-            "num_nodes": [n],
-            "num_edges": [edges.shape[1]],
-            "x": rng.standard_normal((n, a["features"]), np.float32),
-            "edge_index": edges,
-            "y": rng.integers(0, a["classes"], n),
-            "split": rng.permuted(np.repeat([1, 2, 3], [n // 2, n // 4, n - n // 2 - n // 4]))[None],
-        },
+        x=rng.standard_normal((n, a["features"]), np.float32),
+        edge_index=edges,
+        y=rng.integers(0, a["classes"], n),
+        split=rng.permuted(consecutive_split(n // 2, n // 4, n - n // 2 - n // 4)[0])[None],
     )
 
 
 def prepare_random_graphs(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """HOT's runtime study: for each size ten Barabasi-Albert graphs with 5 edges per new node, 16 normal numbers per node and per edge."""
+    """Draw the graphs of HOT's runtime study: Barabasi-Albert graphs with 16 normal numbers per node and per edge."""
     a = spec.arguments
     with PackedWriter(folder) as writer:
         for size in a["sizes"]:
@@ -130,7 +140,16 @@ def prepare_random_graphs(spec: DatasetSpec, paths: Mapping[str, Path], folder: 
 
 
 def barabasi_albert(nodes: int, attached: int, rng: np.random.Generator) -> np.ndarray:
-    """Edges [2, E], both directions, 2 attached (nodes - attached) in all: each new node joins `attached` distinct nodes by degree."""
+    """Draw a Barabasi-Albert graph: each new node joins `attached` distinct nodes, drawn by degree.
+
+    Args:
+        nodes: number of nodes.
+        attached: edges per new node.
+        rng: source of random numbers.
+
+    Returns:
+        Edges [2, E] in both directions, E = 2 attached (nodes - attached).
+    """
     ends: list[int] = []
     targets = list(range(attached))
     edges = []
@@ -145,7 +164,7 @@ def barabasi_albert(nodes: int, attached: int, rng: np.random.Generator) -> np.n
 
 
 def prepare_sbm_pattern(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Five communities and one of a few planted patterns; node signals 0..2; class 1 marks the nodes of the pattern."""
+    """Draw graphs of five communities and one planted pattern; signals 0..2; class 1 marks the nodes of the pattern."""
     a = spec.arguments
     rng = np.random.default_rng(a["seed"])
     counts = np.array([a["train"], a["val"], a["test"]])
@@ -163,11 +182,10 @@ def prepare_sbm_pattern(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
         spec.header(in_dim=[3], out_dim=2),
         {
             "num_nodes": [len(v) for v in y],
-            "num_edges": [e.shape[1] for e in edges],
             "x": np.concatenate(x)[:, None],
-            "edge_index": np.concatenate(edges, axis=1),
             "y": np.concatenate(y),
             "split": np.array([part + 1 for part, _ in graphs])[None],
+            **concatenate_edges(edges),
         },
     )
 
@@ -196,13 +214,12 @@ _POLYNORMER = "Deng et al., Polynormer: Polynomial-Expressive Graph Transformer 
 def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="generated",
         task="set-to-graph",
         metric="f1",
         also=("accuracy", "precision", "recall"),
         level="pair",
         prepare=prepare_delaunay,
-        # unstated: the 5,000 validation sets; HOT evaluates every epoch on its test sets
+        # unstated: the 5,000 validation sets. HOT evaluates every epoch on its test sets
         arguments={"seed": 0, "min_points": low, "max_points": high, "train": 50000, "val": 5000, "test": 5000},
         expected={
             "graphs": 60000,
@@ -215,19 +232,18 @@ def _delaunay(name: str, low: int, high: int) -> DatasetSpec:
         },
         licence="generated here",
         citation=_HOT,
-        notes=("HOT draws its own points with its own seed and has no validation sets; 5,000 are added here",),
+        notes=("HOT draws other points, with its own seed, and has no validation sets; 5,000 are added here",),
     )
 
 
 def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="generated",
         task="basis-approximation",
         metric="squared-error",
         level="attention",
         prepare=prepare_basis,
-        # unstated: the number of seeds; the paper's ± fits runs that each have graphs of their own, and 12 is its code's default
+        # unstated: the number of seeds. The paper's ± fits runs on different graphs; 12 is the default of its code
         arguments={"seeds": [12, 13, 14, 15, 16], "min_nodes": 10, "max_nodes": high, "counts": [1024, 128, 128]},
         expected={
             "graphs": 6400,
@@ -242,9 +258,9 @@ def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
         licence="generated here",
         citation=_TOKENGT,
         notes=(
-            "split s holds the 1,280 graphs of seed 12 + s",
-            "128 of the paper's 1,152 training graphs validate, as in its code",
-            "targets are computed by the task from the graph's pairs",
+            "split s consists of the 1,280 graphs of seed 12 + s",
+            "128 of the paper's 1,152 training graphs are the validation part, as in its code",
+            "the task computes the targets from the pairs of nodes",
         ),
     )
 
@@ -252,7 +268,6 @@ def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
 def _er(nodes: int) -> DatasetSpec:
     return DatasetSpec(
         name=f"er-scaling-{nodes}",
-        family="generated",
         task="node-classification",
         metric="accuracy",
         level="node",
@@ -269,7 +284,6 @@ def _er(nodes: int) -> DatasetSpec:
 def _random_graphs(name: str, sizes: list[int]) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="generated",
         task="graph-regression",
         metric="mae",
         prepare=prepare_random_graphs,
@@ -286,7 +300,8 @@ def _random_graphs(name: str, sizes: list[int]) -> DatasetSpec:
         citation=_HOT + " (runtime study)",
         notes=(
             "targets are zero: for time and memory only",
-            "the study's 27 sizes: 6 to 6,553 nodes in random-graphs, 9,268 to 52,428 (524,230 edges) in random-graphs-large",
+            "the 27 sizes of the study: 6 to 6,553 nodes in random-graphs, 9,268 to 52,428 (524,230 edges) in "
+            "random-graphs-large",
         ),
     )
 
@@ -294,7 +309,7 @@ def _random_graphs(name: str, sizes: list[int]) -> DatasetSpec:
 DATASETS = [
     _delaunay("delaunay-50", 50, 50),
     _delaunay("delaunay-20-80", 20, 80),
-    # 14.9 nodes and 47.8 edges a graph are printed: those of seed 12 (19,082 and 61,204 in all; see the tests)
+    # the paper states means of 14.9 nodes and 47.8 edges: those of seed 12 (19,082 and 61,204 in total; see the tests)
     _basis("ba-equivariant-basis-sparse", 20),
     _basis("ba-equivariant-basis-dense", 15),
     *(_er(nodes) for nodes in (1000, 10000, 50000, 100000, 200000)),
@@ -305,7 +320,6 @@ DATASETS = [
     _random_graphs("random-graphs-large", [9268, 13107, 18536, 26214, 37072, 52428]),
     DatasetSpec(
         name="sbm-pattern",
-        family="generated",
         task="node-classification",
         metric="balanced-accuracy",
         level="node",
@@ -316,7 +330,8 @@ DATASETS = [
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of PATTERN)",
         notes=(
-            "a small sample drawn with the parameters of PATTERN and 10 patterns in place of 100; not the published PATTERN",
+            "a small sample drawn with the parameters of PATTERN and 10 patterns instead of 100; "
+            "not the published PATTERN",
         ),
     ),
 ]

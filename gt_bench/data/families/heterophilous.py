@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack
+from gt_bench.data.packed import pack_graph
 from gt_bench.data.readers import both_directions, masks_to_split, read_npz
 from gt_bench.data.spec import DatasetSpec, files
 
@@ -13,29 +13,24 @@ KEYS = ("node_features", "node_labels", "edges", "train_masks", "val_masks", "te
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs one npz file as one undirected graph with its ten splits."""
+    """Pack an npz file as one undirected graph with ten splits."""
     data = read_npz(paths[spec.files[0].path], KEYS)
     nodes, features = data["node_features"].shape
     edges = both_directions(data["edges"].T, nodes)  # stored in one direction, without self-loops
     split = masks_to_split(data["train_masks"], data["val_masks"], data["test_masks"])  # [10, N]
-    pack(
+    pack_graph(
         folder,
         spec.header(in_dim=features, out_dim=spec.arguments["classes"], num_splits=len(split)),
-        {
-            "num_nodes": [nodes],
-            "num_edges": [edges.shape[1]],
-            "x": data["node_features"].astype(np.float32),
-            "edge_index": edges,
-            "y": data["node_labels"],
-            "split": split,
-        },
+        x=data["node_features"].astype(np.float32),
+        edge_index=edges,
+        y=data["node_labels"],
+        split=split,
     )
 
 
 def _spec(name: str, nodes: int, edges: int, classes: int, features: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="heterophilous",
         task="node-classification",
         metric="roc-auc" if classes == 2 else "accuracy",
         level="node",
@@ -61,9 +56,7 @@ def _spec(name: str, nodes: int, edges: int, classes: int, features: int, notes:
     )
 
 
-_POINTER = (
-    "the pinned checksum comes from a Git LFS pointer to the file and has not been seen to match the file itself",
-)
+_POINTER = ("the pinned checksum is that of a Git LFS pointer; it was not verified with the file itself",)
 DATASETS = [
     _spec("roman-empire", 22662, 32927, 18, 300, _POINTER),
     _spec("amazon-ratings", 24492, 93050, 5, 300, _POINTER),

@@ -1,8 +1,8 @@
-"""gps, movielens, drug: 3-uniform hyperedges over nodes of three types (Hyper-SAGNN, Zhang et al. 2020), as HOT, Section 5, uses them.
+"""gps, movielens, drug: hyperedges of three nodes of different types (Hyper-SAGNN, Zhang et al. 2020; HOT, Section 5).
 
-One graph without edges; `hyperedges` [H, 3] holds global node ids, `type_sizes` [3] the nodes per type (ids ascend by type). A node has a
-categorical column per type: 0 in those of other types, 1 + its number in its own. Negatives and further features are the task's matter:
-they are drawn and computed from the training hyperedges.
+One graph without edges. `hyperedges` [H, 3] contains global node ids, `type_sizes` [3] the number of nodes per type;
+ids ascend by type. Nodes have one categorical column per type: 0 in columns of other types, 1 + number in its own.
+The task draws negatives and computes further features from the training hyperedges.
 """
 
 from collections.abc import Mapping
@@ -17,24 +17,26 @@ from gt_bench.utils.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs the hyperedges [H, 3] of both files over one graph without edges; the first split is a sound one, the second the released one.
-    Raises DatasetError for a file of another form."""
+    """Pack the hyperedges [H, 3] of both files.
+
+    The first split has no leak, the second one is the released split.
+
+    Raises:
+        DatasetError: a file has another form.
+    """
     train_file, test_file = (paths[file.path] for file in spec.files)
     train, test = read_npz(train_file, ("train_data", "nums_type")), read_npz(test_file, ("test_data", "nums_type"))
     sizes = train["nums_type"].astype(np.int64)
     offsets = np.concatenate([[0], sizes.cumsum()[:-1]])
-    rows = [
-        _rows(train["train_data"], sizes, train_file),
-        _rows(test["test_data"], sizes, test_file),
-    ]  # MovieLens is stored as float64
+    rows = [_rows(train["train_data"], sizes, train_file), _rows(test["test_data"], sizes, test_file)]
     members = np.concatenate(rows) + offsets
     is_train = np.arange(len(members)) < len(rows[0])
-    # every copy of a hyperedge gets the same draw, so that duplicates stay on one side
+    # all copies of a hyperedge get the same draw, so that they are in the same part
     distinct, which = np.unique(members, axis=0, return_inverse=True)
     which = which.ravel()
     in_train = np.zeros(len(distinct), bool)
     in_train[which[is_train]] = True
-    # unstated: the released split has no validation part; a tenth of the distinct training hyperedges is held out here
+    # unstated: a validation part. The released split has none; a tenth of the distinct training hyperedges is used here
     held_out = np.random.default_rng(spec.arguments["seed"]).random(len(distinct)) < 0.1
     sound = np.where(is_train, np.where(held_out[which], 2, 1), np.where(in_train[which], 0, 3))
     released = np.where(is_train, 1, 3)
@@ -59,17 +61,17 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 def _rows(rows: np.ndarray, sizes: np.ndarray, path: Path) -> np.ndarray:
+    # MovieLens is stored as float64
     if rows.ndim != 2 or rows.shape[1] != len(sizes) or not np.array_equal(rows, np.floor(rows)):
         raise DatasetError(f"{path}: not a table of whole numbers with one column per node type")
     if (rows < 0).any() or (rows >= sizes).any():
-        raise DatasetError(f"{path}: a hyperedge names a node that its type does not have")
+        raise DatasetError(f"{path}: a hyperedge names a node that does not exist in its type")
     return rows.astype(np.int64)
 
 
 def _spec(name: str, folder: str, sizes: list[int], train: int, test: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="hyperedges",
         task="hyperedge-prediction",
         metric="auc",
         also=("aupr",),
@@ -83,29 +85,18 @@ def _spec(name: str, folder: str, sizes: list[int], train: int, test: int, notes
         homepage="https://github.com/ma-compbio/Hyper-SAGNN",
         citation="Zhang et al., Hyper-SAGNN: a self-attention based graph neural network for hypergraphs, ICLR 2020",
         notes=(
-            "split 0 is sound: a tenth of the training hyperedges validates, test hyperedges that occur in training are left out",
-            "split 1 is as released: no validation part; HOT's published cells chose their epoch by test AUC",
+            "split 0 has no leak: a tenth of the training hyperedges is the validation part, and test hyperedges that "
+            "occur in training are omitted",
+            "split 1 is the released one, without a validation part; HOT's published runs select the epoch by test AUC",
             *notes,
         ),
     )
 
 
+_SMALLER = ("the paper states 2113/5908/9079 nodes and 47,957 hyperedges: the files are smaller",)
+_LEAK = ("the released split leaks: 9,444 distinct hyperedges are in both train and test",)
 DATASETS = [
     _spec("gps", "GPS", [146, 70, 5], 1154, 282),
-    _spec(
-        "movielens",
-        "MovieLens",
-        [1943, 5610, 8040],
-        38365,
-        8047,
-        ("the paper's table counts 2113/5908/9079 nodes and 47,957 hyperedges: the files are smaller",),
-    ),
-    _spec(
-        "drug",
-        "drug",
-        [12, 1077, 6398],
-        137404,
-        34352,
-        ("the released split leaks: 9,444 distinct hyperedges are in train and in test",),
-    ),
+    _spec("movielens", "MovieLens", [1943, 5610, 8040], 38365, 8047, _SMALLER),
+    _spec("drug", "drug", [12, 1077, 6398], 137404, 34352, _LEAK),
 ]

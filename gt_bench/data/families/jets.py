@@ -1,23 +1,21 @@
-"""jets: tracks of simulated jets, to be grouped by the vertex they come from (Shlomi et al. 2021; HOT, Table 3, flavours b, c, l).
+"""jets: tracks of simulated jets, grouped by the vertex they come from (Shlomi et al. 2021; HOT, Table 3).
 
-One dataset; `flavour` [B] (5, 4 or 0) tells the three apart when results are averaged.
+HOT reports the flavours b, c and l. Here they are one dataset; `flavour` [B] (5, 4 or 0) separates them in results.
 """
 
-import lzma
-import struct
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from gt_bench.data.packed import PackedWriter
+from gt_bench.data.readers import consecutive_split, dataset_errors
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
 TRACK = ("trk_d0", "trk_z0", "trk_phi", "trk_ctgtheta", "trk_pt", "trk_charge")
 JET = ("jet_pt", "jet_eta", "jet_phi", "jet_M")
-# mean and deviation of the training set, as HOT's loader states them
+# mean and standard deviation of the training set, as in HOT's loader
 SCALE = {
     "trk_d0": (0.0006078152, 14.128961),
     "trk_z0": (0.0038490593, 10.688491),
@@ -30,30 +28,39 @@ SCALE = {
     "jet_phi": (-0.0023569583, 1.8164033),
     "jet_M": (9.437994, 6.765137),
 }
-# what uproot lets through from damaged files, besides its own errors
-_DAMAGED = (
-    OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, AssertionError, MemoryError, EOFError, struct.error,
-    zlib.error, lzma.LZMAError,
-)  # fmt: skip
 VERTEX, FLAVOUR = "trk_vtx_index", "jet_flav"
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs the three ROOT files in the order train, val, test; a graph's `flavour` is an extra. Raises DatasetError for a file of another
-    form."""
+    """Pack the three ROOT files in the order train, val, test.
+
+    Raises:
+        DatasetError: a file is damaged or has another form.
+    """
     counts = []
     with PackedWriter(folder) as writer:
         for entry in spec.files:
             arrays = jets(_read(paths[entry.path]), entry.path)
             writer.graphs(**arrays)
             counts.append(len(arrays["num_nodes"]))
-        writer.append("split", np.repeat([1, 2, 3], counts)[None].astype(np.uint8))
+        writer.append("split", consecutive_split(*counts))
         writer.finish(spec.header(in_dim=len(TRACK) + len(JET), out_dim=1, extras={"flavour": "graph"}))
 
 
 def jets(tree: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-    """Branches of the tree (of tracks: one array per jet) -> arrays of `PackedWriter.graphs`. HOT leaves out jets of one track."""
-    try:
+    """Convert the branches of the tree. Jets of one track are omitted, as in HOT.
+
+    Args:
+        tree: branches by name; branches of tracks have one array per jet.
+        where: name of the file for error messages.
+
+    Returns:
+        Arguments of `PackedWriter.graphs`.
+
+    Raises:
+        DatasetError: a branch is missing, or the branches contradict each other.
+    """
+    with dataset_errors(where, "not the tree of jets"):
         keep = [i for i, tracks in enumerate(tree[VERTEX]) if len(tracks) > 1]
         sizes = np.array([len(tree[VERTEX][i]) for i in keep])
         vertex = np.concatenate([np.asarray(tree[VERTEX][i]) for i in keep])
@@ -61,8 +68,6 @@ def jets(tree: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
         of_jet = [np.repeat(np.asarray(tree[name], np.float64)[keep], sizes) for name in JET]
         flavour = np.abs(np.asarray(tree[FLAVOUR])[keep]).astype(np.uint8)
         x = np.stack([(v - SCALE[name][0]) / SCALE[name][1] for name, v in zip(TRACK + JET, tracks + of_jet)], axis=1)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise DatasetError(f"{where}: not the tree of jets ({type(error).__name__}: {error})") from error
     pairs = [_pairs(v) for v in np.split(vertex, sizes.cumsum()[:-1])]
     return {
         "num_nodes": sizes,
@@ -76,22 +81,17 @@ def jets(tree: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
 
 
 def _pairs(vertex: np.ndarray) -> np.ndarray:
-    """Ordered pairs of tracks of one vertex, each track with itself included."""
+    """Return ordered pairs [2, P] of tracks of one vertex, including each track with itself."""
     return np.stack((vertex[:, None] == vertex[None]).nonzero())
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    """The branches of the TTree `tree` that are used. Raises DatasetError for anything else."""
+    """Read the used branches of the TTree `tree`. Raises DatasetError for any other file."""
     import uproot
 
     wanted = [*TRACK, *JET, VERTEX, FLAVOUR]
-    try:
-        with uproot.open(path) as root:
-            found = root["tree"].arrays(wanted, library="np")
-    except (*_DAMAGED, uproot.exceptions.KeyInFileError, uproot.deserialization.DeserializationError) as error:
-        raise DatasetError(
-            f"{path}: not a readable ROOT file of jets ({type(error).__name__}: {str(error)[:200]})"
-        ) from error
+    with dataset_errors(path, "not a readable ROOT file of jets"), uproot.open(path) as root:
+        found = root["tree"].arrays(wanted, library="np")
     missing = [name for name in wanted if name not in found]
     if missing:
         raise DatasetError(f"{path}: not a readable ROOT file of jets: no branch named {', '.join(missing)}")
@@ -101,7 +101,6 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 DATASETS = [
     DatasetSpec(
         name="jets",
-        family="jets",
         task="set-to-graph",
         metric="partition-f1",
         also=("rand-index", "adjusted-rand-index"),

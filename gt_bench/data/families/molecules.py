@@ -1,4 +1,4 @@
-"""zinc from its official archive; from arrays that are available zinc-reconstructed, peptides-func, and small real parts of PCQM4Mv2 and QM9."""
+"""Molecules: zinc, zinc-reconstructed, peptides-func, and small real parts of PCQM4Mv2 and QM9."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,14 @@ import numpy as np
 
 from gt_bench.data.archives import Limits, read_member
 from gt_bench.data.packed import pack
-from gt_bench.data.readers import ids_to_split, read_index_lines, read_npz
+from gt_bench.data.readers import (
+    concatenate_graphs,
+    consecutive_split,
+    dataset_errors,
+    ids_to_split,
+    read_index_lines,
+    read_npz,
+)
 from gt_bench.data.safe_pickle import load_pickle
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
@@ -16,16 +23,19 @@ from gt_bench.utils.errors import DatasetError
 # vocabulary sizes of ogb's atom and bond features (ogb.utils.features)
 OGB_ATOM = [119, 5, 12, 12, 10, 6, 6, 2, 2]
 OGB_BOND = [5, 6, 2]
-# unstated: 21 atom types, those that occur and those that the configurations of PPGT and GRIT count; the original dictionary has 28
+# unstated: 21 atom types: those that occur, as in the configurations of PPGT and GRIT. The original dictionary has 28
 ZINC_ATOMS = [21]
 ZINC_KEYS = ("x", "edge_index", "edge_attr", "y", "num_nodes", "num_edges")
 OGB_KEYS = ("x", "bonds", "bond_attr", "num_nodes", "num_bonds", "y")
 
 
 def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """The official archive: a pickled list of molecules per part, of which the index files name the 12,000.
+    """Pack the official archive: a pickled list of molecules per part, of which the index files select 12,000.
 
-    A molecule is {"atom_type": [n], "bond_type": [n, n] (0 for none), "logP_SA_cycle_normalized": one number, ...}.
+    A molecule is {"atom_type": [n], "bond_type": [n, n] (0: no bond), "logP_SA_cycle_normalized": one number, ...}.
+
+    Raises:
+        DatasetError: a file is damaged or has another form.
     """
     archive, *index_files = (paths[entry.path] for entry in spec.files)
     graphs, counts = [], []
@@ -41,26 +51,18 @@ def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
             or chosen.min() < 0
             or chosen.max() >= len(molecules)
         ):
-            raise DatasetError(f"{archive}: {member} is not a list of molecules that {index.name} fits")
+            raise DatasetError(f"{archive}: {member} is not a list of molecules that matches {index.name}")
         graphs += [_molecule(molecules[i], f"{archive}, {member}") for i in chosen]
         counts.append(len(chosen))
-    arrays = {
-        key: np.concatenate([graph[key] for graph in graphs], axis=1 if key == "edge_index" else 0) for key in graphs[0]
-    }
-    arrays |= {"num_nodes": [len(g["x"]) for g in graphs], "num_edges": [len(g["edge_attr"]) for g in graphs]}  # type: ignore[dict-item]
-    pack(
-        folder,
-        spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1),
-        arrays | {"split": np.repeat([1, 2, 3], counts)[None]},
-    )
+    arrays = concatenate_graphs(graphs) | {"num_nodes": np.array([len(graph["x"]) for graph in graphs])}
+    header = spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1)
+    pack(folder, header, arrays | {"split": consecutive_split(*counts)})
 
 
 def _molecule(molecule: Any, where: str) -> dict[str, np.ndarray]:
-    try:
+    with dataset_errors(where, "not a molecule"):
         atoms, bonds = np.asarray(molecule["atom_type"]), np.asarray(molecule["bond_type"])
         y = np.asarray(molecule["logP_SA_cycle_normalized"], np.float32).reshape(1)
-    except (KeyError, TypeError, IndexError, ValueError) as error:
-        raise DatasetError(f"{where}: not a molecule ({type(error).__name__}: {error})") from error
     if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)):
         raise DatasetError(f"{where}: a molecule of {atoms.shape} atoms has a table of {bonds.shape} bonds")
     edges = np.stack(bonds.nonzero())
@@ -68,18 +70,16 @@ def _molecule(molecule: Any, where: str) -> dict[str, np.ndarray]:
 
 
 def prepare_reconstructed(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs ZINC from three npz files, train, val and test: one category per atom and bond, y the penalised logP."""
-    parts = [read_npz(paths[file.path], ZINC_KEYS) for file in spec.files]  # train, val, test
-    arrays = {
-        key: np.concatenate([part[key] for part in parts], axis=1 if key == "edge_index" else 0) for key in ZINC_KEYS
-    }
+    """Pack ZINC from three npz files (train, val, test): one category per atom and bond, y is the penalised logP."""
+    parts = [read_npz(paths[file.path], ZINC_KEYS) for file in spec.files]
+    arrays = concatenate_graphs(parts) | {"num_edges": np.concatenate([part["num_edges"] for part in parts])}
     arrays |= {"x": arrays["x"][:, None], "edge_attr": arrays["edge_attr"][:, None]}
-    split = np.repeat([1, 2, 3], [len(part["y"]) for part in parts])[None]
-    pack(folder, spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1), arrays | {"split": split})
+    header = spec.header(in_dim=ZINC_ATOMS, edge_dim=[4], out_dim=1)
+    pack(folder, header, arrays | {"split": consecutive_split(*(len(part["y"]) for part in parts))})
 
 
 def prepare_ogb(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Graphs in ogb's features, each bond stored once. Splits from the file, or drawn with a seed."""
+    """Pack graphs with ogb's features, whose files have each bond once. The split is in the file, or drawn."""
     path, a = paths[spec.files[0].path], spec.arguments
     given = ("train_idx", "val_idx", "test_idx") if a["split"] == "given" else ()
     data = read_npz(path, (*OGB_KEYS, *given))
@@ -87,12 +87,11 @@ def prepare_ogb(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     if given:
         split = ids_to_split(count, *(data[key] for key in given))
     else:
-        split = np.random.default_rng(a["seed"]).permuted(
-            np.repeat([1, 2, 3], [count - 2 * (count // 10), count // 10, count // 10])
-        )
+        parts = consecutive_split(count - 2 * (count // 10), count // 10, count // 10)[0]
+        split = np.random.default_rng(a["seed"]).permuted(parts)
     y = data["y"].astype(np.float32)
     if a.get("standardise"):
-        y = (y - y[split == 1].mean(0)) / y[split == 1].std(0)  # from the training part alone
+        y = (y - y[split == 1].mean(0)) / y[split == 1].std(0)  # statistics of the training part
     source, target = data["bonds"].T
     pack(
         folder,
@@ -101,7 +100,7 @@ def prepare_ogb(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
             "num_nodes": data["num_nodes"],
             "num_edges": 2 * data["num_bonds"].astype(np.int64),
             "x": data["x"],
-            # each bond in its two directions, one after the other, as ogb's smiles2graph orders them
+            # both directions of a bond are consecutive, as in ogb's smiles2graph
             "edge_index": np.stack([np.stack([source, target], 1).ravel(), np.stack([target, source], 1).ravel()]),
             "edge_attr": np.repeat(data["bond_attr"], 2, axis=0),
             "y": y,
@@ -110,9 +109,9 @@ def prepare_ogb(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     )
 
 
-_SMALL = "a small real part, for trying things out: its numbers are not comparable with any published one"
+_SMALL = "a small real part for tests: its results are not comparable with published ones"
 _ZINC_CITATION = "Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023; Irwin et al., ZINC, 2012"
-# PPGT, Table 6 (23.2 nodes and 24.9 bonds on average); the totals are measured, those of validation and test on the official graphs
+# PPGT, Table 6 (23.2 nodes and 24.9 bonds on average). Totals are measured; validation and test on the official graphs
 _ZINC = {
     "graphs": 12000,
     "nodes": 277864,
@@ -126,7 +125,6 @@ _ZINC = {
 DATASETS = [
     DatasetSpec(
         name="zinc",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_zinc,
@@ -135,11 +133,10 @@ DATASETS = [
         licence="MIT",
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation=_ZINC_CITATION,
-        notes=("no checksum of the archive is published; zinc-reconstructed stands for it where it cannot be had",),
+        notes=("no checksum of the archive is published; use zinc-reconstructed if it is unavailable",),
     ),
     DatasetSpec(
         name="zinc-reconstructed",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_reconstructed,
@@ -147,14 +144,12 @@ DATASETS = [
         expected=_ZINC,
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation=_ZINC_CITATION,
-        derived="ZINC-12k, reconstructed train: official indices applied to the source SMILES. Validation and test are official",
-        notes=(
-            "training graphs are isomorphic to the official ones by all that could be checked, with another order of nodes",
-        ),
+        derived="ZINC-12k, reconstructed train: official indices applied to the source SMILES. "
+        "Validation and test are official",
+        notes=("training graphs are isomorphic to the official ones in all checks, with another order of nodes",),
     ),
     DatasetSpec(
         name="peptides-func",
-        family="molecules",
         task="graph-multilabel",
         metric="ap",
         prepare=prepare_ogb,
@@ -174,11 +169,11 @@ DATASETS = [
         licence="MIT",
         homepage="https://github.com/vijaydwivedi75/lrgb",
         citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        derived="graphs built from the official CSV and split by RDKit 2026.09.1 and ogb's features; totals equal the published ones",
+        derived="graphs built from the official CSV and split with RDKit 2026.09.1 and ogb's features; "
+        "totals equal the published ones",
     ),
     DatasetSpec(
         name="pcqm4mv2-2k",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_ogb,
@@ -189,11 +184,10 @@ DATASETS = [
         homepage="https://ogb.stanford.edu/docs/lsc/pcqm4mv2/",
         citation="Hu et al., OGB-LSC, 2021",
         derived="1,999 real molecules of PCQM4Mv2 in ogb's features by RDKit 2026.09.1",
-        notes=(_SMALL, "targets are HOMO-LUMO gaps in eV, whatever the source's column is called"),
+        notes=(_SMALL, "targets are HOMO-LUMO gaps in eV, although the column of the source is named differently"),
     ),
     DatasetSpec(
         name="qm9-1k",
-        family="molecules",
         task="graph-regression",
         metric="mae",
         prepare=prepare_ogb,
@@ -204,6 +198,6 @@ DATASETS = [
         homepage="https://moleculenet.org",
         citation="Ramakrishnan et al., Quantum chemistry structures and properties of 134 kilo molecules, 2014",
         derived="the first 1,006 rows of QM9, heavy atoms only, in ogb's features by RDKit 2026.09.1",
-        notes=(_SMALL, "targets are standardised with the training part's mean and deviation"),
+        notes=(_SMALL, "targets are standardised with mean and standard deviation of the training part"),
     ),
 ]

@@ -1,4 +1,4 @@
-"""ogbn-arxiv and ogbn-products from ogb's own archives (raw CSV, not its processed pickles), with ogb's splits and metric."""
+"""ogbn-arxiv, ogbn-products from ogb's archives (raw CSV, not the processed pickles), with ogb's splits and metric."""
 
 import gzip
 import tempfile
@@ -10,21 +10,20 @@ import numpy as np
 
 from gt_bench.data.archives import Limits, unpack
 from gt_bench.data.packed import PackedWriter
-from gt_bench.data.readers import both_directions, ids_to_split
+from gt_bench.data.readers import both_directions, dataset_errors, ids_to_split
 from gt_bench.data.spec import DatasetSpec, files
-from gt_bench.utils.errors import DatasetError
 
 ROWS = 1 << 18
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs ogb's CSV files block by block, so that no feature table is in memory whole."""
+    """Pack ogb's CSV files block by block: the feature table need not fit in memory."""
     a = spec.arguments
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary, PackedWriter(folder) as writer:
         root = unpack(paths[spec.files[0].path], Path(temporary) / "raw", Limits(total=32 << 30)) / a["folder"]
         labels = np.concatenate(list(_csv(root / "raw/node-label.csv.gz", np.int64)))[:, 0]
         edges = np.concatenate(list(_csv(root / "raw/edge.csv.gz", np.int64))).T
-        if a["both_directions"]:  # the file has each edge once, and ogb adds the other direction
+        if a["both_directions"]:  # the file has each edge once; ogb adds the reverse edges
             edges = both_directions(edges, len(labels), loops=True)
         for block in _csv(root / "raw/node-feat.csv.gz", np.float32):
             writer.append("x", block)
@@ -38,15 +37,16 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 def _csv(path: Path, dtype: type) -> Iterator[np.ndarray]:
-    """Blocks [rows, columns] of a gzipped table of numbers without a header."""
+    """Yield blocks [rows, columns] of a gzipped table of numbers without a header."""
     import pandas as pd
 
-    try:
-        with gzip.open(path, "rb") as file, pd.read_csv(file, header=None, dtype=dtype, chunksize=ROWS) as reader:
-            for block in reader:
-                yield block.to_numpy()
-    except (OSError, EOFError, ValueError, OverflowError) as error:
-        raise DatasetError(f"{path.name}: not a readable table of {dtype.__name__} ({error})") from error
+    with (
+        dataset_errors(path.name, f"not a readable table of {dtype.__name__}"),
+        gzip.open(path, "rb") as file,
+        pd.read_csv(file, header=None, dtype=dtype, chunksize=ROWS) as reader,
+    ):
+        for block in reader:
+            yield block.to_numpy()
 
 
 def _spec(
@@ -58,11 +58,10 @@ def _spec(
     edges: dict[str, Any],
     classes: int,
     features: int,
-    notes: tuple[str, ...] = (),
+    *notes: str,
 ) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="ogb_nodes",
         task="node-classification",
         metric="accuracy",
         level="node",
@@ -79,30 +78,12 @@ def _spec(
     )
 
 
+_DIRECTED = (
+    "citations are directed, as ogb stores them; PPGT's Table 6 states 1,116,243 edges, Polynormer's Table 4 1,166,243"
+)
+_UNDIRECTED = "ogbn-arxiv with each citation in both directions, as in Polynormer's code"
 DATASETS = [
-    _spec(
-        "ogbn-arxiv",
-        "arxiv",
-        "time",
-        False,
-        169343,
-        {"edges": 1166243},
-        40,
-        128,
-        (
-            "citations are directed, as ogb stores them; PPGT's Table 6 prints 1,116,243 edges, Polynormer's Table 4 1,166,243",
-        ),
-    ),
-    _spec(
-        "ogbn-arxiv-undirected",
-        "arxiv",
-        "time",
-        True,
-        169343,
-        {"symmetric": True},
-        40,
-        128,
-        ("ogbn-arxiv with every citation in both directions, as Polynormer's code runs it",),
-    ),
+    _spec("ogbn-arxiv", "arxiv", "time", False, 169343, {"edges": 1166243}, 40, 128, _DIRECTED),
+    _spec("ogbn-arxiv-undirected", "arxiv", "time", True, 169343, {"symmetric": True}, 40, 128, _UNDIRECTED),
     _spec("ogbn-products", "products", "sales_ranking", True, 2449029, {"edges_undirected": 61859140}, 47, 100),
 ]

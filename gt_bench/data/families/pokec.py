@@ -5,61 +5,52 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack
-from gt_bench.data.readers import both_directions, ids_to_split
+from gt_bench.data.packed import pack_graph
+from gt_bench.data.readers import both_directions, dataset_errors, ids_to_split
 from gt_bench.data.safe_pickle import load_pickle
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs the MATLAB file as one undirected graph with LINKX's splits. Raises DatasetError for a file of another form."""
+    """Pack the MATLAB file as one undirected graph with LINKX's splits.
+
+    Raises:
+        DatasetError: a file is damaged or has another form.
+    """
     from scipy.io import loadmat
-    from scipy.io.matlab import MatReadError
 
     matrix, splits = (paths[file.path] for file in spec.files)
-    try:
+    with dataset_errors(matrix, "not LINKX's MATLAB file"):
         data = loadmat(matrix, variable_names=("edge_index", "node_feat", "label"))
         edges, x, labels = data["edge_index"], data["node_feat"], data["label"].ravel().astype(np.int64)
-        nodes = len(labels)
-    except (ValueError, KeyError, TypeError, OSError, NotImplementedError, IndexError, EOFError, MatReadError) as error:
-        raise DatasetError(f"{matrix}: not LINKX's MATLAB file ({type(error).__name__}: {error})") from error
-    edges = both_directions(edges, nodes)  # Polynormer makes it undirected
-    pack(
+    nodes, num_splits = len(labels), spec.arguments["splits"]
+    parts = [ids_to_split(nodes, s["train"], s["valid"], s["test"]) for s in _splits(splits, num_splits)]
+    pack_graph(
         folder,
-        spec.header(in_dim=x.shape[1], out_dim=2, num_splits=spec.arguments["splits"]),
-        {
-            "num_nodes": [nodes],
-            "num_edges": [edges.shape[1]],
-            "x": np.asarray(x, np.float32),
-            "edge_index": edges,
-            "y": labels,
-            "split": np.stack(
-                [
-                    ids_to_split(nodes, s["train"], s["valid"], s["test"])
-                    for s in _splits(splits, spec.arguments["splits"])
-                ]
-            ),
-        },
+        spec.header(in_dim=x.shape[1], out_dim=2, num_splits=num_splits),
+        x=np.asarray(x, np.float32),
+        edge_index=both_directions(edges, nodes),  # as Polynormer
+        y=labels,
+        split=np.stack(parts),
     )
 
 
 def _splits(path: Path, count: int) -> list[dict[str, np.ndarray]]:
-    """An npy file of one object array: a list of {train, valid, test}."""
+    """Read an npy file of one object array: a list of {train, valid, test}."""
     content = path.read_bytes()
-    start = content.find(b"\n") + 1  # the npy header ends with a newline, the pickle follows
+    start = content.find(b"\n") + 1  # the npy header ends with a newline, followed by the pickle
     if not content.startswith(b"\x93NUMPY") or not start:
         raise DatasetError(f"{path}: not an npy file")
     splits = np.asarray(load_pickle(content[start:], path), object).ravel().tolist()
     if len(splits) != count or any(not isinstance(s, dict) or {"train", "valid", "test"} - set(s) for s in splits):
-        raise DatasetError(f"{path}: not {count} splits of train, valid and test")
+        raise DatasetError(f"{path}: not {count} splits with train, valid and test")
     return splits
 
 
 DATASETS = [
     DatasetSpec(
         name="pokec",
-        family="pokec",
         task="node-classification",
         metric="accuracy",
         level="node",
@@ -72,8 +63,8 @@ DATASETS = [
         homepage="https://github.com/CUAI/Non-Homophily-Large-Scale",
         citation="Lim et al., Large Scale Learning on Non-Homophilous Graphs, NeurIPS 2021",
         notes=(
-            "Polynormer prints 30,622,564 edges, the file's directed rows; both directions are stored here",
-            "label -1: gender unknown, in no split",
+            "Polynormer states 30,622,564 edges: the directed rows of the file; both directions are stored here",
+            "label -1: gender unknown; these nodes are in no part of a split",
         ),
     )
 ]

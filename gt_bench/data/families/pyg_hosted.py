@@ -1,6 +1,7 @@
-"""Tensor files as torch_geometric hosts them: pattern, cluster, mnist, cifar10 (Dwivedi et al. 2023), pascalvoc-sp (LRGB), qm9."""
+"""Files hosted by torch_geometric: pattern, cluster, mnist, cifar10 (Dwivedi et al. 2023), pascalvoc-sp (LRGB), qm9."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from gt_bench.data.archives import Limits, read_member
 from gt_bench.data.packed import PackedHeader, PackedWriter
+from gt_bench.data.readers import concatenate_graphs, consecutive_split, dataset_errors
 from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
@@ -18,42 +20,36 @@ Graph = dict[str, np.ndarray]
 
 
 def prepare_sbm(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """pattern, cluster: the node feature is a category, stored one-hot."""
+    """Pack pattern or cluster. The node feature is a category, which the file stores one-hot."""
 
     def read(data: dict[str, Any]) -> Graph:
         x = _array(data, "x")
         x = x.argmax(1) if x.ndim == 2 and x.shape[1] > 1 else x.ravel()
-        return {
-            "x": x[:, None].astype(np.uint8),
-            "edge_index": _array(data, "edge_index"),
-            "y": _array(data, "y").astype(np.int64),
-        }
+        y = _array(data, "y").astype(np.int64)
+        return {"x": x[:, None].astype(np.uint8), "edge_index": _array(data, "edge_index"), "y": y}
 
-    parts = _three_lists(spec, paths)
     header = spec.header(in_dim=[spec.arguments["signals"]], out_dim=spec.arguments["classes"])
-    _write(folder, header, [map(read, part) for part in parts], [len(part) for part in parts])
+    _write_parts(folder, header, read, _load_parts(spec, paths))
 
 
 def prepare_superpixels(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """mnist, cifar10: colour and position side by side, as GraphGPS and PPGT feed them; one number per edge."""
+    """Pack mnist or cifar10. Node features are colour and position, as in GraphGPS and PPGT; one number per edge."""
 
     def read(data: dict[str, Any]) -> Graph:
         x = np.concatenate([_array(data, "x"), _array(data, "pos")], axis=1).astype(np.float32)
         edge_attr = _array(data, "edge_attr").reshape(-1, 1).astype(np.float32)
-        return {
-            "x": x,
-            "edge_index": _array(data, "edge_index"),
-            "edge_attr": edge_attr,
-            "y": _array(data, "y").reshape(1).astype(np.int64),
-        }
+        y = _array(data, "y").reshape(1).astype(np.int64)
+        return {"x": x, "edge_index": _array(data, "edge_index"), "edge_attr": edge_attr, "y": y}
 
-    parts = _three_lists(spec, paths)
     header = spec.header(in_dim=spec.arguments["colours"] + 2, edge_dim=1, out_dim=10)
-    _write(folder, header, [map(read, part) for part in parts], [len(part) for part in parts])
+    _write_parts(folder, header, read, _load_parts(spec, paths))
 
 
 def prepare_voc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """pascalvoc-sp: tuples (x [n, 14], edge_attr [m, 2], edge_index [2, m], y [n]); x and edge_attr standardised with the training part."""
+    """Pack pascalvoc-sp: tuples (x [n, 14], edge_attr [m, 2], edge_index [2, m], y [n]).
+
+    x and edge_attr are standardised with the training part.
+    """
     names = ("x", "edge_attr", "edge_index", "y")
 
     def read(graph: Sequence[Any]) -> Graph:
@@ -72,49 +68,44 @@ def prepare_voc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> N
     moments = {
         name: _moments(_array(dict(zip(names, graph)), name) for graph in parts[0]) for name in ("x", "edge_attr")
     }
-    _write(
-        folder,
-        spec.header(in_dim=14, edge_dim=2, out_dim=21),
-        [map(read, part) for part in parts],
-        [len(part) for part in parts],
-    )
+    _write_parts(folder, spec.header(in_dim=14, edge_dim=2, out_dim=21), read, parts)
 
 
 def prepare_qm9(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """qm9 with hydrogens: the first 12 of 19 targets, standardised with the training part; a random 80/10/10 split.
+    """Pack qm9 with hydrogens: the first 12 of 19 targets, standardised with the training part, random 80/10/10 split.
 
-    Graphs are complete, as the Edge Transformer's code makes them; `bond` marks the edges that are bonds.
+    Graphs are complete, as in the Edge Transformer's code. The extra `bond` marks the edges that are bonds.
+
+    Raises:
+        DatasetError: the file is damaged or has another form.
     """
     archive = paths[spec.files[0].path]
     graphs = load_torch(read_member(archive, "qm9_v3.pt", LIMITS), archive)
     if not isinstance(graphs, list) or not graphs:
         raise DatasetError(f"{archive}: not a list of graphs")
     tenth = len(graphs) // 10
-    # unstated: the seed; first tenth of a permutation tests, next validates, as the Edge Transformer's code cuts it
+    # unstated: the seed. The first tenth of a permutation is the test part, the second one the validation part, as in
+    # the Edge Transformer's code
     order = np.random.default_rng(spec.arguments["seed"]).permutation(len(graphs))
     split = np.ones(len(graphs), np.uint8)
     split[order[:tenth]], split[order[tenth : 2 * tenth]] = 3, 2
     y = np.stack([_array(data, "y").ravel()[:12] for data in graphs]).astype(np.float64)
-    # deviates: the published runs take mean and deviation over all molecules, test included
+    # deviates: the published runs compute mean and standard deviation over all molecules, including the test part
     mean, deviation = y[split == 1].mean(0), y[split == 1].std(0, ddof=1)
     y = ((y - mean) / deviation).astype(np.float32)
 
     def read(item: tuple[int, dict[str, Any]]) -> Graph:
         index, data = item
-        return {"x": _array(data, "x").astype(np.float32), **_completed(data, archive), "y": y[index][None]}
+        return {"x": _array(data, "x").astype(np.float32), **_complete_graph(data, archive), "y": y[index][None]}
 
     extras = {"bond": "edge", "target_mean": "table", "target_deviation": "table"}
     header = spec.header(in_dim=11, edge_dim=5, out_dim=12, extras=extras)
-    tables = {
-        "target_mean": mean.astype(np.float32),
-        "target_deviation": deviation.astype(np.float32),
-        "split": split[None],
-    }
-    _write(folder, header, [map(read, enumerate(graphs))], [len(graphs)], tables)
+    tables = {"target_mean": mean.astype(np.float32), "target_deviation": deviation.astype(np.float32)}
+    _write(folder, header, map(read, enumerate(graphs)), tables | {"split": split[None]})
 
 
-def _completed(data: Mapping[str, Any], where: Path) -> Graph:
-    """An edge for every ordered pair of atoms, row by row: four channels of the bond (zero where there is none) and the distance."""
+def _complete_graph(data: Mapping[str, Any], where: Path) -> Graph:
+    """Make an edge for every ordered pair of atoms: four channels of the bond (zero if none) and the distance."""
     x, bonds, kinds, position = (_array(data, key) for key in ("x", "edge_index", "edge_attr", "pos"))
     n = len(x)
     if (
@@ -123,7 +114,8 @@ def _completed(data: Mapping[str, Any], where: Path) -> Graph:
         or (bonds.size and not 0 <= bonds.min() <= bonds.max() < n)
     ):
         raise DatasetError(
-            f"{where}: a molecule of {n} atoms has {position.shape} positions, {bonds.shape} bonds, {kinds.shape} kinds of bond"
+            f"{where}: a molecule of {n} atoms has positions {position.shape}, bonds {bonds.shape}, "
+            f"bond types {kinds.shape}"
         )
     features, bond = np.zeros((n, n, 5), np.float32), np.zeros((n, n), np.uint8)
     features[bonds[0], bonds[1], :4], bond[bonds[0], bonds[1]] = kinds, 1
@@ -133,7 +125,7 @@ def _completed(data: Mapping[str, Any], where: Path) -> Graph:
 
 
 def _moments(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of the columns of all arrays [n_i, F] together; 1 for the deviation of a constant column."""
+    """Compute mean and standard deviation [F] over the rows of all arrays [n_i, F]; 1 for constant columns."""
     count, total, squares = 0, 0.0, 0.0
     for array in arrays:
         values = array.astype(np.float64)
@@ -143,7 +135,8 @@ def _moments(arrays: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return mean, np.where(deviation > 0, deviation, 1.0)  # type: ignore[return-value]
 
 
-def _three_lists(spec: DatasetSpec, paths: Mapping[str, Path]) -> list[list[dict[str, Any]]]:
+def _load_parts(spec: DatasetSpec, paths: Mapping[str, Path]) -> list[list[dict[str, Any]]]:
+    """Load the lists of graphs of train, val and test."""
     archive = paths[spec.files[0].path]
     parts = load_torch(read_member(archive, spec.arguments["member"], LIMITS), archive)
     if not isinstance(parts, list | tuple) or len(parts) != 3:
@@ -152,63 +145,45 @@ def _three_lists(spec: DatasetSpec, paths: Mapping[str, Path]) -> list[list[dict
 
 
 def _array(data: Mapping[str, Any], key: str) -> np.ndarray:
-    try:
+    with dataset_errors("a graph", f"has no readable {key!r}"):
         return np.asarray(data[key])
-    except (KeyError, TypeError, IndexError) as error:
-        raise DatasetError(f"a graph has no readable {key!r} ({error})") from error
 
 
-def _write(
-    folder: Path,
-    header: PackedHeader,
-    parts: Iterable[Iterable[Graph]],
-    counts: Sequence[int],
-    tables: Mapping[str, np.ndarray] | None = None,
+def _write_parts(
+    folder: Path, header: PackedHeader, read: Callable[[Any], Graph], parts: Sequence[Sequence[Any]]
 ) -> None:
-    """Graph by graph into blocks; `parts` are train, val, test unless `tables` brings a split."""
+    """Write the graphs of train, val and test."""
+    split = consecutive_split(*map(len, parts))
+    _write(folder, header, map(read, chain(*parts)), {"split": split})
+
+
+def _write(folder: Path, header: PackedHeader, graphs: Iterator[Graph], tables: Mapping[str, np.ndarray]) -> None:
+    """Write graphs in blocks, and tables."""
     with PackedWriter(folder) as writer:
-        for part in parts:
-            block: list[Graph] = []
-            for graph in part:
-                block.append(graph)
-                if len(block) == BLOCK:
-                    _append(writer, block)
-                    block = []
-            if block:
-                _append(writer, block)
-        tables = tables or {"split": np.repeat([1, 2, 3], counts)[None].astype(np.uint8)}
+        while block := list(islice(graphs, BLOCK)):
+            arrays = concatenate_graphs(block)
+            arrays["edge_index"] = arrays["edge_index"].astype(np.int16)
+            writer.graphs(num_nodes=[len(graph["x"]) for graph in block], **arrays)
         for name, table in tables.items():
             writer.append(name, table)
         writer.finish(header)
 
 
-def _append(writer: PackedWriter, block: list[Graph]) -> None:
-    arrays = {
-        key: np.concatenate([graph[key] for graph in block], axis=1 if key == "edge_index" else 0) for key in block[0]
-    }
-    arrays["edge_index"] = arrays["edge_index"].astype(np.int16)
-    writer.graphs(num_nodes=[len(g["x"]) for g in block], num_edges=[g["edge_index"].shape[1] for g in block], **arrays)
-
-
 _DWIVEDI = "Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023"
-_LICENCE, _HOMEPAGE = (
-    "MIT",
-    "https://github.com/graphdeeplearning/benchmarking-gnns",
-)  # of the four that Dwivedi et al. host
+_LICENCE, _HOMEPAGE = "MIT", "https://github.com/graphdeeplearning/benchmarking-gnns"
 _EDGES = "superpixel edges differ between hosts: this is torch_geometric's version"
 
 DATASETS = [
     *(
         DatasetSpec(
             name=name,
-            family="tensors",
             task="node-classification",
             metric="balanced-accuracy",
             level="node",
             prepare=prepare_sbm,
             files=files(f"pyg/{name.upper()}_v2.zip"),
             arguments={"member": f"{name.upper()}_v2.pt", "signals": signals, "classes": classes},
-            # PPGT, Table 6; the parts: Dwivedi et al.
+            # PPGT, Table 6; sizes of the parts: Dwivedi et al.
             expected={
                 "graphs": 10000 + 2 * held,
                 "classes": classes,
@@ -226,7 +201,6 @@ DATASETS = [
     *(
         DatasetSpec(
             name=name,
-            family="tensors",
             task="graph-classification",
             metric="accuracy",
             prepare=prepare_superpixels,
@@ -242,7 +216,6 @@ DATASETS = [
     ),
     DatasetSpec(
         name="pascalvoc-sp",
-        family="tensors",
         task="node-classification",
         metric="f1-macro",
         level="node",
@@ -253,14 +226,10 @@ DATASETS = [
         licence="CC BY 4.0",
         homepage="https://github.com/vijaydwivedi75/lrgb",
         citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        notes=(
-            _EDGES,
-            "node and edge features are standardised over the training graphs, as Tönshoff et al. (2024) have it",
-        ),
+        notes=(_EDGES, "node and edge features are standardised with the training part, as in Tönshoff et al. (2024)"),
     ),
     DatasetSpec(
         name="qm9",
-        family="tensors",
         task="graph-regression",
         metric="mae",
         prepare=prepare_qm9,
@@ -271,8 +240,10 @@ DATASETS = [
         homepage="http://quantum-machine.org/datasets/",
         citation="Ramakrishnan et al., Quantum chemistry structures and properties of 134 kilo molecules, 2014",
         notes=(
-            "targets are standardised with the training part; the Edge Transformer takes statistics of all parts, test included: a leak",
-            "graphs are complete, as in the Edge Transformer's code: 4 bond channels, and the distance in angstrom; `bond` marks the bonds",
+            "targets are standardised with the training part; the Edge Transformer uses all parts, including the test "
+            "part: a leak",
+            "graphs are complete, as in the Edge Transformer's code: 4 bond channels, and the distance in angstrom; "
+            "`bond` marks the bonds",
         ),
     ),
 ]

@@ -1,6 +1,6 @@
-"""pcqm4mv2, pcqm4m-lsc, peptides-struct: SMILES to graphs by ogb's rules (ogb.utils.smiles2graph, RDKit), streamed through all cores.
+"""pcqm4mv2, pcqm4m-lsc, peptides-struct: SMILES converted to graphs by ogb.utils.smiles2graph (RDKit), on all cores.
 
-A few blocks of molecules are under way at any time, so that 3.7 million graphs need no more memory than these.
+Only a few blocks of molecules are processed at a time, so that memory does not grow with 3.7 million graphs.
 """
 
 import csv
@@ -9,7 +9,6 @@ import io
 import multiprocessing
 import multiprocessing.pool
 import os
-import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +20,9 @@ import numpy as np
 from gt_bench.data.archives import read_member
 from gt_bench.data.families.molecules import OGB_ATOM, OGB_BOND
 from gt_bench.data.packed import PackedWriter
-from gt_bench.data.readers import ids_to_split
+from gt_bench.data.readers import dataset_errors, ids_to_split
 from gt_bench.data.safe_pickle import load_pickle, load_torch
-from gt_bench.data.spec import DatasetSpec, file, files
+from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
 BLOCK = 2000
@@ -37,29 +36,29 @@ STRUCT_TARGETS = (
 
 
 def prepare_pcqm(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """data.csv.gz (idx, smiles, homolumogap; no gap where the host keeps it) and split_dict.pt, both in ogb's zip."""
+    """Pack ogb's zip: data.csv.gz (idx, smiles, homolumogap; the gap of hidden test parts is empty) and split_dict.pt.
+
+    Raises:
+        DatasetError: a file is damaged, or a molecule of a split has no gap.
+    """
     archive, a = paths[spec.files[0].path], spec.arguments
     ids = load_torch(read_member(archive, f"{a['folder']}/split_dict.pt"), archive)
     with _member_rows(archive, f"{a['folder']}/raw/data.csv.gz") as rows, PackedWriter(folder) as writer:
         molecules = ((row["smiles"], [float(row["homolumogap"] or "nan")]) for row in rows)
         count, gaps = _convert(writer, molecules, archive)
-        parts = [
-            np.asarray(ids.get(part, []), np.int64)
-            for part in ("train", "valid", "test-dev" if "test-dev" in ids else "test")
-        ]
-        # unstated in the papers: the test parts have no public targets. As PPGT's code: 150,000 training molecules drawn with seed 42
-        # validate, the official validation molecules test
-        order = np.random.default_rng(42).permutation(len(parts[0]))
-        held = parts[0][order[: a["validation"]]]
-        split = ids_to_split(count, np.setdiff1d(parts[0], held), held, parts[1])
+        train, valid = (np.asarray(ids.get(part, []), np.int64) for part in ("train", "valid"))
+        # the targets of the test parts are not public. As in PPGT's code, 150,000 training molecules drawn with seed 42
+        # are the validation part, and the official validation molecules are the test part
+        val = train[np.random.default_rng(42).permutation(len(train))[: a["validation"]]]
+        split = ids_to_split(count, np.setdiff1d(train, val), val, valid)
         if np.isnan(gaps[split > 0]).any():
-            raise DatasetError(f"{archive}: a molecule of the splits has no gap")
+            raise DatasetError(f"{archive}: a molecule of the split has no gap")
         writer.append("split", split[None])
         writer.finish(spec.header(in_dim=OGB_ATOM, edge_dim=OGB_BOND, out_dim=1))
 
 
 def prepare_struct(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """The CSV of LRGB; targets standardised over all molecules, as LRGB does; the stratified split of peptides-func, which LRGB shares."""
+    """Pack LRGB's CSV file with the split of peptides-func; targets are standardised over all molecules, as in LRGB."""
     table, splits = (paths[entry.path] for entry in spec.files)
     ids = load_pickle(splits.read_bytes(), splits)
     with _gzip_rows(gzip.open(table, "rb"), table) as rows:
@@ -73,7 +72,7 @@ def prepare_struct(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -
 
 
 def _convert(writer: PackedWriter, molecules: Iterable[tuple[str, list[float]]], where: Path) -> tuple[int, np.ndarray]:
-    """Appends all molecules in their order. Returns how many, and their first target."""
+    """Append all molecules in order. Returns their number and their first targets [count]."""
     first, count = [], 0
     source = iter(molecules)
     blocks = iter(lambda: list(islice(source, BLOCK)), [])
@@ -89,7 +88,7 @@ def _convert(writer: PackedWriter, molecules: Iterable[tuple[str, list[float]]],
 
 
 def _bounded_map(pool: multiprocessing.pool.Pool, blocks: Iterator[Molecules]) -> Iterator[dict[str, np.ndarray] | str]:
-    """Like pool.imap, with no more than two blocks per process under way (imap would read its whole input at once)."""
+    """Like pool.imap with at most two unfinished blocks per process (imap reads its whole input at once)."""
     waiting = [pool.apply_async(convert_block, (block,)) for block in islice(blocks, 2 * (os.cpu_count() or 1))]
     while waiting:
         yield waiting.pop(0).get()
@@ -97,7 +96,14 @@ def _bounded_map(pool: multiprocessing.pool.Pool, blocks: Iterator[Molecules]) -
 
 
 def convert_block(molecules: Molecules) -> dict[str, np.ndarray] | str:
-    """SMILES and targets -> arrays of `PackedWriter.graphs`, or what is wrong with one of them."""
+    """Convert molecules to graphs.
+
+    Args:
+        molecules: SMILES and targets.
+
+    Returns:
+        Arguments of `PackedWriter.graphs`; an error message if a SMILES is invalid.
+    """
     from ogb.utils import smiles2graph
 
     graphs = []
@@ -118,33 +124,30 @@ def convert_block(molecules: Molecules) -> dict[str, np.ndarray] | str:
 
 
 def _targets(row: Mapping[str, str], where: Path) -> list[float]:
-    try:
+    with dataset_errors(where, "a row has no readable targets"):
         return [float(row[name]) for name in STRUCT_TARGETS]
-    except (KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"{where}: a row without readable targets ({error!r})") from error
 
 
 @contextmanager
 def _member_rows(archive: Path, member: str) -> Iterator[Iterator[dict[str, str]]]:
-    try:
-        with (
-            zipfile.ZipFile(archive) as file,
-            file.open(member) as packed,
-            _gzip_rows(gzip.GzipFile(fileobj=packed), archive) as rows,
-        ):
-            yield rows
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise DatasetError(f"{archive}: no readable {member} ({error})") from error
+    with (
+        dataset_errors(archive, f"no readable {member}", (zipfile.BadZipFile, KeyError)),
+        zipfile.ZipFile(archive) as file,
+        file.open(member) as packed,
+        _gzip_rows(gzip.GzipFile(fileobj=packed), archive) as rows,
+    ):
+        yield rows
 
 
 @contextmanager
 def _gzip_rows(source: gzip.GzipFile, where: Path, limit: int = 32 << 30) -> Iterator[Iterator[dict[str, str]]]:
-    """Rows of a gzipped CSV with a header, read line by line."""
-    try:
-        with source, io.TextIOWrapper(source, "utf-8", newline="") as text:
-            yield _counted(csv.DictReader(_lines(text, where)), where, limit)
-    except (OSError, EOFError, csv.Error, UnicodeDecodeError, tarfile.TarError) as error:
-        raise DatasetError(f"{where}: not a readable gzipped CSV ({type(error).__name__}: {error})") from error
+    """Iterate over the rows of a gzipped CSV file with a header, line by line."""
+    with (
+        dataset_errors(where, "not a readable gzipped CSV file", (OSError, EOFError, csv.Error, UnicodeDecodeError)),
+        source,
+        io.TextIOWrapper(source, "utf-8", newline="") as text,
+    ):
+        yield _checked(csv.DictReader(_lines(text, where)), where, limit)
 
 
 def _lines(text: io.TextIOWrapper, where: Path, longest: int = 1 << 20) -> Iterator[str]:
@@ -154,14 +157,14 @@ def _lines(text: io.TextIOWrapper, where: Path, longest: int = 1 << 20) -> Itera
         yield line
 
 
-def _counted(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterator[dict[str, str]]:
+def _checked(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterator[dict[str, str]]:
     size = 0
     for row in rows:
         size += sum(len(value) for value in row.values() if isinstance(value, str))
         if size > limit:
             raise DatasetError(f"{where}: unpacks to more than {limit:,} bytes")
         if None in row or None in row.values():
-            raise DatasetError(f"{where}: a row has more or fewer cells than the header names")
+            raise DatasetError(f"{where}: a row has more or fewer cells than the header")
         if "smiles" not in row:
             raise DatasetError(f"{where}: no column named smiles")
         yield row
@@ -170,7 +173,6 @@ def _counted(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterato
 def _pcqm(name: str, archive: str, folder: str, **expected: object) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="smiles",
         task="graph-regression",
         metric="mae",
         prepare=prepare_pcqm,
@@ -181,7 +183,8 @@ def _pcqm(name: str, archive: str, folder: str, **expected: object) -> DatasetSp
         homepage="https://ogb.stanford.edu/docs/lsc/",
         citation="Hu et al., OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs, 2021",
         notes=(
-            "test: the official validation molecules; validation: 150,000 training molecules, seed 42; hidden test parts are in no split",
+            "test: the official validation molecules; validation: 150,000 training molecules, seed 42; "
+            "the hidden test parts are in no part of the split",
         ),
         needs=("rdkit",),
     )
@@ -192,13 +195,11 @@ DATASETS = [
     _pcqm("pcqm4m-lsc", "lsc/pcqm4m_kddcup2021.zip", "pcqm4m_kddcup2021"),
     DatasetSpec(
         name="peptides-struct",
-        family="smiles",
         task="graph-regression",
         metric="mae",
         prepare=prepare_struct,
-        files=(
-            file("peptides_struct/peptide_structure_dataset.csv.gz"),
-            file("peptides_func/splits_random_stratified_peptide.pickle"),
+        files=files(
+            "peptides_struct/peptide_structure_dataset.csv.gz", "peptides_func/splits_random_stratified_peptide.pickle"
         ),
         # PPGT, Table 6; LRGB's totals
         expected={
@@ -213,7 +214,7 @@ DATASETS = [
         licence="MIT",
         homepage="https://github.com/vijaydwivedi75/lrgb",
         citation="Dwivedi et al., Long Range Graph Benchmark, NeurIPS 2022",
-        notes=("targets are standardised over all molecules, test included, as LRGB distributes them",),
+        notes=("targets are standardised over all molecules, including the test part, as in LRGB",),
         needs=("rdkit",),
     ),
 ]

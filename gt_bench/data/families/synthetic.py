@@ -1,4 +1,4 @@
-"""Generated datasets, the same bytes on every machine: chains (HOT, Section 5, Table 1), sbm-cluster (published CLUSTER parameters)."""
+"""Generated datasets with the same bytes on every machine: chains (HOT, Section 5, Table 1), sbm-cluster (CLUSTER)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,20 +6,19 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.packed import pack
-from gt_bench.data.readers import both_directions
+from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
 from gt_bench.data.spec import DatasetSpec
 
 
 def prepare_chains(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Chains whose every node has the class that only one end node tells."""
+    """Make chains whose nodes all have one class, which only the feature of an end node shows."""
     a = spec.arguments
     rng = np.random.default_rng(a["seed"])
     lengths = np.repeat([a["train_length"], a["train_length"], a["test_length"]], [a["train"], a["val"], a["test"]])
-    classes = np.concatenate(
-        [rng.permuted(np.arange(a[part]) % 2) for part in ("train", "val", "test")]
-    )  # balanced in each part
+    # balanced in each part
+    classes = np.concatenate([rng.permuted(np.arange(a[part]) % 2) for part in ("train", "val", "test")])
     first = lengths.cumsum() - lengths
-    x = np.zeros((lengths.sum(), 1), np.int64)  # category 0: tells nothing; 1, 2: the class
+    x = np.zeros((lengths.sum(), 1), np.int64)  # category 0: no information; 1, 2: the class
     x[first, 0] = 1 + classes
     chain = [both_directions(np.stack([np.arange(n - 1), np.arange(1, n)]), n) for n in lengths]
     pack(
@@ -27,20 +26,19 @@ def prepare_chains(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -
         spec.header(in_dim=[3], out_dim=2),
         {
             "num_nodes": lengths,
-            "num_edges": 2 * (lengths - 1),
             "x": x,
-            "edge_index": np.concatenate(chain, axis=1),
             "y": np.repeat(classes, lengths),
-            "split": np.repeat([1, 2, 3], [a["train"], a["val"], a["test"]])[None],
+            "split": consecutive_split(a["train"], a["val"], a["test"]),
+            **concatenate_edges(chain),
         },
     )
 
 
 def prepare_sbm_cluster(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Six communities of 5..34 nodes; one node in each carries its number, all others 0; classes are communities."""
+    """Draw graphs of six communities of 5..34 nodes, the classes. One node of each has its number as feature."""
     a = spec.arguments
     rng = np.random.default_rng(a["seed"])
-    sizes, counts, xs, ys, edges = [], [], [], [], []
+    xs, ys, edges = [], [], []
     for _ in range(a["train"] + a["val"] + a["test"]):
         community = np.repeat(np.arange(6), rng.integers(5, 35, 6))
         n = len(community)
@@ -51,22 +49,18 @@ def prepare_sbm_cluster(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
             x[rng.choice(np.flatnonzero(community == c))] = c + 1
         order = rng.permutation(n)  # new id of each node
         x[order], community[order] = x.copy(), community.copy()
-        edge = both_directions(order[np.stack(upper.nonzero())], n)
-        sizes.append(n)
-        counts.append(edge.shape[1])
         xs.append(x)
         ys.append(community)
-        edges.append(edge)
+        edges.append(both_directions(order[np.stack(upper.nonzero())], n))
     pack(
         folder,
         spec.header(in_dim=[7], out_dim=6),
         {
-            "num_nodes": sizes,
-            "num_edges": counts,
+            "num_nodes": [len(x) for x in xs],
             "x": np.concatenate(xs)[:, None],
-            "edge_index": np.concatenate(edges, axis=1),
             "y": np.concatenate(ys),
-            "split": np.repeat([1, 2, 3], [a["train"], a["val"], a["test"]])[None],
+            "split": consecutive_split(a["train"], a["val"], a["test"]),
+            **concatenate_edges(edges),
         },
     )
 
@@ -74,14 +68,13 @@ def prepare_sbm_cluster(spec: DatasetSpec, paths: Mapping[str, Path], folder: Pa
 DATASETS = [
     DatasetSpec(
         name="chains",
-        family="synthetic",
         task="node-classification",
         metric="accuracy",
         also=("f1-micro", "f1-macro"),
         level="node",
         prepare=prepare_chains,
-        # unstated: numbers of chains, the validation set (as the training set), undirected edges, the class as the first node's
-        # category; HOT gives the two lengths only, and its generator is in no release
+        # unstated: numbers of chains, the validation set (as the training set), undirected edges, the class as category
+        # of the first node. HOT states only the two lengths, and its generator was not released
         arguments={"seed": 0, "train_length": 20, "test_length": 200, "train": 200, "val": 40, "test": 40},
         expected={
             "graphs": 280,
@@ -91,14 +84,15 @@ DATASETS = [
             "classes": 2,
         },
         licence="generated here",
-        citation="Kim et al., Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021",
+        citation="Kim et al., Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, "
+        "NeurIPS 2021",
         notes=(
-            "the paper tells the lengths and that one end node has the class; numbers of chains, validation set, features are chosen here",
+            "the paper states the lengths and that one end node has the class; numbers of chains, validation set and "
+            "features are chosen here",
         ),
     ),
     DatasetSpec(
         name="sbm-cluster",
-        family="synthetic",
         task="node-classification",
         metric="balanced-accuracy",
         level="node",
@@ -109,7 +103,8 @@ DATASETS = [
         homepage="https://github.com/graphdeeplearning/benchmarking-gnns",
         citation="Dwivedi et al., Benchmarking Graph Neural Networks, JMLR 2023 (parameters of CLUSTER)",
         notes=(
-            "a small sample drawn with the parameters of CLUSTER; not the published CLUSTER, whose graphs were drawn without a seed",
+            "a small sample drawn with the parameters of CLUSTER; not the published CLUSTER, which was drawn without a "
+            "seed",
         ),
     ),
 ]

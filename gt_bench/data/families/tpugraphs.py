@@ -1,11 +1,10 @@
-"""tpugraphs-layout-{xla,nlp}-{default,random}, tpugraphs-tile: computation graphs, many configurations each, and their runtimes.
+"""tpugraphs-layout-{xla,nlp}-{default,random}, tpugraphs-tile: computation graphs, configurations and their runtimes.
 
-A graph has `config_count` configurations; `config_runtime` and `config_feat` hold them one graph after the other. Layout features belong to
-`config_nodes` nodes of the graph (ids in `config_node`), tile features to the whole graph. `segments` cuts a large graph into parts.
+A graph has `config_count` configurations. `config_runtime` and `config_feat` contain those of all graphs one after the
+other. Layout features belong to `config_nodes` nodes of the graph (ids in `config_node`), tile features to the graph.
 """
 
 import io
-import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from gt_bench.data.archives import ArchiveError, Limits, tar_members
 from gt_bench.data.packed import PackedDataset, PackedWriter
-from gt_bench.data.readers import read_npz
+from gt_bench.data.readers import dataset_errors, read_npz
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
@@ -23,15 +22,17 @@ KEYS = {
     "layout": ("node_feat", "node_opcode", "edge_index", "node_config_feat", "node_config_ids", "config_runtime"),
     "tile": ("node_feat", "node_opcode", "edge_index", "config_feat", "config_runtime", "config_runtime_normalizers"),
 }
-TABLES = {
-    "layout": ("config_runtime", "config_feat", "config_node"),
-    "tile": ("config_runtime", "config_feat"),
-}
+TABLES = {"layout": ("config_runtime", "config_feat", "config_node"), "tile": ("config_runtime", "config_feat")}
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs programs with their configurations and runtimes; a tenth of the training programs validates, the official validation programs
-    test."""
+    """Pack programs with their configurations and runtimes.
+
+    A tenth of the training programs is the validation part, the official validation programs are the test part.
+
+    Raises:
+        DatasetError: a file is damaged or has another form.
+    """
     kind, counts = spec.arguments["kind"], []
     with PackedWriter(folder) as writer:
         for entry in spec.files:
@@ -41,20 +42,28 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
                 graphs += 1
             counts.append(graphs)
         part = np.repeat([1, 3], counts).astype(np.uint8)
-        # unstated: on what a run is chosen; every tenth of the training graphs, drawn once, since the official validation graphs test
-        held_out = np.random.default_rng(0).permutation(counts[0])[: max(1, counts[0] // 10)]
-        part[held_out] = 2
+        # unstated: the data that select an epoch. A tenth of the training graphs, drawn once, because the official
+        # validation graphs are the test part
+        part[np.random.default_rng(0).permutation(counts[0])[: max(1, counts[0] // 10)]] = 2
         writer.append("split", part[None])
-        extras = (
-            dict.fromkeys(TABLES[kind], "table")
-            | dict.fromkeys(("opcode",), "node")
-            | dict.fromkeys(("config_count", "config_nodes"), "graph")
-        )
+        extras = dict.fromkeys(TABLES[kind], "table") | {
+            "opcode": "node",
+            "config_count": "graph",
+            "config_nodes": "graph",
+        }
         writer.finish(spec.header(in_dim=NODE_FEATURES, out_dim=1, extras=extras))
 
 
 def configurations(dataset: PackedDataset, graph: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """(runtimes [C], features [C, config_nodes, F] or at tile level [C, F], ids of the configured nodes or None) of one graph."""
+    """Look up the configurations of a graph.
+
+    Args:
+        dataset: the dataset.
+        graph: id of the graph.
+
+    Returns:
+        Runtimes [C], features [C, config_nodes, F] (tile: [C, F]), and ids of the configured nodes (tile: None).
+    """
     counts, nodes = dataset.array("config_count").numpy(), dataset.array("config_nodes").numpy()
     start, count = int(counts[:graph].sum()), int(counts[graph])
     runtimes = dataset.array("config_runtime")[start : start + count].numpy()
@@ -68,25 +77,44 @@ def configurations(dataset: PackedDataset, graph: int) -> tuple[np.ndarray, np.n
 
 
 def segments(nodes: int, size: int) -> list[slice]:
-    """Runs of at most `size` successive nodes that together hold all: a graph is stored in topological order, so neighbours stay near."""
+    """Divide a graph into segments of consecutive nodes. Graphs are stored in topological order: neighbours are near.
+
+    Args:
+        nodes: number of nodes.
+        size: maximum number of nodes per segment.
+
+    Returns:
+        The segments.
+
+    Raises:
+        ValueError: `size` is less than 1.
+    """
     if size < 1:
-        raise ValueError(f"a segment needs at least one node; got {size}")
+        raise ValueError(f"size of a segment must be at least one node; got {size}")
     return [slice(start, min(start + size, nodes)) for start in range(0, nodes, size)]
 
 
 def ordered_pair_accuracy(scores: np.ndarray, runtimes: np.ndarray) -> float:
-    """Share of the pairs of configurations with different runtimes whose scores have the same order; a tied score is wrong.
+    """Compute the share of pairs of configurations with different runtimes whose scores have the same order.
 
-    Raises ValueError where no two runtimes differ.
+    Args:
+        scores: [C]. Equal scores count as wrong.
+        runtimes: [C].
+
+    Returns:
+        The share.
+
+    Raises:
+        ValueError: all runtimes are equal.
     """
-    # in O(C^2) memory of a block of rows at a time
+    # blocks of rows bound the memory
     right = total = 0
     for start in range(0, len(runtimes), 1024):
         longer = runtimes[start : start + 1024, None] > runtimes[None]
         total += int(longer.sum())
         right += int((longer & (scores[start : start + 1024, None] > scores[None])).sum())
     if not total:
-        raise ValueError("all runtimes are equal: there is no pair to order")
+        raise ValueError("all runtimes are equal: no pair has an order")
     return right / total
 
 
@@ -100,7 +128,7 @@ def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str, whe
         and (kind == "tile" or features.shape[1] == len(configured))
     )
     if not fits or data["edge_index"].ndim != 2 or data["edge_index"].shape[1] != 2:
-        raise DatasetError(f"{where}: configurations, nodes and edges do not fit together")
+        raise DatasetError(f"{where}: shapes of configurations, nodes and edges contradict each other")
     if kind == "tile":
         runtime = runtime / data["config_runtime_normalizers"]
     writer.graphs(
@@ -119,23 +147,20 @@ def _append(writer: PackedWriter, data: Mapping[str, np.ndarray], kind: str, whe
 
 
 def _graphs(path: Path, keys: tuple[str, ...]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """(name, arrays) of every npz file of a tar, one at a time in memory."""
-    spent = 0
-    try:
+    """Yield (name, arrays) of every npz file of a tar archive."""
+    total = 0
+    with dataset_errors(path, "cannot be read", error_class=ArchiveError):
         for member, file in tar_members(path):
-            spent += member.size
-            if spent > LIMITS.total:
+            total += member.size
+            if total > LIMITS.total:
                 raise ArchiveError(f"{path}: unpacks to more than {LIMITS.total:,} bytes")
             if PurePosixPath(member.name).suffix == ".npz":
                 yield member.name, read_npz(io.BytesIO(file.read()), keys)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise ArchiveError(f"{path}: cannot be read ({type(error).__name__}: {error})") from error
 
 
 def _spec(name: str, kind: str, stem: str) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="tpugraphs",
         task="configuration-ranking",
         metric="ordered-pair-accuracy",
         prepare=prepare,
@@ -145,9 +170,11 @@ def _spec(name: str, kind: str, stem: str) -> DatasetSpec:
         expected={"features": NODE_FEATURES},
         licence="CC BY 4.0",
         homepage="https://github.com/google-research-datasets/tpu_graphs",
-        citation="Phothilimthana et al., TpuGraphs: A Performance Prediction Dataset on Large Tensor Computational Graphs, NeurIPS 2023",
+        citation="Phothilimthana et al., TpuGraphs: A Performance Prediction Dataset on Large Tensor Computational "
+        "Graphs, NeurIPS 2023",
         notes=(
-            "the official validation graphs test: the test runtimes are not public; a tenth of the training graphs validates",
+            "test: the official validation graphs, since the test runtimes are not public; validation: a tenth of the "
+            "training graphs",
             "no checksum is published",
         ),
     )

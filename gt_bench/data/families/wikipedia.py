@@ -1,4 +1,4 @@
-"""chameleon and crocodile (MUSAE, Rozemberczki et al. 2021) as in TokenGT: traffic cut into six classes, 30 + 30 nodes a class held out."""
+"""chameleon and crocodile (MUSAE, Rozemberczki et al. 2021) as in TokenGT: classes are six intervals of traffic."""
 
 import json
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.archives import read_member
-from gt_bench.data.packed import pack
-from gt_bench.data.readers import both_directions, numbers, per_class_splits
+from gt_bench.data.packed import pack_graph
+from gt_bench.data.readers import both_directions, dataset_errors, numbers, per_class_splits
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
@@ -16,28 +16,26 @@ CLASSES = 6
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
-    """Packs the archive's CSV files as one undirected graph; its splits are drawn per class."""
+    """Pack the CSV files of the archive as one undirected graph, with splits of 30 + 30 nodes per class."""
     archive = paths[spec.files[0].path]
     prefix = f"wikipedia/{spec.name}/musae_{spec.name}_"
     target = _csv(archive, prefix + "target.csv")
     target = target[target[:, 0].argsort(), 1]
     links = _csv(archive, prefix + "edges.csv")
-    # unstated: links between pages are mutual, so both directions; self-loops dropped, because TokenGT takes a token (u, u) for a node
+    # unstated: edges in both directions, since links between pages are mutual, and without self-loops, since TokenGT
+    # uses (u, u) as the token of a node
     edges = both_directions(links.T, len(target))
-    # unstated: TokenGT prints 6 classes and not where the traffic is cut; here at the sextiles, so that classes are of like size
+    # unstated: the bounds of the 6 classes. Here they are the sextiles, so that classes have equal sizes
     cuts = np.quantile(target, np.arange(1, CLASSES) / CLASSES)
     labels = np.searchsorted(cuts, target, side="left")
-    pack(
+    features, splits = spec.arguments["features"], spec.arguments["splits"]
+    pack_graph(
         folder,
-        spec.header(in_dim=spec.arguments["features"], out_dim=CLASSES, num_splits=spec.arguments["splits"]),
-        {
-            "num_nodes": [len(target)],
-            "num_edges": [edges.shape[1]],
-            "x": _features(archive, prefix + "features.json", len(target), spec.arguments["features"]),
-            "edge_index": edges,
-            "y": labels,
-            "split": per_class_splits(labels, val=30, test=30, seeds=range(spec.arguments["splits"])),
-        },
+        spec.header(in_dim=features, out_dim=CLASSES, num_splits=splits),
+        x=_features(archive, prefix + "features.json", len(target), features),
+        edge_index=edges,
+        y=labels,
+        split=per_class_splits(labels, val=30, test=30, seeds=range(splits)),
     )
 
 
@@ -50,20 +48,17 @@ def _csv(archive: Path, member: str) -> np.ndarray:
 
 
 def _features(archive: Path, member: str, nodes: int, width: int) -> np.ndarray:
-    """{node: [feature ids]} -> 0/1 [N, F]."""
+    """Read {node: [feature ids]} as 0/1 features [N, F]."""
     x = np.zeros((nodes, width), np.uint8)
-    try:
+    with dataset_errors(f"{archive}, {member}", "not readable features"):
         for node, ids in json.loads(read_member(archive, member)).items():
             x[int(node), np.asarray(ids, np.int64)] = 1
-    except (ValueError, IndexError, AttributeError, TypeError) as error:
-        raise DatasetError(f"{archive}, {member}: {error}") from error
     return x
 
 
 def _spec(name: str, nodes: int, undirected: int, features: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
     return DatasetSpec(
         name=name,
-        family="wikipedia",
         task="node-classification",
         metric="accuracy",
         level="node",
@@ -83,22 +78,16 @@ def _spec(name: str, nodes: int, undirected: int, features: int, notes: tuple[st
         homepage="https://snap.stanford.edu/data/wikipedia-article-networks.html",
         citation="Rozemberczki et al., Multi-scale Attributed Node Embedding, Journal of Complex Networks 2021",
         notes=(
-            "TokenGT prints the rows of the edge file (both directions of some links, and self-loops) as the number of edges",
-            "where TokenGT cuts the traffic into six classes is not printed: the sextiles are chosen here",
+            "TokenGT states the rows of the edge file as the number of edges: both directions of some links, and "
+            "self-loops",
+            "TokenGT does not state the bounds of its six classes: the sextiles are used here",
             *notes,
         ),
     )
 
 
+_DUPLICATES = ("duplicate nodes (Platonov et al. 2023); another version has 5 classes and 2,325 features",)
 DATASETS = [
-    _spec(
-        "chameleon",
-        2277,
-        31371,
-        3132,
-        (
-            "chameleon has duplicate nodes (Platonov et al. 2023); another version of it has 5 classes and 2,325 features",
-        ),
-    ),
+    _spec("chameleon", 2277, 31371, 3132, _DUPLICATES),
     _spec("crocodile", 11631, 170773, 13183),
 ]

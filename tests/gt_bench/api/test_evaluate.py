@@ -61,7 +61,7 @@ def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch
     (folder / "nodes.csv").write_text(
         "\n".join(["id," + rows[0], *(f"{i},{row}" for i, row in enumerate(rows[1:]))]) + "\n"
     )
-    note = "papers: note: nodes.csv: column id identifies the nodes: edges are joined by it, and it is no feature"
+    note = "papers: note: nodes.csv: column id identifies the nodes: edges are joined by it, and it is not a feature"
     shown = CliRunner().invoke(
         app,
         [

@@ -1,4 +1,4 @@
-"""What is asked of every packed dataset: published statistics, symmetry, splits, and batches equal to what a plain reading gives."""
+"""Checks of packed datasets: published statistics, splits, and types of batches."""
 
 from pathlib import Path
 
@@ -9,9 +9,15 @@ from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
 from gt_bench.data.statistics import compare
 
+# fields of the header that decide how a model uses the dataset
+HEADER_FIELDS = (
+    *("name", "task", "metric", "also", "level", "in_dim", "edge_dim", "out_dim"),
+    *("split_kind", "num_splits", "extras", "row_normalise"),
+)
+
 
 def prepared(name: str, root: Path, mirror: Path | None) -> PackedDataset:
-    """The dataset, prepared into `root` from `mirror` alone, with its general truths checked."""
+    """Prepare a dataset in `root` from `mirror`, and check it."""
     result = prepare(name, root, [str(mirror)] if mirror else [])
     assert result.state == "packed", result.reason
     dataset = PackedDataset.open(result.folder)
@@ -22,7 +28,7 @@ def prepared(name: str, root: Path, mirror: Path | None) -> PackedDataset:
 
 
 def assert_sound(dataset: PackedDataset) -> None:
-    """Splits are disjoint, in range, not empty; a batch has the header's widths and types."""
+    """Check that splits are disjoint, in range and not empty; and widths and types of a batch."""
     header = dataset.header
     count = {"node": dataset.num_nodes, "graph": dataset.num_graphs}.get(header.split_kind)
     for index in range(header.num_splits):

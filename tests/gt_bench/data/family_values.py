@@ -1,11 +1,11 @@
-"""Golden values of dataset families: what each makes of small fabricated raw files, compared with families.json.
+"""Golden values of dataset families: the output for small fabricated raw files, compared with families.json.
 
     python -m tests.gt_bench.data.family_values [DATASET ...] [--update]
 
-Golden runs (gt_bench/experiment/golden_values.py) use miniatures, so they do not run the code that reads raw files. Here it runs on the
-files of raw_files.py. families.json has for each dataset the version of its family's module, and of the output the
-header, shapes and types, digests of integers and norms of floating-point numbers. A change that alters them must raise
-the version; then --update saves the new values. Exits 1 where values differ.
+Golden runs (gt_bench/experiment/golden_values.py) use miniatures, so they do not run the code that reads raw files.
+Here it runs on the files of raw_files.py. For each dataset, families.json has the version of the family's module and
+the output: header, shapes and types, digests of integers and norms of floating-point numbers. A change of the output
+must raise the version; --update then saves the new values. Exits 1 if values differ.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.versions import version_of
+from tests.gt_bench.data.checks import HEADER_FIELDS
 from tests.gt_bench.data.raw_files import RAW
-from tests.gt_bench.data.test_standin import FACE
 
 STORED = Path(__file__).with_name("families.json")
 HERE = "tests/gt_bench/data"
@@ -42,7 +42,7 @@ def compute(name: str) -> Entry:
         spec.prepare(spec, paths, Path(folder, "out"))
         header = json.loads(Path(folder, "out", "header.json").read_text())
         arrays = load_file(Path(folder, "out", "data.safetensors"))
-    values: Entry = {"header": {key: header[key] for key in (*FACE, "statistics")}}
+    values: Entry = {"header": {key: header[key] for key in (*HEADER_FIELDS, "statistics")}}
     values |= {key: cast(Json, described(array)) for key, array in sorted(arrays.items())}
     module = spec.prepare.__module__
     return sealed({"family": module, "version": version_of(module), "values": values})
@@ -75,26 +75,26 @@ def stored() -> dict[str, Entry]:
     return entries
 
 
-def problem(name: str, kept: Entry | None, now: Entry, update: bool = False) -> str | None:
+def problem(name: str, saved: Entry | None, now: Entry, update: bool = False) -> str | None:
     """What is wrong with the entry of a dataset; None where it agrees, or may be saved.
 
     Args:
-        kept: the saved entry, if any.
+        saved: the saved entry, if any.
         now: the entry by the current code.
         update: accept new values of a new dataset, or under a raised version.
     """
     command = f"`python -m tests.gt_bench.data.family_values {name} --update`"
     module = str(now["family"])
     file = str(cast(Path, source_file(module)).relative_to(ROOT))
-    if kept is None:
+    if saved is None:
         return None if update else f"{name} has no entry in {HERE}/families.json; {command} computes it"
-    before, after = cast(int, kept["version"]), cast(int, now["version"])
+    before, after = cast(int, saved["version"]), cast(int, now["version"])
     versions = f"{file} has version {after}, its saved values have version {before}"
     if after < before:
         return f"{versions}: a version is never lowered"
     if after > before:
         return None if update else f"{versions}; {command} renews them"
-    found = first_difference(cast(Mapping[str, Json], kept["values"]), cast(Mapping[str, Json], now["values"]))
+    found = first_difference(cast(Mapping[str, Json], saved["values"]), cast(Mapping[str, Json], now["values"]))
     return found and (
         f"{found[0]} was {found[1]}, now {found[2]}: if this is meant, raise VERSION in {file} and run {command}. "
         f"If {HERE}/raw_files.py writes other files instead, delete the entry of {name} in families.json first"

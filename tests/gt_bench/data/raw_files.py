@@ -1,7 +1,7 @@
-"""Small fabricated raw files for every dataset family; families.py compares what each family makes of them.
+"""Small fabricated raw files for every dataset family; family_values.py compares the output of the families.
 
-The files are irregular on purpose: rows out of order, edges in one direction, twice and from a node to itself, nodes
-without edges, missing labels. What a family does with these shows in its output.
+The files are irregular: rows out of order, edges in one direction, repeated edges, self-loops, nodes without edges,
+missing labels. The output shows how a family handles them.
 """
 
 import functools
@@ -9,7 +9,9 @@ import gzip
 import io
 import json
 import lzma
+import os
 import pickle
+import tarfile
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,15 +22,14 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from scipy.io import savemat
 
 from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.families import expressivity, smiles
+from gt_bench.data.families import jets as jets_family
 from gt_bench.data.registry import get_spec
 from gt_bench.data.spec import DatasetSpec, Prepare
-from tests.gt_bench.data import test_graph_formats, test_node_formats
-from tests.gt_bench.data.families import test_heterophilous, test_shchur, test_wikipedia
-from tests.gt_bench.data.families.test_molecules import zinc_files
 
 Raw = tuple[DatasetSpec, dict[str, Path]]
 # dataset -> writes its raw files into a folder; returns the spec, smaller where needed, and the files by path
@@ -94,12 +95,181 @@ def saved(value: object) -> bytes:
     return stream.getvalue()
 
 
+class Malicious:
+    """An object whose pickle runs a command."""
+
+    def __reduce__(self) -> tuple:
+        return os.system, ("touch evil",)
+
+
 def zipped(path: Path, **members: bytes) -> list[Path]:
     """A zip file of `members`."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
     return [path]
+
+
+def csv_gz(table) -> bytes:
+    stream = io.StringIO()
+    np.savetxt(stream, table, delimiter=",", fmt="%d" if np.asarray(table).dtype.kind == "i" else "%.6f")
+    return gzip.compress(stream.getvalue().encode())
+
+
+def ogb_zip(path, spec, nodes=50, **changes):
+    rng = np.random.default_rng(0)
+    a = spec.arguments
+    order = rng.permutation(nodes)
+    pairs = rng.integers(0, nodes, (80, 2))
+    pairs = np.unique(pairs[pairs[:, 0] < pairs[:, 1]], axis=0)  # each edge once
+    members = {
+        "raw/edge": pairs,
+        "raw/node-feat": rng.normal(size=(nodes, a["features"])),
+        "raw/node-label": (np.arange(nodes) % a["classes"])[:, None],
+        "raw/num-node-list": np.array([[nodes]]),
+        "raw/num-edge-list": np.array([[len(pairs)]]),
+        f"split/{a['split']}/train": np.sort(order[:30])[:, None],
+        f"split/{a['split']}/valid": np.sort(order[30:40])[:, None],
+        f"split/{a['split']}/test": np.sort(order[40:])[:, None],
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{a['folder']}/RELEASE_v1.txt", "")
+        for name, table in (members | changes).items():
+            archive.writestr(f"{a['folder']}/{name}.csv.gz", table if isinstance(table, bytes) else csv_gz(table))
+    return members
+
+
+def jet_tree(sizes, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def ragged(draw):
+        out = np.empty(len(sizes), object)
+        out[:] = [draw(n) for n in sizes]
+        return out
+
+    tree = {name: ragged(lambda n: rng.normal(size=n).astype(np.float32)) for name in jets_family.TRACK}
+    tree |= {name: rng.normal(size=len(sizes)).astype(np.float32) for name in jets_family.JET}
+    return tree | {
+        jets_family.VERTEX: ragged(lambda n: rng.integers(0, 3, n)),
+        jets_family.FLAVOUR: rng.choice([0, 4, 5], len(sizes)),
+    }
+
+
+def write_root(path, tree):
+    """Write a ROOT file with a TTree `tree`: branches of tracks are ragged, branches of jets are flat."""
+    import awkward
+    import uproot
+
+    ragged = {
+        name: awkward.Array([np.asarray(values) for values in tree[name]])
+        for name in (*jets_family.TRACK, jets_family.VERTEX)
+    }
+    flat = {name: np.asarray(tree[name]) for name in (*jets_family.JET, jets_family.FLAVOUR)}
+    kinds = {name: f"var * {values[0].to_numpy().dtype}" for name, values in ragged.items()}
+    with uproot.recreate(path) as file:
+        file.mktree("tree", kinds | {name: values.dtype for name, values in flat.items()}).extend(ragged | flat)
+
+
+def tpu_tar(path, kind, sizes, seed=0, edit=lambda data: data):
+    rng = np.random.default_rng(seed)
+    graphs = []
+    with tarfile.open(path, "w") as archive:
+        for index, n in enumerate(sizes):
+            configs, configured = int(rng.integers(2, 6)), int(rng.integers(1, n))
+            data = {
+                "node_feat": rng.normal(size=(n, 140)).astype(np.float32),
+                "node_opcode": rng.integers(1, 120, n).astype(np.uint8),
+                "edge_index": rng.integers(0, n, (2 * n, 2)),
+                "config_runtime": rng.integers(1, 10**9, configs),
+            }
+            if kind == "layout":
+                data |= {
+                    "node_config_feat": rng.normal(size=(configs, configured, 18)).astype(np.float32),
+                    "node_config_ids": np.sort(rng.choice(n, configured, replace=False)),
+                    "node_splits": np.array([[0, n]]),
+                }
+            else:
+                data |= {
+                    "config_feat": rng.normal(size=(configs, 24)).astype(np.float32),
+                    "config_runtime_normalizers": np.full(configs, 3),
+                }
+            data = edit(data)
+            stream = io.BytesIO()
+            np.savez(stream, **data)
+            info = tarfile.TarInfo(f"npz/{kind}/graph_{index}.npz")
+            info.size = len(stream.getvalue())
+            archive.addfile(info, io.BytesIO(stream.getvalue()))
+            graphs.append(data)
+    return graphs
+
+
+def heterophilous_npz(path, nodes=40, classes=18, features=300, seed=0, **changes):
+    """Write a file with the published keys, types and shapes; edges in one direction, masks [10, N]."""
+    rng = np.random.default_rng(seed)
+    pairs = np.array([(i, j) for i in range(nodes) for j in range(i + 1, nodes)])
+    part = rng.integers(0, 3, (10, nodes))
+    arrays = {
+        "node_features": rng.normal(size=(nodes, features)).astype(np.float32),
+        "node_labels": rng.permutation(np.arange(nodes) % classes),
+        "edges": pairs[rng.choice(len(pairs), 60, replace=False)],
+        **{f"{name}_masks": part == code for code, name in enumerate(("train", "val", "test"))},
+    }
+    np.savez(path, **arrays | changes)
+    return arrays
+
+
+def shchur_npz(folder, classes, features, nodes=1400, **changes):
+    rng = np.random.default_rng(0)
+    attr = sparse.random_array((nodes, features), density=0.02, rng=rng, format="csr", dtype=np.float32)
+    attr.data[:] = rng.integers(1, 100, attr.nnz)
+    adj = sparse.random_array((nodes, nodes), density=0.002, rng=rng, format="csr", dtype=np.float32)
+    arrays = {
+        f"{name}_{key}": getattr(m, key)
+        for name, m in (("attr", attr), ("adj", adj))
+        for key in ("data", "indices", "indptr", "shape")
+    }
+    order = rng.permutation(nodes)
+    arrays |= {"labels": np.arange(nodes) % classes}
+    np.savez(folder / "data.npz", **arrays | changes)
+    np.savez(folder / "split.npz", train=order[:840], valid=order[840:1120], test=order[1120:])
+    return attr, adj
+
+
+def wikipedia_zip(path, nodes=900, features=50, edit=lambda name, text: text):
+    rng = np.random.default_rng(0)
+    parts = {
+        "edges.csv": "id1,id2\n" + "".join(f"{a},{b}\n" for a, b in rng.integers(0, nodes, (3000, 2))),
+        "target.csv": "id,target\n"
+        + "".join(f"{i},{t}\n" for i, t in zip(rng.permutation(nodes), rng.integers(1, 10**6, nodes))),
+        "features.json": json.dumps({str(i): rng.integers(0, features, 5).tolist() for i in rng.permutation(nodes)}),
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("chameleon", "crocodile"):
+            for part, text in parts.items():
+                archive.writestr(f"wikipedia/{name}/musae_{name}_{part}", edit(part, text))
+
+
+def zinc_molecule(n, rng):
+    bonds = np.triu(rng.integers(0, 4, (n, n)), 1)
+    return {
+        "num_atom": n,
+        "atom_type": torch.from_numpy(rng.integers(0, 21, n)),
+        "bond_type": torch.from_numpy(bonds + bonds.T),
+        "logP_SA_cycle_normalized": torch.tensor([float(rng.normal())]),
+    }
+
+
+def zinc_files(folder, chosen, edit=lambda molecules: molecules):
+    """Write a small official archive of ZINC and its index files. Returns molecules by part, and files by path."""
+    rng = np.random.default_rng(0)
+    written = {}
+    with zipfile.ZipFile(folder / "molecules.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, ids in chosen.items():
+            written[part] = [zinc_molecule(int(n), rng) for n in rng.integers(2, 9, 7)]
+            archive.writestr(f"molecules/{part}.pickle", pickle.dumps(edit(written[part])))
+            (folder / f"{part}.index").write_text(",".join(map(str, ids)) + "\n")
+    names = ("molecules.zip", "train.index", "val.index", "test.index")
+    return written, {f"zinc12k/{name}": folder / name for name in names}
 
 
 @raw("cornell")
@@ -120,13 +290,13 @@ def webkb(spec: DatasetSpec, folder: Path) -> list[Path]:
 @raw("minesweeper", "roman-empire")
 def heterophilous(spec: DatasetSpec, folder: Path) -> list[Path]:
     loops = np.array([[3, 3], [5, 2], [2, 5], [5, 2], [9, 1]])
-    test_heterophilous.miniature(folder / "a.npz", classes=spec.arguments["classes"], features=7, edges=loops)
+    heterophilous_npz(folder / "a.npz", classes=spec.arguments["classes"], features=7, edges=loops)
     return [folder / "a.npz"]
 
 
 @raw("computer", "computer-tokengt")
 def shchur(spec: DatasetSpec, folder: Path) -> list[Path]:
-    test_shchur.miniature(folder, spec.arguments["classes"], 8, nodes=630)
+    shchur_npz(folder, spec.arguments["classes"], 8, nodes=630)
     if len(spec.files) == 1:
         return [folder / "data.npz"]
     train, val, test = parts_of(np.random.default_rng(1), 630)
@@ -136,7 +306,7 @@ def shchur(spec: DatasetSpec, folder: Path) -> list[Path]:
 
 @raw("chameleon", features=50)
 def wikipedia(spec: DatasetSpec, folder: Path) -> list[Path]:
-    test_wikipedia.miniature(folder / "w.zip", nodes=420)
+    wikipedia_zip(folder / "w.zip", nodes=420)
     return [folder / "w.zip"]
 
 
@@ -251,7 +421,7 @@ def wikics(spec: DatasetSpec, folder: Path) -> list[Path]:
 @raw("ogbn-arxiv", "ogbn-arxiv-undirected", features=6)
 def ogb_nodes(spec: DatasetSpec, folder: Path) -> list[Path]:
     pairs = np.concatenate([edges(np.random.default_rng(1), 50, 60), [[7, 7], [2, 1]]])
-    test_node_formats.ogb_zip(folder / "a.zip", spec, **{"raw/edge": pairs})
+    ogb_zip(folder / "a.zip", spec, **{"raw/edge": pairs})
     return [folder / "a.zip"]
 
 
@@ -267,8 +437,8 @@ def pokec(spec: DatasetSpec, folder: Path) -> list[Path]:
 
 @raw("tpugraphs-layout-xla-random", "tpugraphs-layout-tile")
 def tpugraphs(spec: DatasetSpec, folder: Path) -> list[Path]:
-    test_graph_formats.tpu_tar(folder / "train.tar", spec.arguments["kind"], [5, 4, 6])
-    test_graph_formats.tpu_tar(folder / "valid.tar", spec.arguments["kind"], [3, 4], 1)
+    tpu_tar(folder / "train.tar", spec.arguments["kind"], [5, 4, 6])
+    tpu_tar(folder / "valid.tar", spec.arguments["kind"], [3, 4], 1)
     return [folder / "train.tar", folder / "valid.tar"]
 
 
@@ -336,20 +506,20 @@ def ogb_graph(text: str) -> dict[str, np.ndarray]:
     }
 
 
-class Here:
-    """A pool of processes that computes in this one."""
+class InlinePool:
+    """A worker pool that computes in this process."""
 
     def __init__(self, *arguments: object) -> None:
         pass
 
-    def __enter__(self) -> "Here":
+    def __enter__(self) -> "InlinePool":
         return self
 
     def __exit__(self, *exception: object) -> None:
         pass
 
     def apply_async(self, function: Callable, arguments: tuple) -> mock.Mock:
-        """The result at once, with the interface of a result to wait for."""
+        """Compute the result now; it has the interface of a future result."""
         return mock.Mock(get=mock.Mock(return_value=function(*arguments)))
 
 
@@ -357,7 +527,7 @@ def without_rdkit(prepare: Prepare) -> Prepare:
     """`prepare` with RDKit replaced by `ogb_graph`, in blocks of three molecules, in this process."""
 
     def prepared(spec: DatasetSpec, paths: dict, folder: Path) -> None:
-        context = mock.Mock(return_value=mock.Mock(Pool=Here))
+        context = mock.Mock(return_value=mock.Mock(Pool=InlinePool))
         with (
             mock.patch("ogb.utils.smiles2graph", ogb_graph, create=True),
             mock.patch.object(smiles.multiprocessing, "get_context", context),
@@ -420,8 +590,8 @@ def jets(spec: DatasetSpec, folder: Path) -> list[Path]:
     pytest.importorskip("uproot", reason="pip install .[jets]")
     paths = []
     for seed, sizes in enumerate(([3, 1, 5, 2], [4], [6, 2])):
-        tree = test_graph_formats.jet_tree(sizes, seed)
-        test_graph_formats.write_root(folder / f"{seed}.root", tree | {"jet_flav": -tree["jet_flav"]})
+        tree = jet_tree(sizes, seed)
+        write_root(folder / f"{seed}.root", tree | {"jet_flav": -tree["jet_flav"]})
         paths.append(folder / f"{seed}.root")
     return paths
 

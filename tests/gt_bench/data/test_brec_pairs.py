@@ -1,4 +1,4 @@
-"""The two sides of a pair, from the packed dataset."""
+"""Pairs of BREC from the packed dataset."""
 
 import numpy as np
 
@@ -7,10 +7,9 @@ from gt_bench.data.packed import PackedHeader, pack
 
 
 def test_the_first_two_graphs_of_a_pair_without_its_controls(tmp_path):
-    header = PackedHeader(
-        name="brec", task="isomorphism", metric="pairs-distinguished", level="graph", in_dim=1, out_dim=1, split_kind="graph", num_splits=0,
-        extras={"pair": "graph", "control": "graph"},
-    )  # fmt: skip
+    kind = {"task": "isomorphism", "metric": "pairs-distinguished", "level": "graph", "split_kind": "graph"}
+    extras = {"pair": "graph", "control": "graph"}
+    header = PackedHeader(name="brec", in_dim=1, out_dim=1, num_splits=0, extras=extras, **kind)
     # pair 0: a path and a triangle, relabelled copies between (control 1); pair 1: one edge, none
     edges = [[(0, 1), (1, 2)], [(0, 1), (1, 2), (0, 2)], [(2, 1)], [(1, 0)], [(0, 1)], []]
     both = [[pair for u, v in graph for pair in ((u, v), (v, u))] for graph in edges]
@@ -34,6 +33,6 @@ def test_the_first_two_graphs_of_a_pair_without_its_controls(tmp_path):
     assert nothing.tolist() == [[0, 0], [0, 0]]
 
 
-def test_none_where_the_dataset_is_not_there(tmp_path):
+def test_none_if_the_dataset_is_missing(tmp_path):
     assert brec_pairs(tmp_path) is None
     assert packed(tmp_path, "texas") is None

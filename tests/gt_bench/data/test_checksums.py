@@ -1,4 +1,4 @@
-"""Digests pinned on first use: taken once the statistics are the published ones, held from then on, and said in every report."""
+"""Digests pinned on first use: after the statistics were compared; checked from then on; shown in every report."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from gt_bench.leaderboard.rows import summarise
 from gt_bench.pipeline import dependencies
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.cells import make_result
-from tests.gt_bench.data.families.test_pyg_hosted import Evil, edges, saved
+from tests.gt_bench.data.raw_files import Malicious, saved, symmetric_edges, zinc_files
 
 FILE = "pyg/CLUSTER_v2.zip"
 
@@ -32,16 +32,17 @@ def _offline(monkeypatch):
 
 @pytest.fixture
 def cluster(monkeypatch, tmp_path):
-    """`cluster` in small: `write(seed)` puts the host's file into a mirror, six graphs in the official form."""
+    """A small `cluster`: `write(seed)` writes the host's file with six graphs into a mirror."""
     small = {"graphs": 6, "classes": 6, "symmetric": True}
     monkeypatch.setitem(catalog(), "cluster", replace(get_spec("cluster"), expected=small))
 
     def write(seed: int = 0, graphs: int = 3) -> Path:
-        generator = torch.Generator().manual_seed(seed)
+        rng = np.random.default_rng(seed)
 
         def graph(n):
-            x = torch.nn.functional.one_hot(torch.randint(0, 7, (n,), generator=generator), 7).float()
-            return {"x": x, "edge_index": edges(n), "y": torch.randint(0, 6, (n,), generator=generator)}
+            arrays = {"x": np.eye(7, dtype=np.float32)[rng.integers(0, 7, n)], "y": rng.integers(0, 6, n)}
+            arrays["edge_index"] = symmetric_edges(rng, n).copy()
+            return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
         return archive([[graph(5) for _ in range(graphs)], [graph(4)], [graph(6), graph(8)]])
 
@@ -64,19 +65,19 @@ def sha(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_the_first_use_pins_and_the_second_is_held_against_it(cluster, tmp_path, lock_file):
-    source, said = cluster(), []
-    result = get(tmp_path, said.append)
+def test_the_first_use_pins_and_the_second_is_compared(cluster, tmp_path, lock_file):
+    source, messages = cluster(), []
+    result = get(tmp_path, messages.append)
     assert result.state == "packed"
     entry = json.loads(lock_file.read_text())[FILE]
     assert entry == {"sha256": sha(source), "bytes": source.stat().st_size, "date": entry["date"]}
-    assert "data.lock.json, which belongs in git" in said[-1]
+    assert "data.lock.json, which belongs in git" in messages[-1]
     assert result.header.pinned_remark == f"digest pinned on first use, {entry['date']}"
     assert result.header.digest == result.header.model_copy(update={"provenance": {}}).digest
     written = lock_file.read_bytes()
-    assert get(tmp_path).state == "kept"
+    assert get(tmp_path).state == "up to date"
 
-    # on another machine, with this lock file, the host has another content
+    # on another machine with this lock file, the host has another content
     cluster(seed=1)
     result = prepare("cluster", tmp_path / "other", [str(tmp_path / "mirror")])
     assert result.state == "unavailable"
@@ -85,7 +86,7 @@ def test_the_first_use_pins_and_the_second_is_held_against_it(cluster, tmp_path,
         assert part in line
     assert lock_file.read_bytes() == written
 
-    # the remedy that is named
+    # the remedy of the message
     lock_file.write_text("{}")
     assert prepare("cluster", tmp_path / "other", [str(tmp_path / "mirror")]).state == "packed"
     assert read_pins()[FILE].sha256 == sha(source) != entry["sha256"]
@@ -96,11 +97,11 @@ def test_a_lost_lock_file_is_written_again_from_what_is_packed(cluster, tmp_path
     get(tmp_path)
     written = lock_file.read_bytes()
     lock_file.unlink()
-    assert get(tmp_path).state == "kept"
+    assert get(tmp_path).state == "up to date"
     assert lock_file.read_bytes() == written
 
 
-def test_a_lock_file_that_came_later_decides(cluster, tmp_path, lock_file):
+def test_a_later_lock_file_takes_precedence(cluster, tmp_path, lock_file):
     first = sha(cluster())
     get(tmp_path)
     second = cluster(seed=1)
@@ -116,16 +117,16 @@ def test_a_lock_file_that_came_later_decides(cluster, tmp_path, lock_file):
 
 
 @pytest.mark.parametrize("what", ["other statistics", "a call", "no archive"])
-def test_what_is_not_the_dataset_is_not_pinned(what, cluster, tmp_path, lock_file, monkeypatch):
+def test_wrong_content_is_not_pinned(what, cluster, tmp_path, lock_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if what == "other statistics":
         cluster(graphs=4)
     elif what == "a call":
-        cluster.archive([[Evil()], [], []])
+        cluster.archive([[Malicious()], [], []])
     else:
         cluster().write_bytes(b"<html>confirm</html>")
     with pytest.raises(
-        DatasetError, match=r"none was pinned: if it is the wrong file, delete it and run the same command again"
+        DatasetError, match=r"none was pinned: if it is the wrong file, delete it and run the command again"
     ) as caught:
         get(tmp_path)
     assert str(tmp_path / "data/raw" / FILE) in str(caught.value)
@@ -135,8 +136,6 @@ def test_what_is_not_the_dataset_is_not_pinned(what, cluster, tmp_path, lock_fil
 
 
 def test_zinc_pins_its_archive_alone(tmp_path, monkeypatch, lock_file):
-    from tests.gt_bench.data.families.test_molecules import zinc_files
-
     (tmp_path / "mirror/zinc12k").mkdir(parents=True)
     zinc_files(tmp_path / "mirror/zinc12k", {"train": [4, 0], "val": [2], "test": [1]})
     spec = get_spec("zinc")
@@ -186,7 +185,7 @@ def test_pokec_pins_both_of_its_files(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_a_lock_file_that_cannot_be_true_is_one_clear_line(content, message, cluster, tmp_path, lock_file):
+def test_an_invalid_lock_file_is_one_clear_line(content, message, cluster, tmp_path, lock_file):
     cluster()
     lock_file.write_text(content)
     for call in (
@@ -200,7 +199,7 @@ def test_a_lock_file_that_cannot_be_true_is_one_clear_line(content, message, clu
     assert lock_file.read_text() == content
 
 
-def test_plan_state_and_verify_say_the_same(cluster, tmp_path, lock_file, monkeypatch):
+def test_plan_state_and_verify_agree(cluster, tmp_path, lock_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cluster()
     mirrors = [str(tmp_path / "mirror")]
@@ -216,7 +215,7 @@ def test_plan_state_and_verify_say_the_same(cluster, tmp_path, lock_file, monkey
     before = written()
     assert before["available"]
     get(tmp_path)
-    assert written() == before  # nothing runs again because of the pin
+    assert written() == before  # the pin does not trigger stages
     assert verify(tmp_path / "data") == []
     (tmp_path / "data/raw" / FILE).write_bytes(b"other")
     assert [line for line in verify(tmp_path / "data") if "of data.lock.json" in line]
@@ -225,7 +224,7 @@ def test_plan_state_and_verify_say_the_same(cluster, tmp_path, lock_file, monkey
     assert written() == before | {"packed_from_other": [FILE]}
 
 
-def test_reports_say_it():
+def test_reports_show_the_pin():
     row = summarise(
         make_result("s/cluster/gcn", [], method=None) | {"notes": ["digest pinned on first use, 2026-11-22"]}, []
     )
@@ -234,5 +233,5 @@ def test_reports_say_it():
 
 def test_a_pin_is_of_today_in_utc():
     assert len(new_pin("0" * 64, 3).date) == 10
-    with pytest.raises(ValueError, match="no sha256"):
+    with pytest.raises(ValueError, match="should match pattern"):
         new_pin("x", 3)

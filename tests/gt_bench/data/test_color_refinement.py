@@ -1,4 +1,4 @@
-"""Colour refinement on pairs of graphs of which it is known what each method tells apart."""
+"""Colour refinement on pairs of graphs with known results."""
 
 import networkx as nx
 import numpy as np
@@ -25,7 +25,7 @@ def pairs():
 
 
 @pytest.mark.parametrize("name", list(pairs()))
-def test_refinement_tells_apart_what_is_known_and_never_a_relabelled_graph(name):
+def test_refinement_distinguishes_the_known_pairs_and_never_a_relabelled_graph(name):
     first, second, expected = pairs()[name]
     first, second = nx.to_numpy_array(first), nx.to_numpy_array(second)
     assert tuple(refinement(method)(first, second) for method in METHODS) == expected

@@ -1,4 +1,4 @@
-"""Sources: order, checksums, resuming, several processes, and the message when nothing helps."""
+"""Downloads: order of sources, checksums, resuming, several processes, and the message if all sources fail."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ import requests
 
 from gt_bench.data import download
 from gt_bench.data.download import SourceError, fetch, mirrors_in_order, reachable
-from gt_bench.data.spec import RemoteFile, _files
+from gt_bench.data.spec import RemoteFile, file_entries
 from gt_bench.utils.io import WriteError
 
 CONTENT = bytes(range(256)) * 4000
@@ -42,13 +42,13 @@ def mirror_folder(tmp_path):
 
 
 class Server:
-    """A host on this machine; `cut` bytes are sent before the connection breaks."""
+    """A local HTTP server; it closes the connection after `cut` bytes."""
 
     def __init__(self):
         self.requests: list[tuple[str, str, str | None]] = []
         self.cut: int | None = None
-        self.goes_on = threading.Event()  # a server that hangs waits for it
-        self.goes_on.set()
+        self.proceed = threading.Event()  # cleared: the server hangs
+        self.proceed.set()
         self.content = CONTENT
         self.ranges = self.length = True
         outer = self
@@ -86,7 +86,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(body[: outer.cut])
                 self.wfile.flush()
-                outer.goes_on.wait(30)
+                outer.proceed.wait(30)
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
@@ -103,7 +103,7 @@ def server():
 
 @pytest.fixture
 def raw_server():
-    """`raw_server(parts, pause)`: the address of a host that sends these bytes whatever is asked, with a pause between them."""
+    """`raw_server(parts, pause)`: the address of a server that sends these bytes for any request, with pauses."""
     stopped, sockets = threading.Event(), []
 
     def serve(parts, pause: float = 0.0) -> str:
@@ -135,7 +135,7 @@ def raw_server():
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n", "does not continue this file"),
+        (b"HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n", "cannot resume this download"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "answers 204"),
         (b"HTTP/1.1 304 Not Modified\r\n\r\n", "answers 304"),
         (b"HTTP/1.1 203 x\r\nContent-Length: 1\r\n\r\nx", "answers 203"),
@@ -143,12 +143,12 @@ def raw_server():
     ],
 )
 @pytest.mark.parametrize("begun", [False, True])
-def test_only_an_answer_with_the_file_counts_and_the_next_source_is_tried(
+def test_answers_without_the_file_are_refused_and_the_next_source_is_tried(
     tmp_path, server, raw_server, answer, words, begun
 ):
     if begun and b"206" in answer:
         answer = answer.replace(b"\r\n\r\n", b"\r\nContent-Range: bytes 0-0/1\r\n\r\n")
-        words = "continues at another byte"
+        words = "resumes at another byte"
     unpinned = RemoteFile("a/b.bin", (url := raw_server([answer]), f"{server.url}/b.bin"), None, None, at_most=1 << 20)
     if begun:
         (tmp_path / "raw/a").mkdir(parents=True)
@@ -167,29 +167,29 @@ def begin(folder: Path) -> Path:
     return folder / "begun"
 
 
-def test_a_host_that_sends_a_byte_now_and_then_is_given_up(tmp_path, server, raw_server, monkeypatch):
+def test_a_slow_host_is_abandoned(tmp_path, server, raw_server, monkeypatch):
     monkeypatch.setattr(download, "SLOW_SECONDS", 0.3)
     monkeypatch.setattr(download, "ANSWER_SECONDS", 0.5)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT)
     slow = raw_server([head, *(bytes([byte]) for byte in CONTENT)], 0.05)
     slow_head = raw_server([bytes([byte]) for byte in head * 100], 0.05)
     with pytest.raises(
-        SourceError, match=r"bytes in 0 s, which is too slow; \d+ bytes kept[^:]*\n.*has not answered within 0.5 s"
+        SourceError, match=r"bytes in 0 s, which is too slow; \d+ bytes saved[^:]*\n.*has not answered within 0.5 s"
     ):
         fetch(remote(slow, slow_head), tmp_path / "raw")
     assert fetch(remote(slow, slow_head, f"{server.url}/b.bin"), tmp_path / "raw").read_bytes() == CONTENT
 
 
 def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):
-    said = []
+    messages = []
     path = fetch(
-        remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], said.append
+        remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], messages.append
     )
     assert path.read_bytes() == CONTENT
-    assert said == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
+    assert messages == [f"a/b.bin: {len(CONTENT):,} bytes from {mirror_folder / 'a/b.bin'}"]
     (mirror_folder / "a/b.bin").unlink()
-    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], said.append)
-    assert len(said) == 1
+    fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)], messages.append)
+    assert len(messages) == 1
     assert server.requests == []
     assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
 
@@ -203,32 +203,32 @@ def test_a_mirror_may_be_a_url_and_the_environment_comes_before_the_arguments(tm
 
 def test_a_broken_download_is_continued(tmp_path, server):
     server.cut = 300_000
-    with pytest.raises(SourceError, match="run the same command again to continue"):
+    with pytest.raises(SourceError, match="run the command again to resume"):
         fetch(remote(f"{server.url}/b.bin"), tmp_path)
     assert not (tmp_path / "a/b.bin").exists()
     assert 0 < (tmp_path / "a/b.bin.part").stat().st_size <= 300_000
-    kept = (tmp_path / "a/b.bin.part").stat().st_size
+    received = (tmp_path / "a/b.bin.part").stat().st_size
     server.cut = None
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path).read_bytes() == CONTENT
-    assert server.requests[-1][2] == f"bytes={kept}-"
+    assert server.requests[-1][2] == f"bytes={received}-"
 
 
 def test_a_source_that_hangs_is_left_for_the_next_one(tmp_path, server, mirror_folder, monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", (0.5, 0.5))
-    server.goes_on.clear()
+    server.proceed.clear()
     server.cut = 300_000
     whole = Server()
     address = remote(f"{server.url}/b.bin", f"{whole.url}/b.bin")
     assert fetch(address, tmp_path / "raw").read_bytes() == CONTENT
     assert len(whole.requests) == 1
-    server.goes_on.set()
+    server.proceed.set()
     whole.http.shutdown()
     whole.http.server_close()
 
 
 @pytest.mark.parametrize("by", ["folder", "host"])
 def test_a_full_disk_is_no_missing_source(tmp_path, server, mirror_folder, monkeypatch, by):
-    """The stage would end well with a note that the data cannot be had, and DVC would not run it again."""
+    """Otherwise the stage would succeed with unavailable data, and DVC would not run it again."""
 
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -236,7 +236,7 @@ def test_a_full_disk_is_no_missing_source(tmp_path, server, mirror_folder, monke
     if by == "folder":
         monkeypatch.setattr(download.shutil, "copyfile", full)
     else:
-        monkeypatch.setattr(download, "_bar", full)  # from where blocks are written
+        monkeypatch.setattr(download, "_bar", full)  # called before blocks are written
     mirrors = [str(mirror_folder)] if by == "folder" else []
     with pytest.raises(
         WriteError, match=r"a/b\.bin\.part: cannot be written .No space left on device.*free some space"
@@ -262,7 +262,7 @@ def test_a_file_that_is_longer_than_published_is_not_read_to_its_end(tmp_path, s
 
 @pytest.mark.parametrize("length", [True, False])
 def test_a_file_of_unknown_size_has_a_bound(tmp_path, server, length):
-    """Whether its length is announced or not; what came of it does not stay."""
+    """Whether its length is announced or not. The partial file is deleted."""
     server.content, server.length = CONTENT * 20, length
     bound = len(CONTENT) * 2
     with pytest.raises(SourceError, match=f"more than the {bound:,} bytes"):
@@ -278,7 +278,7 @@ def test_a_mirror_folder_is_bound_too(tmp_path, mirror_folder):
 
 
 def test_every_file_has_a_bound_and_comes_by_https():
-    for path, entry in _files().items():
+    for path, entry in file_entries().items():
         assert all(url.startswith("https://") for url in entry["urls"]), path
         assert entry["bytes"] or entry.get("at_most") or not entry["urls"], path
 
@@ -294,7 +294,7 @@ def test_every_file_has_a_bound_and_comes_by_https():
         ("http://a.org/x", "https://a.org/y", True),
     ],
 )
-def test_https_is_never_left_by_a_redirect(first, location, followed):
+def test_redirects_from_https_to_http_are_refused(first, location, followed):
     answer = requests.Response()
     answer.status_code, answer.url, answer.headers = (
         302,
@@ -308,7 +308,7 @@ def test_https_is_never_left_by_a_redirect(first, location, followed):
             download._session().get_redirect_target(answer)
 
 
-def test_what_a_host_says_is_cut_for_the_terminal(tmp_path, server):
+def test_control_characters_of_a_host_are_removed(tmp_path, server):
     server.reason = "<img src=x onerror=alert(1)> \x1b[31mred\x07 \u202etxt"
     with pytest.raises(SourceError) as caught:
         fetch(remote(f"{server.url}/refused"), tmp_path)
@@ -316,7 +316,7 @@ def test_what_a_host_says_is_cut_for_the_terminal(tmp_path, server):
     assert not [c for c in str(caught.value) if not c.isprintable() and c != "\n"]
 
 
-def test_redirects_are_followed_where_they_may_be(tmp_path, server):
+def test_allowed_redirects_are_followed(tmp_path, server):
     assert fetch(remote(f"{server.url}/moved"), tmp_path).read_bytes() == CONTENT
 
 
@@ -324,19 +324,19 @@ def test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried(tmp_path, m
     bad = b"y" * len(CONTENT)
     (mirror_folder / "a/b.bin").write_bytes(bad)
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
-    aside = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
-    assert aside.read_bytes() == bad
+    rejected = tmp_path / f"raw/a/b.bin.rejected-{hashlib.sha256(bad).hexdigest()[:8]}"
+    assert rejected.read_bytes() == bad
     assert (mirror_folder / "a/b.bin").read_bytes() == bad
 
 
-def test_a_good_file_on_disk_is_untouched_whatever_the_sources_hold(tmp_path, mirror_folder):
+def test_a_correct_file_on_disk_is_not_replaced(tmp_path, mirror_folder):
     fetch(remote(), tmp_path / "raw", [str(mirror_folder)])
     (mirror_folder / "a/b.bin").write_bytes(b"bad")
     assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
     assert sorted(p.name for p in (tmp_path / "raw/a").iterdir()) == ["b.bin"]
 
 
-def test_a_truncated_file_on_disk_is_set_aside_and_fetched_again(tmp_path, mirror_folder):
+def test_a_truncated_file_on_disk_is_renamed_and_fetched_again(tmp_path, mirror_folder):
     (tmp_path / "raw/a").mkdir(parents=True)
     (tmp_path / "raw/a/b.bin").write_bytes(CONTENT[:99])
     assert fetch(remote(), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT
@@ -380,9 +380,9 @@ def test_paths_stay_below_the_raw_folder(path):
 
 
 def _fetch_in_child(raw: Path, mirror: Path, results):
-    said = []
-    fetch(remote(), raw, [str(mirror)], said.append)
-    results.put(len(said))
+    messages = []
+    fetch(remote(), raw, [str(mirror)], messages.append)
+    results.put(len(messages))
 
 
 def test_two_processes_both_succeed_and_one_does_the_work(tmp_path, mirror_folder):

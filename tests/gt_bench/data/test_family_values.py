@@ -1,4 +1,4 @@
-"""Dataset families make of fabricated raw files what families.json says, under the version that it names."""
+"""The output of dataset families for fabricated raw files equals families.json, with the same version."""
 
 import json
 
@@ -14,7 +14,7 @@ NAME = "wikics"
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_a_family_makes_of_raw_files_what_is_saved(name):
+def test_the_output_of_a_family_equals_the_saved_values(name):
     assert problem(name, stored().get(name), compute(name)) is None
 
 
@@ -36,7 +36,7 @@ def saved(tmp_path, monkeypatch):
 
 
 def with_other_labels(name):
-    """The entry of a dataset as if its labels were others."""
+    """The entry of a dataset with other labels."""
     entry = compute(name)
     entry["values"]["y"]["sha256"] = "0" * 16
     return sealed(entry)
@@ -48,9 +48,9 @@ def test_other_values_need_a_higher_version(saved, monkeypatch, capsys):
     before = saved.read_text()
     for arguments in ([NAME], [NAME, "--update"]):
         assert main(arguments) == 1
-        said = capsys.readouterr().out
-        assert "y.sha256 was " in said
-        assert "raise VERSION in gt_bench/data/families/wikics.py" in said
+        output = capsys.readouterr().out
+        assert "y.sha256 was " in output
+        assert "raise VERSION in gt_bench/data/families/wikics.py" in output
     assert json.loads(saved.read_text()) == json.loads(before)
     monkeypatch.setattr(family_values, "version_of", lambda module: 2)
     assert main([NAME]) == 1
@@ -79,7 +79,7 @@ def test_a_new_dataset_and_an_edited_entry(saved, capsys):
 
 
 def test_files_are_the_same_each_time():
-    """An entry depends on no clock and no folder."""
+    """An entry does not depend on the time or the folder."""
     for name in ("cornell", "qm9", "peptides-struct"):
         assert compute(name) == compute(name)
     assert family_values.STORED.is_relative_to(ROOT)

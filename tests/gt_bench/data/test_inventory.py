@@ -1,4 +1,4 @@
-"""The download stage as a user meets it."""
+"""The command line of the download stage."""
 
 import io
 import json
@@ -36,14 +36,14 @@ def run(tmp_path, monkeypatch):
     return call
 
 
-def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
-    said = run("texas", "--mirror", str(mirror))
+def test_prepare_verify_and_find_damage(run, tmp_path, mirror):
+    output = run("texas", "--mirror", str(mirror))
     for part in ("texas: packed in", "325", "bytes from", "note: edges are directed"):
-        assert part in said
+        assert part in output
     stamp = (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns
-    assert "texas: kept" in run("texas", "--mirror", str(mirror))
+    assert "texas: up to date" in run("texas", "--mirror", str(mirror))
     assert (tmp_path / "data/packed/texas/header.json").stat().st_mtime_ns == stamp
-    assert "everything on disk is as it should be" in run("--verify")
+    assert "no problems found" in run("--verify")
 
     for path, line in (
         ("raw/webkb/texas/out1_graph_edges.txt", "not the pinned"),
@@ -51,31 +51,31 @@ def test_prepare_keep_verify_and_find_damage(run, tmp_path, mirror):
     ):
         content = (tmp_path / "data" / path).read_bytes()
         (tmp_path / "data" / path).write_bytes(content[:-1] + b"#")
-        said = run("--verify", code=1)
-        assert line in said
-        assert path.rpartition("/")[2] in said
+        output = run("--verify", code=1)
+        assert line in output
+        assert path.rpartition("/")[2] in output
         (tmp_path / "data" / path).write_bytes(content)
     run("--verify")
 
 
-def test_what_verify_says_of_a_flipped_bit_mends_it(run, tmp_path):
+def test_the_command_of_verify_repairs_a_flipped_bit(run, tmp_path):
     for place, option in (("data", []), ("else", ["--data-root", "else"])):
         run("chains", *option)
         path = tmp_path / place / "packed/chains/data.safetensors"
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-        said = run("--verify", *option, code=1)
-        command = re.search(r"prepare it again: python -m stages\.download (.*)", said)[1]
-        said = run(*command.split())
-        assert "chains: packed in" in said
-        assert "the content of data.safetensors is not what the header says" in said
+        output = run("--verify", *option, code=1)
+        command = re.search(r"prepare it again: python -m stages\.download (.*)", output)[1]
+        output = run(*command.split())
+        assert "chains: packed in" in output
+        assert "the content of data.safetensors does not match its header" in output
         assert path.read_bytes() == content
         run("--verify", *option)
 
 
-def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
-    said = run("texas")
-    assert "not run: data" in said
+def test_an_unavailable_dataset_is_reported_and_prepared_later(run, tmp_path, mirror):
+    output = run("texas")
+    assert "not run: data" in output
     note = json.loads((tmp_path / "data/packed/texas/unavailable.json").read_text())
     assert note["dataset"] == "texas"
     assert note["tried"][0]["source"].startswith("https://raw.githubusercontent.com/")
@@ -83,7 +83,7 @@ def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
     with pytest.raises(DatasetUnavailable, match="cp FILE"):
         PackedDataset.open("data/packed/texas")
     run("texas", "--strict", code=1)
-    assert "not at hand" in run("--verify")
+    assert "not available" in run("--verify")
     assert not available("texas", "data")[0]
 
     assert available("texas", "data", [str(mirror)]) == (True, str(mirror / "webkb/texas/out1_node_feature_label.txt"))
@@ -93,40 +93,40 @@ def test_what_cannot_be_had_is_a_row_and_comes_later(run, tmp_path, mirror):
 
 
 def test_list_and_plan(run, mirror):
-    said = run("--list")
+    output = run("--list")
     for part in ("minesweeper", "roc-auc", "generated", "no"):
-        assert part in said
-    said = run("--plan", "texas", "chains", "roman-empire", "--mirror", str(mirror))
-    for part in ("fetches 12 of 12 files", "generates", "not at hand", "KiB"):
-        assert part in said
+        assert part in output
+    output = run("--plan", "texas", "chains", "roman-empire", "--mirror", str(mirror))
+    for part in ("fetches 12 of 12 files", "generates", "not available", "KiB"):
+        assert part in output
     run("chains")
     assert "already packed" in run("--plan", "chains")
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 300])
-def test_nothing_is_cut_whatever_the_terminal(width, monkeypatch):
+def test_no_cell_is_truncated_at_any_width(width, monkeypatch):
     terminal = Console(
         highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO()
     )
     monkeypatch.setattr(inventory, "console", terminal)
     columns, rows = inventory.listing(Path("nowhere"))
     inventory.show_rows(columns, rows)
-    said = terminal.file.getvalue()
-    assert "…" not in said
-    assert max(map(len, said.splitlines())) <= max(width, 2 + max(len(row[8]) for row in rows) + len("source: ;"))
+    output = terminal.file.getvalue()
+    assert "…" not in output
+    assert max(map(len, output.splitlines())) <= max(width, 2 + max(len(row[8]) for row in rows) + len("source: ;"))
     for row in rows:
         for cell in row[0].split() + row[8].split():
-            assert cell in said
-    assert said.startswith("┏") == (width == 300)
+            assert cell in output
+    assert output.startswith("┏") == (width == 300)
 
 
-def test_the_plan_knows_what_will_be_on_disk(run, mirror):
+def test_the_plan_predicts_the_size_on_disk(run, mirror):
     line = next(
         line for line in run("--plan", "minesweeper", "--mirror", str(mirror)).splitlines() if "minesweeper" in line
     )
     raw = (mirror / "heterophilous/minesweeper.npz").stat().st_size
-    said = run("minesweeper", "--mirror", str(mirror))
-    packed = float(re.search(r"packed in [^;]*; ([\d.]+) KiB", said).group(1))
+    output = run("minesweeper", "--mirror", str(mirror))
+    packed = float(re.search(r"packed in [^;]*; ([\d.]+) KiB", output).group(1))
     after = float(re.findall(r"([\d.]+) KiB", line)[-1])
     assert after == pytest.approx(raw / 1024 + packed, rel=0.01)
 
@@ -137,10 +137,10 @@ def test_params_give_the_mirrors_and_the_suites(run, tmp_path, mirror):
     )
     params = f"run: {{mirrors: [{mirror}]}}\ndatasets: [texas, chains]\nsuites: [x]\ncells:\n{cells}\n"
     (tmp_path / "params.yaml").write_text(params)
-    said = run("--plan", "x")
+    output = run("--plan", "x")
     for part in ("texas", "chains", "generates", f"{mirror}", "fetches 12"):
-        assert part in said
-    assert "tolokers" not in said
+        assert part in output
+    assert "tolokers" not in output
     assert "no suite or dataset named 'y'" in run("--plan", "y", code=1)
     assert "texas: packed" in run("texas")
     (tmp_path / "params.yaml").write_text(params.replace("mirrors", "mirror"))
@@ -157,8 +157,8 @@ def test_a_truncated_mirror_file_leaves_no_packed_folder(run, tmp_path, mirror):
     (tmp_path / "m/heterophilous").mkdir(parents=True)
     content = (mirror / "heterophilous/minesweeper.npz").read_bytes()
     (tmp_path / "m/heterophilous/minesweeper.npz").write_bytes(content[:-100])
-    said = run("minesweeper", "--mirror", "m")
-    assert "are expected; set aside as" in said
+    output = run("minesweeper", "--mirror", "m")
+    assert "are expected; renamed to" in output
     assert [p.name for p in (tmp_path / "data/packed/minesweeper").iterdir()] == ["unavailable.json"]
     assert not (tmp_path / "data/raw/heterophilous/minesweeper.npz").exists()
 
@@ -166,10 +166,10 @@ def test_a_truncated_mirror_file_leaves_no_packed_folder(run, tmp_path, mirror):
 def test_two_processes_prepare_once(tmp_path):
     command = [sys.executable, "-m", "stages.download", "sbm-cluster", "--data-root", str(tmp_path)]
     children = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [child.communicate(timeout=120)[0] for child in children]
+    output = [child.communicate(timeout=120)[0] for child in children]
     assert [child.returncode for child in children] == [0, 0]
-    assert sorted(["packed in" in text for text in said]) == [False, True]
-    assert sorted(["kept: it is already packed" in text for text in said]) == [False, True]
+    assert sorted(["packed in" in text for text in output]) == [False, True]
+    assert sorted(["up to date: already packed" in text for text in output]) == [False, True]
     assert PackedDataset.open(tmp_path / "packed/sbm-cluster").num_graphs == 300
 
 
@@ -177,11 +177,11 @@ def test_two_processes_prepare_once(tmp_path):
 def test_a_file_in_the_place_of_a_folder_is_one_line(run, tmp_path, place):
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("not a folder")
-    said = run("chains", code=1)
-    assert said.startswith("error: data")
-    assert "cannot be written" in said
+    output = run("chains", code=1)
+    assert output.startswith("error: data")
+    assert "cannot be written" in output
     assert (tmp_path / place).read_text() == "not a folder"
 
 
-def test_a_long_name_is_not_echoed(run):
+def test_a_long_name_is_truncated(run):
     assert len(run("x" * 100_000, code=1)) < 3000

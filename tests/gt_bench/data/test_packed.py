@@ -1,4 +1,4 @@
-"""Storage: what is packed comes out again, whichever graphs are asked for; damaged or contradictory data are one clear error."""
+"""Packed datasets: batches equal the packed graphs; damaged or contradictory data are one clear error."""
 
 import json
 import os
@@ -161,7 +161,7 @@ def test_safetensors_itself_reads_the_file_and_it_is_mapped_not_loaded(tmp_path)
 
 
 def flip_labels(folder):
-    """All labels of a packed dataset moved on by one, in place: the same length, the same header."""
+    """Change all labels of a packed dataset in place: same length, same header."""
     path = folder / "data.safetensors"
     content = bytearray(path.read_bytes())
     start = 8 + int.from_bytes(content[:8], "little")
@@ -180,7 +180,8 @@ def test_other_bytes_of_the_same_length_are_found(toy, tmp_path, keep_mtime):
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     with pytest.raises(
-        DatasetError, match=r"content of data.safetensors is not.*prepare it again: python -m stages.download toy"
+        DatasetError,
+        match=r"content of data.safetensors does not match.*prepare it again: python -m stages.download toy",
     ):
         PackedDataset.open(tmp_path / "toy")
     flip_labels(tmp_path / "toy")
@@ -189,14 +190,12 @@ def test_other_bytes_of_the_same_length_are_found(toy, tmp_path, keep_mtime):
 
 def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path, monkeypatch):
     path, read = tmp_path / "toy/data.safetensors", []
-    whole = packed._sha256
-    monkeypatch.setattr(packed, "_sha256", lambda path: read.append(path) or whole(path))
+    whole = packed.file_digest
+    monkeypatch.setattr(packed, "file_digest", lambda path: read.append(path) or whole(path))
     PackedDataset.open(tmp_path / "toy")
-    assert read == []  # `toy` has opened it
-    assert sorted(p.name for p in path.parent.iterdir()) == [
-        "data.safetensors",
-        "header.json",
-    ]  # a change in there would run DVC's stages
+    assert read == []  # the fixture opened it
+    # a further file in this folder would trigger DVC stages
+    assert sorted(p.name for p in path.parent.iterdir()) == ["data.safetensors", "header.json"]
     os.utime(path, (1, 1))
     for _ in range(2):
         PackedDataset.open(tmp_path / "toy")
@@ -218,25 +217,25 @@ def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path,
 def test_an_edited_header_is_found(change, toy, tmp_path):
     path = tmp_path / "toy/header.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(DatasetError, match="header.json is not as it was written.*prepare it again"):
+    with pytest.raises(DatasetError, match="header.json was edited.*prepare it again"):
         PackedDataset.open(tmp_path / "toy")
 
 
-def test_the_seal_is_not_in_the_digest_of_runs(tmp_path):
-    """Records that were shipped before there was a seal stay true."""
+def test_the_header_digest_is_not_in_the_digest_of_runs(tmp_path):
+    """Shipped records from before `header_sha256` existed remain valid."""
     result = prepare("chains", tmp_path)
     assert result.header.digest == "4787da466597847d122118a956b28ce11449205051b6a04e5eab9eba8a60b21f"
 
 
 def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
-    said = []
+    messages = []
     folder = prepare("chains", tmp_path).folder
     content = (folder / "data.safetensors").read_bytes()
     flip_labels(folder)
-    assert prepare("chains", tmp_path, say=said.append).state == "packed"
-    assert said == [f"{folder}: damaged (the content of data.safetensors is not what the header says)"]
+    assert prepare("chains", tmp_path, say=messages.append).state == "packed"
+    assert messages == [f"{folder}: damaged (the content of data.safetensors does not match its header)"]
     assert (folder / "data.safetensors").read_bytes() == content
-    assert prepare("chains", tmp_path).state == "kept"
+    assert prepare("chains", tmp_path).state == "up to date"
 
 
 def test_pairs_become_flat_targets(tmp_path):
@@ -270,13 +269,13 @@ def test_pairs_become_flat_targets(tmp_path):
     [
         ({"edge_index": np.full((2, 0), 0)}, "rows where"),
         ({"split": np.full((1, 20), 7)}, "split codes"),
-        ({"split": np.full((2, 20), 1)}, "promises 1 splits"),
-        ({"split": np.full((1, 19), 1)}, "splits cover"),
+        ({"split": np.full((2, 20), 1)}, "'split' must have 1 rows"),
+        ({"split": np.full((1, 19), 1)}, "'split' has 19 columns for 20 graphs"),
         ({"y": np.full(20, np.inf, np.float32)}, "infinite"),
         ({"y": np.zeros(21, np.float32)}, "'y' has 21 rows"),
         ({"x": "nan"}, "not finite"),
         ({"edge_attr": "category"}, "category 4 of a vocabulary of 4"),
-        ({"edge_index": "outside"}, "does not have"),
+        ({"edge_index": "outside"}, "does not exist"),
     ],
 )
 def test_contradictions_are_errors_and_leave_no_trace(tmp_path, change, message):
@@ -307,7 +306,7 @@ BAD_NAMES = ["", ".", "..", "../evil", "a/b", "/etc", ".hidden", "a\nb", "x" * 3
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_dataset_is_never_named_like_a_path(name, tmp_path):
     with pytest.raises(DatasetError, match="a dataset cannot be named"):
-        DatasetSpec(name=name, family="test", task="node-classification", metric="accuracy", prepare=print)
+        DatasetSpec(name=name, task="node-classification", metric="accuracy", prepare=print)
     grid = {"datasets": [name], "suites": [], "cells": {}}
     (tmp_path / "params.yaml").write_text(json.dumps(grid))
     with pytest.raises(RecipeError, match="a dataset cannot be named"):
@@ -318,7 +317,7 @@ def test_a_dataset_is_never_named_like_a_path(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../evil", "../../evil"])
-def test_what_is_no_dataset_is_never_replaced(name, toy, tmp_path):
+def test_other_folders_are_never_replaced(name, toy, tmp_path):
     (tmp_path / "evil").mkdir()
     (tmp_path / "evil/kept").touch()
     packed, new = tmp_path / "data/packed", tmp_path / "new"
@@ -329,7 +328,7 @@ def test_what_is_no_dataset_is_never_replaced(name, toy, tmp_path):
         replace_folder(new, packed / name)
     assert (packed / "other/header.json").exists()
     assert (tmp_path / "evil/kept").exists()
-    with pytest.raises(DatasetError, match="holds more than a packed dataset"):
+    with pytest.raises(DatasetError, match="contains more than a packed dataset"):
         replace_folder(new, tmp_path / "data")
     assert new.exists()
 
@@ -347,7 +346,7 @@ def test_a_full_disk_is_said_and_leaves_the_old_folder(toy, tmp_path, monkeypatc
     PackedDataset.open(tmp_path / "toy").verify()
 
 
-def test_nothing_packed_and_unavailable_say_what_to_do(tmp_path):
+def test_missing_and_unavailable_datasets_have_a_remedy(tmp_path):
     with pytest.raises(DatasetUnavailable, match=r"python -m stages\.download nowhere"):
         PackedDataset.open(tmp_path / "nowhere")
     (tmp_path / "gone").mkdir()
@@ -390,7 +389,5 @@ def test_mutated_files_end_in_the_right_data_or_a_clean_error(tmp_path_factory, 
         dataset.verify()
     except DatasetError:
         return
-    assert (
-        dataset.header.data_sha256
-    )  # what passes is bytewise what was written, whatever a harmless header field now says
+    assert dataset.header.data_sha256
     assert dataset.num_graphs == 5

@@ -1,4 +1,4 @@
-"""Foreign files: the right arrays, or one clean error; fuzzed over npz, npy, tables and JSON."""
+"""Untrusted files: correct arrays or one clean error, fuzzed over npz, npy, tables and JSON."""
 
 import gzip
 import io
@@ -40,7 +40,7 @@ def test_an_npy_header_that_promises_more_than_there_is_allocates_nothing(tmp_pa
     np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (1 << 50,)})
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("a.npy", stream.getvalue())
-    with pytest.raises(DatasetError, match="do not hold shape"):
+    with pytest.raises(DatasetError, match="do not match shape"):
         read_npz(tmp_path / "a.npz")
 
 
@@ -52,7 +52,7 @@ def test_tables_and_json(tmp_path):
     with pytest.raises(DatasetError, match="more than 3 bytes"):
         read_table(tmp_path / "t.tsv", 2, max_bytes=3)
     (tmp_path / "j.json.gz").write_bytes(gzip.compress(b"[" * 200_000))
-    with pytest.raises(DatasetError, match="not readable JSON"):
+    with pytest.raises(DatasetError, match="not a readable JSON file"):
         read_json(tmp_path / "j.json.gz")
     with pytest.raises(DatasetError, match="more than 10 bytes"):
         read_json(tmp_path / "j.json.gz", max_bytes=10)
@@ -71,9 +71,9 @@ def test_both_directions_is_the_symmetric_closure(nodes, data):
 
 
 def test_splits_refuse_overlaps():
-    with pytest.raises(DatasetError, match="twice"):
+    with pytest.raises(DatasetError, match="duplicate id"):
         ids_to_split(5, np.array([0, 1]), np.array([1]), np.array([2]))
-    with pytest.raises(DatasetError, match="twice"):
+    with pytest.raises(DatasetError, match="duplicate id"):
         ids_to_split(5, np.array([0, 0]), np.array([1]), np.array([2]))
     with pytest.raises(DatasetError, match="names id 5 of 5"):
         ids_to_split(5, np.array([0]), np.array([1]), np.array([5]))

@@ -1,4 +1,4 @@
-"""Miniatures: every dataset of the catalog has one, and none can be told from the real one by its header."""
+"""Miniatures: every dataset of the catalog has one, with the header of the real dataset."""
 
 import os
 from pathlib import Path
@@ -12,22 +12,9 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.standin import measure, miniature, shape_of, shapes, write_shapes
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
+from tests.gt_bench.data.checks import HEADER_FIELDS
 
 PACKED = Path(os.environ.get("GT_PACKED", ROOT / "data" / "packed"))
-FACE = (
-    "name",
-    "task",
-    "metric",
-    "also",
-    "level",
-    "in_dim",
-    "edge_dim",
-    "out_dim",
-    "split_kind",
-    "num_splits",
-    "extras",
-    "row_normalise",
-)
 
 
 @pytest.mark.parametrize("name", sorted(catalog()))
@@ -45,7 +32,7 @@ def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_p
             assert len(ids) >= 3
             if spec.task.endswith("-classification") and packed.header.level == packed.header.split_kind:
                 assert packed.array("y")[ids].unique().numel() >= 2
-    # what the spec says of the real data is also true of its shape
+    # the shape agrees with the spec
     shape, expected = shape_of(spec), spec.expected
     assert expected.get("features", shape.in_dim) in (
         shape.in_dim,
@@ -63,7 +50,7 @@ def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_p
 
 
 @pytest.mark.parametrize("name", sorted(catalog()))
-def test_a_miniature_is_directed_and_has_self_loops_and_isolated_nodes_where_the_dataset_is_and_has(name, tmp_path):
+def test_a_miniature_has_directed_edges_self_loops_and_isolated_nodes_like_the_dataset(name, tmp_path):
     spec = catalog()[name]
     miniature(spec, tmp_path / "mini")
     shape, found = shape_of(spec), measure(PackedDataset.open(tmp_path / "mini"))
@@ -79,7 +66,7 @@ def test_a_miniature_is_directed_and_has_self_loops_and_isolated_nodes_where_the
     ("name", "parts"), [("zinc", (83, 8, 8)), ("peptides-func", (70, 15, 15)), ("mnist", (80, 10, 10))]
 )
 def test_at_life_size_parts_have_the_dataset_s_shares(name, parts, tmp_path):
-    """What an epoch takes is the share of training; where it is not known, 8 : 1 : 1."""
+    """The share of the training part decides the time of an epoch. It is 8 : 1 : 1 if unknown."""
     miniature(catalog()[name], tmp_path / "mini", life_size=100)
     packed = PackedDataset.open(tmp_path / "mini")
     for index in range(packed.header.num_splits):
@@ -89,14 +76,14 @@ def test_at_life_size_parts_have_the_dataset_s_shares(name, parts, tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(catalog()))
-def test_the_header_equals_the_real_one_where_that_is_on_disk(name, tmp_path):
+def test_the_header_equals_that_of_the_real_dataset(name, tmp_path):
     if not (PACKED / name / "header.json").exists():
         pytest.skip(f"{PACKED / name} is not packed here; set GT_PACKED")
     real = PackedDataset.open(PACKED / name)
     if real.header.provenance.get("spec") != catalog()[name].digest:
         pytest.skip("packed by other code")
     made = miniature(catalog()[name], tmp_path / "mini")
-    assert {k: getattr(made, k) for k in FACE} == {k: getattr(real.header, k) for k in FACE}
+    assert {k: getattr(made, k) for k in HEADER_FIELDS} == {k: getattr(real.header, k) for k in HEADER_FIELDS}
     mini = PackedDataset.open(tmp_path / "mini")
     assert mini.array("x").is_floating_point() == (isinstance(made.in_dim, int) and not made.row_normalise)
     first = torch.tensor([0])
@@ -107,12 +94,12 @@ def test_the_header_equals_the_real_one_where_that_is_on_disk(name, tmp_path):
 
 
 def test_a_dataset_without_a_known_shape(tmp_path):
-    spec = DatasetSpec(name="mine", family="test", task="graph-regression", metric="mae", prepare=print)
+    spec = DatasetSpec(name="mine", task="graph-regression", metric="mae", prepare=print)
     with pytest.raises(DatasetError, match="stages.download mine"):
         miniature(spec, tmp_path / "mini", data=tmp_path)
 
 
-def test_the_table_is_written_from_what_is_packed_and_otherwise_kept(tmp_path, monkeypatch):
+def test_write_shapes_updates_only_packed_datasets(tmp_path, monkeypatch):
     before = shapes()
     target = tmp_path / "shapes.json"
     target.write_bytes((ROOT / "gt_bench/data/shapes.json").read_bytes())

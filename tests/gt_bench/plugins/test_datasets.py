@@ -73,7 +73,7 @@ def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
     write_web(ours / "lab/papers")
     for name in ("lab/papers", "papers"):
         says = (
-            "lab/papers/graphs.csv: cannot be read"
+            "lab/papers/graphs.csv: no such file"
             if "/" in name
             else "has the task node-classification, not graph-regression"
         )
@@ -94,7 +94,7 @@ def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))", "graph 0 has 4 nodes and 5 targets: the nodes are counted by the edges, .*; give the Data num_nodes or x"),
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))", "graph 0 has 4 nodes and 5 targets: nodes are counted by the edges, .*; give the Data num_nodes or x"),
         ("[Data(edge_index=edges, y=torch.arange(n) % 2) for n in (4, 5)]", "graph 1 has 4 nodes and 5 targets"),
         ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)", "graph 0 has 4 nodes and 3 targets; give a target for each node .*, or several graphs"),
         ("Data(edge_index=edges, y=torch.tensor(0.5), x=torch.ones(4, 1))", "1 graph with a target cannot be split .*: the val part is empty"),
@@ -251,9 +251,9 @@ def test_names_stay_in_their_folders(ours):
     for name in ("../evil", "", "a/b", ".hidden"):
         with pytest.raises(DatasetError, match="a dataset cannot be named"):
             held(graph(), name)
-    with pytest.raises(DatasetError, match="'../../evil' is no name of a dataset"):
+    with pytest.raises(DatasetError, match="'../../evil' is not a name of a dataset"):
         named("pyg:Planetoid/../../evil")
-    with pytest.raises(DatasetError, match="'/etc' is no name of a dataset"):
+    with pytest.raises(DatasetError, match="'/etc' is not a name of a dataset"):
         named("pyg:Planetoid//etc")
     assert not list(ours.rglob("*evil*"))
     assert not Path("data").exists()
@@ -339,8 +339,8 @@ def test_a_category_beside_continuous_columns_is_taken(ours):
     prepared = prepare(named("lab/papers"))
     assert prepared.header.in_dim == 4 + 3
     assert (
-        "nodes.csv: column kind has whole numbers only and is taken as a category, 3 columns of 0 and 1; where it is a quantity, write 12.0 for 12"
-        in prepared.header.notes
+        "nodes.csv: column kind has only whole numbers and is used as a category, 3 columns of 0 and 1; "
+        "if it is a quantity, write 12.0 for 12" in prepared.header.notes
     )
     assert PackedDataset.open(prepared.folder).batch(torch.tensor([0])).x[:2, 4:].tolist() == [[0, 1, 0], [0, 0, 1]]
 
@@ -354,11 +354,11 @@ def edited(folder: Path, file: str, line: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("line", "text", "says"),
     [
-        (5, ",0.1,0.2,0.3,0.4", "nodes.csv: line 5: column y is empty; write -1 for a label that is not known"),
+        (5, ",0.1,0.2,0.3,0.4", "nodes.csv: line 5: column y is empty; write -1 for an unknown label"),
         (
             6,
             "cat,0.1,0.2,0.3,0.4",
-            "nodes.csv: line 6: column y: expected a number, found 'cat'; number categories 0, 1, ...",
+            "nodes.csv: line 6: column y: 'cat' is not a number; expected a number: number categories 0, 1, ...",
         ),
         (7, "1,0.1,,0.3,0.4", "nodes.csv: line 7: column b is empty; write a number"),
     ],
@@ -375,11 +375,11 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
 @pytest.mark.parametrize(
     ("file", "text", "says"),
     [
-        ("nodes.csv", None, "nodes.csv: cannot be read: there is no such file; a folder of CSV has nodes.csv and edges.csv"),
-        ("edges.csv", None, "edges.csv: cannot be read: there is no such file"),
-        ("nodes.csv", "", "nodes.csv: is empty; its first line names the columns"),
+        ("nodes.csv", None, "nodes.csv: no such file; a folder of CSV files needs nodes.csv, edges.csv"),
+        ("edges.csv", None, "edges.csv: no such file"),
+        ("nodes.csv", "", "nodes.csv: is empty; the first line must name the columns"),
         ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n", "nodes.csv: line 62: column a is nan; a feature is a finite number"),
-        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3: column target names a node that its graph does not have: 60, where they are numbered from 0 to 59"),
+        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3: column target names node 60, which does not exist in its graph"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_not_whole(ours, file, text, says):
@@ -402,11 +402,11 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
         ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
         ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
         ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"), "lab/a.py, line 5: load() raises NameError"),
-        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str without edge_index and y; a torch_geometric graph needs edge_index and y"),
+        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str without edge_index and y; a graph needs edge_index and y"),
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("), "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
         ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
-        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"), "lab/a.py: a node has 30 labels of 0 and 1; of one's own data"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"), "lab/a.py: a node has 30 labels of 0 and 1; user-supplied data need"),
     ],
 )  # fmt: skip
 def test_sources_that_are_no_dataset(ours, text, source, says):

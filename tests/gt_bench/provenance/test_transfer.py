@@ -148,9 +148,7 @@ def test_a_search_travels_with_its_cell_and_is_found_again_without_training(proj
     from gt_bench.pipeline.tune import tune_cell
     from gt_bench.training.trainer import Run
 
-    spec = DatasetSpec(
-        name="web", family="test", task="node-classification", metric="accuracy", prepare=print, level="node"
-    )
+    spec = DatasetSpec(name="web", task="node-classification", metric="accuracy", prepare=print, level="node")
     monkeypatch.setitem(catalog(), "web", spec)
     search = {"trials": 3, "seeds": [0, 1], "sampler": "grid", "space": {"model.dropout": {"choices": [0.0, 0.3, 0.5]}}}
     project.recipe(search=search)

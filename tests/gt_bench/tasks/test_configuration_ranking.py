@@ -27,7 +27,7 @@ from gt_bench.tasks.configuration_ranking import (
 )
 from gt_bench.tasks.registry import create_task
 from gt_models import GraphBatch
-from tests.gt_bench.data.test_graph_formats import tpu_tar
+from tests.gt_bench.data.raw_files import tpu_tar
 
 NAMES = {"layout": "tpugraphs-layout-xla-random", "tile": "tpugraphs-layout-tile"}
 RECIPE = {

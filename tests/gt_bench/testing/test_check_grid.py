@@ -35,9 +35,7 @@ def grid(project, monkeypatch):
         ("web", "node-classification", "accuracy", "node", "node"),
         ("many", "graph-regression", "mae", "graph", "graph"),
     ):
-        spec = DatasetSpec(
-            name=name, family="test", task=task, metric=metric, prepare=print, level=level, split_kind=kind
-        )
+        spec = DatasetSpec(name=name, task=task, metric=metric, prepare=print, level=level, split_kind=kind)
         monkeypatch.setitem(catalog(), name, spec)
     return project
 

@@ -1,9 +1,15 @@
-"""Arrays of one's own data keep their numbers, or are refused."""
+"""Conversions of user-supplied arrays keep the numbers, or are refused."""
 
 import numpy as np
 import pytest
 
-from gt_bench.data.custom.arrays import edges_of, table_of, typed, whole_numbers, with_reverse_edges
+from gt_bench.data.custom.arrays import (
+    as_table,
+    check_edge_index,
+    check_whole_numbers,
+    convert_arrays,
+    with_reverse_edges,
+)
 from gt_bench.utils.errors import DatasetError
 
 
@@ -18,50 +24,51 @@ def arrays(**changes):
 
 
 def test_types_are_the_same_from_block_to_block():
-    found = typed(arrays(edge_attr=np.array([3], np.int8), split=np.array([[1, 3]])), "here")
-    assert {key: str(value.dtype) for key, value in found.items() if key not in ("num_nodes", "num_edges", "edge_index", "split")} == {
-        "x": "float32", "edge_attr": "int32", "y": "int64",
-    }  # fmt: skip
+    found = convert_arrays(arrays(edge_attr=np.array([3], np.int8), split=np.array([[1, 3]])), "here")
+    assert [str(found[key].dtype) for key in ("x", "edge_attr", "y")] == ["float32", "int32", "int64"]
     assert found["edge_attr"].tolist() == [[3]]
     assert found["split"].tolist() == [[1, 3]]
-    assert typed(arrays(y=np.array([0.5, 1.0])), "here")["y"].dtype == np.float32
-    yes_or_no = typed(arrays(x=np.array([True, False]), y=np.array([True, False])), "here")
-    assert yes_or_no["x"].tolist() == [[1], [0]]
-    assert yes_or_no["y"].tolist() == [1, 0]
+    assert convert_arrays(arrays(y=np.array([0.5, 1.0])), "here")["y"].dtype == np.float32
+    booleans = convert_arrays(arrays(x=np.array([True, False]), y=np.array([True, False])), "here")
+    assert booleans["x"].tolist() == [[1], [0]]
+    assert booleans["y"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
-        ({"x": np.array([["a"], ["b"]])}, "x must be rows of numbers.*number classes and categories"),
+        (
+            {"x": np.array([["a"], ["b"]])},
+            "x is <U1 of shape .* expected rows of numbers; number classes and categories",
+        ),
         (
             {"x": np.array([[-1], [0]])},
             r"categories in x \(quantities are floating-point numbers\) must be whole numbers from 0",
         ),
         ({"x": np.array([[2**31], [0]])}, "must be whole numbers from 0 to 2147483647"),
         ({"num_nodes": [2, 0]}, "a graph has no nodes"),
-        ({"num_nodes": [[2]]}, "num_nodes must be one number per graph"),
+        ({"num_nodes": [[2]]}, "num_nodes has shape .* expected one number per graph"),
         ({"split": np.array([[1, 4]])}, "split codes must be whole numbers from 0 to 3"),
     ],
 )
-def test_what_would_change_a_number_is_refused(changes, said):
-    with pytest.raises(DatasetError, match=said):
-        typed(arrays(**changes), "here")
+def test_what_would_change_a_number_is_refused(changes, message):
+    with pytest.raises(DatasetError, match=message):
+        convert_arrays(arrays(**changes), "here")
 
 
 def test_edges_are_two_rows_of_ids():
-    assert edges_of(np.array([[0, 1], [1, 0]]), "here").dtype == np.int32
+    assert check_edge_index(np.array([[0, 1], [1, 0]]), "here").dtype == np.int32
     with pytest.raises(DatasetError, match="transpose it"):
-        edges_of(np.array([[0, 1], [1, 0], [0, 0]]), "here")
+        check_edge_index(np.array([[0, 1], [1, 0], [0, 0]]), "here")
     with pytest.raises(DatasetError, match="edge ids must be whole numbers"):
-        edges_of(np.array([[0.0], [1.0]]), "here")
+        check_edge_index(np.array([[0.0], [1.0]]), "here")
 
 
 def test_a_column_is_a_table_and_a_limit_is_beyond_the_last():
-    assert table_of(np.array([1, 2]), "y", "here").shape == (2, 1)
-    assert whole_numbers(np.array([0, 3]), "codes", "here", 4).tolist() == [0, 3]
+    assert as_table(np.array([1, 2]), "y", "here").shape == (2, 1)
+    assert check_whole_numbers(np.array([0, 3]), "codes", "here", 4).tolist() == [0, 3]
     with pytest.raises(DatasetError, match="codes must be whole numbers from 0 to 2"):
-        whole_numbers(np.array([3]), "codes", "here", 3)
+        check_whole_numbers(np.array([3]), "codes", "here", 3)
 
 
 def test_the_reverse_of_an_edge_is_added_where_it_is_missing():

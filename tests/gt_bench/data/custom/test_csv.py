@@ -1,4 +1,4 @@
-"""Tables as pandas, R, spreadsheets and graph editors write them: read as what they say, or refused with file, line and column."""
+"""CSV files of pandas, R, spreadsheets and graph editors: read correctly, or refused with file, line and column."""
 
 import re
 from pathlib import Path
@@ -10,6 +10,8 @@ from gt_bench.data.custom.csv import from_csv
 from gt_bench.utils.errors import DatasetError
 
 EDGES = "source,target\n0,1\n1,2\n"
+AB = "id,y\na,1.5\nb,2.5\n"  # of graphs.csv
+NODES = "y,f\n0,1.5\n1,2.5\n"
 
 
 def folder(path: Path, encoding: str = "utf-8", **files: str) -> Path:
@@ -38,9 +40,11 @@ def test_edges_are_joined_by_an_identifier(name, ids, tmp_path):
     first, last, middle = ids
     nodes = f"{name},f,y\n{first},0.5,0\n{last},2.5,1\n{middle},1.5,0\n"
     arrays, remarks = read(folder(tmp_path, nodes=nodes, edges=f"source,target\n{first},{middle}\n{middle},{last}\n"))
-    assert arrays["x"].tolist() == [[0.5], [2.5], [1.5]]  # the identifier is no feature
+    assert arrays["x"].tolist() == [[0.5], [2.5], [1.5]]  # the identifier is not a feature
     assert arrays["edge_index"].tolist() == [[0, 2], [2, 1]]
-    assert remarks == [f"nodes.csv: column {name} identifies the nodes: edges are joined by it, and it is no feature"]
+    assert remarks == [
+        f"nodes.csv: column {name} identifies the nodes: edges are joined by it, and it is not a feature"
+    ]
 
 
 def test_numbers_are_one_identifier_however_they_are_written(tmp_path):
@@ -51,32 +55,37 @@ def test_numbers_are_one_identifier_however_they_are_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "edges", "says"),
+    ("nodes", "edges", "message"),
     [
-        ("id,y\n4,0\n5,1\n4,1\n", EDGES, r"nodes.csv: line 4: column id: duplicate identifier 4, first in line 2; .* rename the column where it is a feature"),
-        ("id,y\n4,0\n5,1\n", "source,target\n4,5\n\n5,6\n", r"edges.csv: line 4: column target: 6 is not in column id of nodes.csv \(which has 4, 5\); add it there, or"),
-        ("id,y\n4,0\n,1\n", EDGES, r"nodes.csv: line 3: column id is empty; give each row its own identifier"),
-        ("id,name,y\n4,a,0\n5,b,1\n", EDGES, "columns id and name both identify the nodes; take one out"),
-        ("y,f\n0,1.5\n1,2.5\n", "source,target\n0,bob\n", "edges.csv: line 2: column target: bob is no number of a node; .* give nodes.csv a column id"),
-        ("y,f\n0,1.5\n1,2.5\n", "source,target\n0,\n", "edges.csv: line 2: column target: an empty cell is no number of a node"),
-        ("y,f\n0,1.5\n1,2.5\n", "source,target\n1,2\n", r"edges.csv: line 2: column target names a node .*: 2, .* from 0 to 1 \(the edges seem to count from 1\)|0 to 1;"),
-        ("y,f\n0,1.5\n1,2.5\n", "from,to\n1,2\n", "edges.csv: needs the columns source and target; it has from, to: rename them"),
-        ("y,f\n0,1.5\n1,2.5\n", "id,source,target\n0,0,1\n", "edges.csv: column id identifies edges and is no feature of them; take it out, or rename it"),
-        ("y,f\n0,1.5\n1,2.5\n", "y,source,target\n0,0,1\n", r"edges.csv: column y: targets are read from nodes.csv \(column y\); take it out here, or rename"),
+        ("id,y\n4,0\n5,1\n4,1\n", EDGES, "nodes.csv: line 4: column id: duplicate identifier 4, first in line 2"),
+        ("id,y\n4,0\n5,1\n", "source,target\n4,5\n\n5,6\n", r"edges.csv: line 4: column target: 6 is not in column id"),
+        ("id,y\n4,0\n5,1\n", "source,target\n4,5\n\n5,6\n", r"nodes.csv \(which has 4, 5\); add it there, or remove"),
+        ("id,y\n4,0\n,1\n", EDGES, "nodes.csv: line 3: column id is empty; give each row an identifier"),
+        ("id,name,y\n4,a,0\n5,b,1\n", EDGES, "columns id and name both identify the nodes; remove one"),
+        (NODES, "source,target\n0,bob\n", "edges.csv: line 2: column target: bob is not a number of a node; .* column"),
+        (NODES, "source,target\n0,\n", "edges.csv: line 2: column target: an empty cell is not a number of a node"),
+        (NODES, "source,target\n1,2\n", r"line 2: column target names node 2, .* from 0 to 1 \(.* count from 1\)"),
+        (NODES, "from,to\n1,2\n", "edges.csv: needs the columns source and target; it has from, to: rename them"),
+        (NODES, "id,source,target\n0,0,1\n", "edges.csv: column id seems to identify edges; remove it, or rename it"),
+        (NODES, "y,source,target\n0,0,1\n", r"edges.csv: column y: targets are read from nodes.csv \(column y\)"),
     ],
 )  # fmt: skip
-def test_identifiers_that_do_not_fit(nodes, edges, says, tmp_path):
-    assert re.search(says, refused(folder(tmp_path, nodes=nodes, edges=edges)))
+def test_invalid_identifiers(nodes, edges, message, tmp_path):
+    assert re.search(message, refused(folder(tmp_path, nodes=nodes, edges=edges)))
 
 
-def test_a_column_that_ends_in_id_is_a_feature_where_rows_share_it(tmp_path):
+def test_a_column_named_like_an_identifier_with_repeated_values_is_a_feature(tmp_path):
     arrays, remarks = read(folder(tmp_path, nodes="type_id,y\n1,0\n1,1\n0,1\n", edges=EDGES))
     assert arrays["x"].tolist() == [[1], [1], [0]]
     assert remarks == [
-        "nodes.csv: column type_id is named as an identifier and is taken as a feature; where it is none, take it out"
+        "nodes.csv: column type_id has the name of an identifier and is used as a feature; "
+        "remove it if it is not a feature"
     ]
     folder(tmp_path, edges="source,target,type_id\n0,1,0\n")
-    assert "nodes.csv: column type_id: edges.csv has it too; name it graph in both where it says" in refused(tmp_path)
+    assert (
+        "nodes.csv: column type_id is in edges.csv too; name it graph in both if it is the graph of a row"
+        in refused(tmp_path)
+    )
 
 
 def test_targets_and_parts_go_with_their_nodes(tmp_path):
@@ -128,63 +137,63 @@ def test_edges_without_a_graph_are_of_the_graph_of_their_ends(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "says"),
+    ("files", "message"),
     [
         ({"graphs": "id,y\na,1.5\na,2.5\n"}, "graphs.csv: line 3: column id: duplicate identifier a, first in line 2"),
-        ({"graphs": "id,y\na,1.5\nc,2.5\n"}, r"nodes.csv: line 3: column graph: b is not in column id of graphs.csv \(which has a, c\)"),
-        ({"graphs": "id,y\na,1.5\nb,2.5\nc,3.5\n"}, "graphs.csv: line 4: column id: graph c has no nodes in nodes.csv; take it out"),
-        ({"graphs": "y\n1.5\n2.5\n"}, "nodes.csv: line 2: column graph: a: column graph must number the graphs from 0; or give graphs.csv a column graph too"),
-        ({"graphs": "id,y\na,1.5\nb,2.5\n", "edges": "graph,source,target\nz,0,0\n"}, "edges.csv: line 2: column graph: z is not in column id of graphs.csv"),
-        ({"graphs": "graph,id,y\na,1,1.5\nb,2,2.5\n"}, "graphs.csv: columns graph and id both identify the graphs; take one out"),
-        ({"graphs": "id,y\na,1.5\nb,2.5\n", "nodes": "graph,f,y\na,0.5,1\nb,0.5,1\n"}, r"nodes.csv: column y: targets are read from graphs.csv \(column y\)"),
-        ({"graphs": "id,y\na,1.5\nb,2.5\n", "nodes": "graph,f,split\na,0.5,val\nb,0.5,val\n"}, r"nodes.csv: column split: splits are read from graphs.csv"),
+        ({"graphs": "id,y\na,1.5\nc,2.5\n"}, r"line 3: column graph: b is not in column id of graphs.csv \(which has"),
+        ({"graphs": AB + "c,3.5\n"}, "graphs.csv: line 4: column id: graph c has no nodes in nodes.csv; remove it"),
+        ({"graphs": "y\n1.5\n2.5\n"}, "nodes.csv: line 2: column graph: a: column graph must number the graphs from"),
+        ({"graphs": AB, "edges": "graph,source,target\nz,0,0\n"}, "edges.csv: line 2: column graph: z is not in"),
+        ({"graphs": "graph,id,y\na,1,1.5\nb,2,2.5\n"}, "columns graph and id both identify the graphs; remove one"),
+        ({"graphs": AB, "nodes": "graph,f,y\na,0.5,1\nb,0.5,1\n"}, r"nodes.csv: column y: targets are read from"),
+        ({"graphs": AB, "nodes": "graph,f,split\na,0.5,val\nb,0.5,val\n"}, r"column split: splits are read from"),
     ],
 )  # fmt: skip
-def test_graphs_that_do_not_fit(files, says, tmp_path):
+def test_invalid_graphs(files, message, tmp_path):
     files = {"nodes": "graph,f\na,0.5\nb,1.5\n", "edges": "graph,source,target\na,0,0\n"} | files
-    assert re.search(says, refused(folder(tmp_path, **files), "graph"))
+    assert re.search(message, refused(folder(tmp_path, **files), "graph"))
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        (",f,y\n0,0.5,0\n1,1.5,1\n", r"nodes.csv: line 1: column 1 has no name; where it is the index of a DataFrame, write to_csv\(..., index=False\)"),
+        (",f,y\n0,0.5,0\n1,1.5,1\n", r"nodes.csv: line 1: column 1 has no name; name it, .* to_csv\(..."),
         ("f,Unnamed: 0,y\n0.5,0,0\n1.5,1,1\n", "nodes.csv: line 1: column 2 has no name"),
-        ("f,y,\n0.5,0,\n1.5,1,\n", "nodes.csv: column 3 has no name and no values: lines end with a separator; take it out"),
-        ("f,y\n1,0.5,0\n2,1.5,1\n", r"nodes.csv: line 2 has 3 columns where 2 are named; where the first is an index .* row.names=FALSE \(R\)"),
-        ("0.5,0\n1.5,1\n", "nodes.csv: line 1 holds numbers where it should name the columns"),
-        ("f,y\n0.5,0\n1,5,1\n", r"nodes.csv: line 3 has 3 columns where 2 are named; columns are separated by commas here: a decimal comma needs quotes"),
+        ("f,y,\n0.5,0,\n1.5,1,\n", "nodes.csv: column 3 has no name and no values: remove the separator at the end of"),
+        ("f,y\n1,0.5,0\n2,1.5,1\n", r"nodes.csv: line 2 has 3 columns, line 1 names 2; if the first one"),
+        ("0.5,0\n1.5,1\n", "nodes.csv: line 1 has numbers, expected names of columns"),
+        ("f,y\n0.5,0\n1,5,1\n", "nodes.csv: line 3 has 3 columns, line 1 names 2; .* commas: a decimal comma needs"),
         ('f,y\n0.5,0\n"1.5,1\n', "nodes.csv: line 3: cannot be read .*; close each quoted cell"),
-        ("f,y\n1_000,0\n2,1\n", "nodes.csv: line 2: column f: expected a number, found '1_000'"),
+        ("f,y\n1_000,0\n2,1\n", "nodes.csv: line 2: column f: '1_000' is not a number"),
         ("f,y\n0.5,0\nNA,1\n", r"nodes.csv: line 3: column f is missing \(NA\); write a number"),
         ("f,y\n0.5,0\n1e39,1\n", "nodes.csv: line 3: column f: 1e39 is too large; numbers are stored as float32"),
-        ("f,y\n5,0\n100000000000000000000,1\n", "nodes.csv: line 3: column f: 100000000000000000000 is too large for a whole number; an identifier does not belong"),
-        ("f,y\n5,0\n-3,1\n", "nodes.csv: line 3: column f is -3; whole numbers are categories from 0, and a quantity needs a point: write -3.0"),
+        ("f,y\n5,0\n100000000000000000000,1\n", "line 3: column f: 100000000000000000000 is too large for a whole"),
+        ("f,y\n5,0\n-3,1\n", "nodes.csv: line 3: column f is -3; .* categories from 0; write quantities with a point:"),
         ("f,y,split\n5,0,train\n3,1,valid\n", "nodes.csv: line 3: column split: unknown split 'valid'"),
         ("f,y\n5,0.5\n3,inf\n", "nodes.csv: line 3: column y is inf; a target is a finite number"),
-        ("f,y,y_1\n5,0,1\n3,1,1\n", "nodes.csv: has the columns y, y_1; name one target y, several y_1, y_2"),
-        ("zip,y\n10115,0\n80331,1\n", "nodes.csv: column zip holds whole numbers up to 80331: 80,332 categories for 2 rows; take an identifier out"),
-        ("f;y\n1,234;0\n5,678;1\n", "nodes.csv: line 2: column f: 1,234 can be a decimal comma or a thousands separator"),
-        ("f;g;y\n0,5;1;0\n1;1.5;1\n", "nodes.csv: line 3: column g: 1.5 has a decimal point, and other numbers of the file have a decimal comma; use one of them"),
-        ("a,b;c\n1,2;3\n", "nodes.csv: line 1: columns can be separated by commas or by semicolons; use one of them"),
+        ("f,y,y_1\n5,0,1\n3,1,1\n", "nodes.csv: has the columns y, y_1; name one target y, or several y_1, y_2"),
+        ("zip,y\n10115,0\n80331,1\n", "nodes.csv: column zip has whole numbers up to 80331: 80,332 categories for 2"),
+        ("f;y\n1,234;0\n5,678;1\n", "line 2: column f: the comma of 1,234 may be a decimal mark or a thousands"),
+        ("f;g;y\n0,5;1;0\n1;1.5;1\n", "line 3: column g: 1.5 has a decimal point, but other .* decimal comma; use one"),
+        ("a,b;c\n1,2;3\n", "nodes.csv: line 1: columns may be separated by commas or by semicolons; use one of them"),
     ],
 )  # fmt: skip
-def test_tables_that_mean_nothing_certain(text, says, tmp_path):
-    assert re.search(says, refused(folder(tmp_path, nodes=text, edges="source,target\n0,1\n")))
+def test_ambiguous_and_invalid_tables(text, message, tmp_path):
+    assert re.search(message, refused(folder(tmp_path, nodes=text, edges="source,target\n0,1\n")))
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         ("größe,y\n0.5,0\n".encode("latin-1"), "nodes.csv: line 1: cannot be read as UTF-8 .*; save the file as UTF-8"),
-        ("f,y\n0.5,0\n".encode("utf-16-le"), "nodes.csv: line 1: holds a zero byte: this is no text in UTF-8"),
+        ("f,y\n0.5,0\n".encode("utf-16-le"), "nodes.csv: line 1: contains a zero byte, which is not UTF-8"),
         (b"\xff\xfef,y\n0", "cannot be read as UTF-16"),
     ],
 )
-def test_bytes_that_are_no_text(content, says, tmp_path):
+def test_content_that_is_not_text(content, message, tmp_path):
     folder(tmp_path, edges=EDGES)
     (tmp_path / "nodes.csv").write_bytes(content)
-    assert re.search(says, refused(tmp_path))
+    assert re.search(message, refused(tmp_path))
 
 
 PLAIN = [["größe", "y", "split"], ["0.5", "0", "train"], ["-1.25", "1", "val"], ["3.0", "1", "test"]]
@@ -223,11 +232,12 @@ def test_a_column_that_differs_in_every_row_is_named(values, tmp_path):
     nodes = "account,y\n" + "".join(f"{value},{i % 2}\n" for i, value in enumerate(values))
     _, remarks = read(folder(tmp_path, nodes=nodes, edges=EDGES))
     assert remarks == [
-        "nodes.csv: column account has a different whole number in each of 3 rows and is taken as a feature; where it identifies the rows, take it out"
+        "nodes.csv: column account has a different whole number in each of 3 rows and is used as a feature; "
+        "remove it if it identifies the rows"
     ]
 
 
-def test_edges_may_stand_in_any_order_and_name_nodes_by_whole_floats(tmp_path):
+def test_edges_may_have_any_order_and_name_nodes_by_whole_floats(tmp_path):
     nodes = "graph,f\n0,0.5\n0,1.5\n1,2.5\n"
     arrays, _ = read(
         folder(

@@ -1,4 +1,4 @@
-"""Generated data: pinned bytes (on small versions), and the structure that the papers describe."""
+"""Generated datasets: pinned bytes of small versions, and the structure described in the papers."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ SMALL = {
     "random-graphs-large": {"graphs": 1, "sizes": [9268]},
     "sbm-pattern": {"patterns": 2, "train": 8, "val": 4, "test": 4},
 }
-# sha256 of data.safetensors; a change here is a change of every number made with these data
+# sha256 of data.safetensors; a change alters every result on these datasets
 PINNED = {
     "delaunay-50": "b588f8154a441b7532f9e287e2b882409b7af0a5936700e6e0a4765e943f7851",
     "delaunay-20-80": "bdfb302bcc9c456f5cdacd9d8642bf7174407c9465f2e1da1132b11c1ea7bb8b",
@@ -72,10 +72,10 @@ def test_delaunay_targets(name, sizes, small):
         np.testing.assert_array_equal(targets[b, :n, :n], expected)
 
 
-def test_basis_graphs_have_the_printed_means(tmp_path):
+def test_basis_graphs_have_the_published_means(tmp_path):
     dataset = prepared("ba-equivariant-basis-sparse", tmp_path, None)
     split, edges = dataset.array("split"), dataset.array("edge_ptr").diff()
-    assert split.gt(0).sum(0).eq(1).all()  # each graph belongs to one split: every seed has graphs of its own
+    assert split.gt(0).sum(0).eq(1).all()  # each graph is in one split: every seed has different graphs
     first = split[0] > 0  # seed 12, the default of the authors' code
     assert (int(dataset.sizes[first].sum()), int(edges[first].sum())) == (19082, 61204)
     assert dataset.sizes[first].double().mean().item() == pytest.approx(14.9, abs=0.05)  # TokenGT, Table ba_dataset
@@ -84,7 +84,7 @@ def test_basis_graphs_have_the_printed_means(tmp_path):
     assert int(dataset.sizes.max()) == 20
 
 
-def test_er_and_ba_have_the_edges_they_should(small):
+def test_er_and_ba_have_the_expected_edges(small):
     er = small("er-scaling-1000")
     assert er.num_edges == 5000
     assert er.header.statistics["edges_undirected"] == 2500

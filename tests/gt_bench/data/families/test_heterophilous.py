@@ -11,6 +11,7 @@ from gt_bench.data.families import heterophilous
 from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.raw_files import heterophilous_npz
 
 
 @pytest.mark.parametrize("name", ["minesweeper", "tolokers"])
@@ -28,25 +29,10 @@ def test_real_files(name, tmp_path, mirror):
     assert dataset.header.metric == "roc-auc"
 
 
-def miniature(path, nodes=40, classes=18, features=300, seed=0, **changes):
-    """The published keys, types and shapes; edges in one direction, masks [10, N]."""
-    rng = np.random.default_rng(seed)
-    pairs = np.array([(i, j) for i in range(nodes) for j in range(i + 1, nodes)])
-    part = rng.integers(0, 3, (10, nodes))
-    arrays = {
-        "node_features": rng.normal(size=(nodes, features)).astype(np.float32),
-        "node_labels": rng.permutation(np.arange(nodes) % classes),
-        "edges": pairs[rng.choice(len(pairs), 60, replace=False)],
-        **{f"{name}_masks": part == code for code, name in enumerate(("train", "val", "test"))},
-    }
-    np.savez(path, **arrays | changes)
-    return arrays
-
-
 @pytest.mark.parametrize("spec", heterophilous.DATASETS, ids=lambda spec: spec.name)
 def test_miniature_of_every_dataset(spec, tmp_path):
     classes, features = spec.expected["classes"], spec.expected["features"]
-    arrays = miniature(tmp_path / "mini.npz", classes=classes, features=features)
+    arrays = heterophilous_npz(tmp_path / "mini.npz", classes=classes, features=features)
     spec.prepare(spec, {spec.files[0].path: tmp_path / "mini.npz"}, tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
     assert_sound(dataset)
@@ -68,26 +54,26 @@ def test_miniature_of_every_dataset(spec, tmp_path):
         ({"node_labels": np.full(40, 18)}, "18 classes"),
         ({"edges": np.array([[0, 40]])}, "name node 40"),
         ({"edges": np.array([{}], dtype=object)}, "pickled objects"),
-        ({"train_masks": np.ones((10, 39), bool)}, "masks of shapes"),
+        ({"train_masks": np.ones((10, 39), bool)}, "split masks have different shapes"),
     ],
 )
 def test_flawed_files_are_named(changes, message, tmp_path):
     spec = heterophilous.DATASETS[0]
-    miniature(tmp_path / "mini.npz", **changes)
+    heterophilous_npz(tmp_path / "mini.npz", **changes)
     with pytest.raises(DatasetError, match=message):
         spec.prepare(spec, {spec.files[0].path: tmp_path / "mini.npz"}, tmp_path / "out")
 
 
 def test_a_file_of_the_right_checksum_and_other_statistics_is_refused(tmp_path, monkeypatch):
-    from gt_bench.data import prepare as room
+    from gt_bench.data import prepare as module
 
-    miniature(tmp_path / "roman_empire.npz")
+    heterophilous_npz(tmp_path / "roman_empire.npz")
     content = (tmp_path / "roman_empire.npz").read_bytes()
     (tmp_path / "mirror/heterophilous").mkdir(parents=True)
     (tmp_path / "mirror/heterophilous/roman_empire.npz").write_bytes(content)
     spec = heterophilous.DATASETS[0]
     file = replace(spec.files[0], sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
-    monkeypatch.setattr(room, "get_spec", lambda name: replace(spec, files=(file,)))
-    with pytest.raises(DatasetError, match="nodes: 40 where 22662 is published"):
-        room.prepare("roman-empire", tmp_path / "data", [str(tmp_path / "mirror")])
+    monkeypatch.setattr(module, "get_spec", lambda name: replace(spec, files=(file,)))
+    with pytest.raises(DatasetError, match="nodes: measured 40, published 22662"):
+        module.prepare("roman-empire", tmp_path / "data", [str(tmp_path / "mirror")])
     assert list((tmp_path / "data/packed").iterdir()) == []

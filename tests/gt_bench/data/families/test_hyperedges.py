@@ -1,4 +1,4 @@
-"""Hyperedges: the real files, offsets, and the leak of the released drug split."""
+"""Hyperedges: real files, offsets, and the leak of the released drug split."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_real_files(name, tmp_path, mirror):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"), [([0, 0, 5], "does not have"), ([0, -1, 0], "does not have"), ([0, 0.5, 0], "whole numbers")]
+    ("row", "message"), [([0, 0, 5], "does not exist"), ([0, -1, 0], "does not exist"), ([0, 0.5, 0], "whole numbers")]
 )
 def test_flaws_are_named(row, message, tmp_path):
     spec = hyperedges.DATASETS[0]

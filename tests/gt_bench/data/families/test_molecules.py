@@ -1,8 +1,5 @@
 """Molecules: published totals, ogb's feature sizes, and bonds in both directions."""
 
-import pickle
-import zipfile
-
 import numpy as np
 import pytest
 import torch
@@ -12,6 +9,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.raw_files import zinc_files
 
 
 def test_feature_sizes_are_those_of_ogb():
@@ -21,7 +19,7 @@ def test_feature_sizes_are_those_of_ogb():
     assert get_bond_feature_dims() == OGB_BOND
 
 
-def test_zinc_says_that_it_is_reconstructed(tmp_path, mirror):
+def test_zinc_reconstructed(tmp_path, mirror):
     dataset = prepared("zinc-reconstructed", tmp_path, mirror)
     assert "reconstructed train" in dataset.header.derived
     first = dataset.batch(torch.tensor([0]))
@@ -32,29 +30,6 @@ def test_zinc_says_that_it_is_reconstructed(tmp_path, mirror):
         np.testing.assert_array_equal(last.y, raw["y"])
         np.testing.assert_array_equal(last.x[:, 0], raw["x"])
         np.testing.assert_array_equal(last.edge_attr[:, 0], raw["edge_attr"])
-
-
-def molecule(n, rng):
-    bonds = np.triu(rng.integers(0, 4, (n, n)), 1)
-    return {
-        "num_atom": n,
-        "atom_type": torch.from_numpy(rng.integers(0, 21, n)),
-        "bond_type": torch.from_numpy(bonds + bonds.T),
-        "logP_SA_cycle_normalized": torch.tensor([float(rng.normal())]),
-    }
-
-
-def zinc_files(folder, chosen, edit=lambda molecules: molecules):
-    """The official archive and index files in small: pickled lists of tensors, of which one line of ids names some."""
-    rng = np.random.default_rng(0)
-    written = {}
-    with zipfile.ZipFile(folder / "molecules.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for part, ids in chosen.items():
-            written[part] = [molecule(int(n), rng) for n in rng.integers(2, 9, 7)]
-            archive.writestr(f"molecules/{part}.pickle", pickle.dumps(edit(written[part])))
-            (folder / f"{part}.index").write_text(",".join(map(str, ids)) + "\n")
-    names = ("molecules.zip", "train.index", "val.index", "test.index")
-    return written, {f"zinc12k/{name}": folder / name for name in names}
 
 
 def test_zinc_from_the_official_archive(tmp_path):
@@ -76,15 +51,15 @@ def test_zinc_from_the_official_archive(tmp_path):
 
 
 class Foreign:
-    """What atom_dict.pickle beside the molecules is: an object of somebody's own class."""
+    """A class of another library, as in atom_dict.pickle of the official archive."""
 
 
 @pytest.mark.parametrize(
     ("edit", "chosen", "message"),
     [
         (lambda m: {"molecules": m}, [0], "not a list of molecules"),
-        (lambda m: m, [7], "not a list of molecules that train.index fits"),
-        (lambda m: m, [1, 1], "not a list of molecules that train.index fits"),
+        (lambda m: m, [7], "not a list of molecules that matches train.index"),
+        (lambda m: m, [1, 1], "not a list of molecules that matches train.index"),
         (lambda m: [{"atom_type": m[0]["atom_type"]}] * 3, [0], "not a molecule"),
         (lambda m: [m[0] | {"bond_type": torch.zeros(1, 1)}] * 3, [0], "bonds"),
         (lambda m: [Foreign()], [0], "names tests.gt_bench.data.families.test_molecules.Foreign"),

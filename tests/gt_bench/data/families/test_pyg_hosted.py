@@ -1,8 +1,6 @@
-"""Tensor files on miniatures of the official formats, and the unpickler that reads nothing but data."""
+"""Files hosted by torch_geometric: miniatures in the official formats, and the safe unpickler."""
 
 import contextlib
-import io
-import os
 import pickle
 import tracemalloc
 import zipfile
@@ -19,17 +17,12 @@ from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.utils.errors import DatasetError
 from gt_models.encodings import compute
 from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.raw_files import Malicious, saved
 
 
 def edges(n, m=12):
     pairs = torch.randint(0, n, (2, m))
     return torch.unique(torch.cat([pairs, pairs.flip(0)], 1)[:, torch.cat([pairs[0] != pairs[1]] * 2)], dim=1)
-
-
-def saved(value) -> bytes:
-    stream = io.BytesIO()
-    torch.save(value, stream)
-    return stream.getvalue()
 
 
 def run(name, folder, member, content) -> PackedDataset:
@@ -92,7 +85,7 @@ def test_voc(tmp_path):
     dataset = PackedDataset.open(tmp_path / "out")
     assert_sound(dataset)
     batch, data = dataset.batch(torch.tensor([3])), parts["test"][0]
-    for found, place in ((batch.x, 0), (batch.edge_attr, 1)):  # the moments of the training part, no other
+    for found, place in ((batch.x, 0), (batch.edge_attr, 1)):  # mean and standard deviation of the training part
         training = torch.cat([g[place] for g in parts["train"]])
         expected = (data[place] - training.mean(0)) / training.std(0, correction=0)
         torch.testing.assert_close(found, expected.float(), rtol=1e-5, atol=1e-5)
@@ -122,7 +115,7 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
     torch.testing.assert_close(
         y * dataset.array("target_deviation") + dataset.array("target_mean"), raw, atol=1e-4, rtol=1e-4
     )
-    # graphs are complete, row by row; bonds keep their channels, every pair has its distance
+    # graphs are complete; bonds have their channels, every pair has its distance
     batch, data = dataset.batch(torch.tensor([5])), graphs[5]
     n, (i, j) = len(data["x"]), batch.edge_index
     assert torch.equal(batch.edge_index, (1 - torch.eye(n)).nonzero().T)
@@ -135,17 +128,12 @@ def test_qm9_is_standardised_with_its_training_part(tmp_path):
     assert torch.equal(walks[:, :, 1] > 0, bonds.bool())
 
 
-class Evil:
-    def __reduce__(self):
-        return os.system, ("touch evil",)
-
-
 def test_nothing_is_executed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DatasetError, match=r"posix.system|nt.system"):
-        load_pickle(pickle.dumps({"train": Evil()}), "x")
+        load_pickle(pickle.dumps({"train": Malicious()}), "x")
     with pytest.raises(DatasetError, match="not a readable file of tensors"):
-        load_torch(saved([Evil()]), "x")
+        load_torch(saved([Malicious()]), "x")
     smuggled = pickle.dumps(torch.zeros(3)).replace(b"_rebuild_tensor_v2", b"_rebuild_parameter")
     with pytest.raises(DatasetError):
         load_pickle(smuggled, "x")
@@ -165,7 +153,7 @@ def test_nothing_is_executed(tmp_path, monkeypatch):
         b"\x80\x04cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I4294967296\nt\x8c\x01btR\x88b.",
     ],
 )
-def test_a_pickle_that_asks_for_more_memory_than_it_fills(content):
+def test_a_pickle_that_allocates_more_memory_than_it_fills(content):
     tracemalloc.start()
     with pytest.raises(DatasetError):
         load_pickle(content, "x")
@@ -175,7 +163,7 @@ def test_a_pickle_that_asks_for_more_memory_than_it_fills(content):
 
 def test_a_tensor_of_more_entries_than_it_holds():
     content = pickle.dumps(torch.zeros(1).expand(1 << 40))
-    with pytest.raises(DatasetError, match="entries, more than it holds"):
+    with pytest.raises(DatasetError, match="entries, more than it contains"):
         load_pickle(content, "x")
 
 
@@ -199,7 +187,8 @@ def test_the_official_split_file_is_read(mirror):
 
 
 VALUE = {"a": np.arange(4), "b": [torch.ones(2), "text", 1.5]}
-CONTENTS = [pickle.dumps(VALUE), pickle.dumps(VALUE, 2), saved(VALUE["b"])]  # once: a tensor's pickle holds its address
+# made once: the pickle of a tensor contains its address
+CONTENTS = [pickle.dumps(VALUE), pickle.dumps(VALUE, 2), saved(VALUE["b"])]
 
 
 @settings(max_examples=120, deadline=None)

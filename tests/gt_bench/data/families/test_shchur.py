@@ -9,12 +9,13 @@ from gt_bench.data.families import shchur
 from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.raw_files import shchur_npz
 
 
 def test_photo_under_both_protocols(tmp_path, mirror):
     dataset = prepared("photo", tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
-    with np.load(mirror / "amazon_coauthor/amazon_photo_plain.npz") as raw:  # its features are 0 or 1 as they are
+    with np.load(mirror / "amazon_coauthor/amazon_photo_plain.npz") as raw:  # its features are already 0 or 1
         counts = sp.csr_array(
             (raw["attr_data"], raw["attr_indices"], raw["attr_indptr"]), shape=tuple(raw["attr_shape"])
         ).toarray()
@@ -36,26 +37,9 @@ def test_photo_under_both_protocols(tmp_path, mirror):
     assert not torch.equal(other.split("test", 0), other.split("test", 1))
 
 
-def miniature(folder, classes, features, nodes=1400, **changes):
-    rng = np.random.default_rng(0)
-    attr = sp.random_array((nodes, features), density=0.02, rng=rng, format="csr", dtype=np.float32)
-    attr.data[:] = rng.integers(1, 100, attr.nnz)
-    adj = sp.random_array((nodes, nodes), density=0.002, rng=rng, format="csr", dtype=np.float32)
-    arrays = {
-        f"{name}_{key}": getattr(m, key)
-        for name, m in (("attr", attr), ("adj", adj))
-        for key in ("data", "indices", "indptr", "shape")
-    }
-    order = rng.permutation(nodes)
-    arrays |= {"labels": np.arange(nodes) % classes}
-    np.savez(folder / "data.npz", **arrays | changes)
-    np.savez(folder / "split.npz", train=order[:840], valid=order[840:1120], test=order[1120:])
-    return attr, adj
-
-
 @pytest.mark.parametrize("spec", shchur.DATASETS, ids=lambda spec: spec.name)
 def test_miniature_of_every_dataset(spec, tmp_path):
-    attr, adj = miniature(tmp_path, spec.arguments["classes"], 40)
+    attr, adj = shchur_npz(tmp_path, spec.arguments["classes"], 40)
     paths = dict(zip([file.path for file in spec.files], (tmp_path / "data.npz", tmp_path / "split.npz")))
     spec.prepare(spec, paths, tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
@@ -71,9 +55,9 @@ def test_miniature_of_every_dataset(spec, tmp_path):
 
 def test_damaged_matrices_and_small_classes_are_named(tmp_path):
     photo = shchur.DATASETS[2:4]
-    miniature(tmp_path, 8, 40, adj_indices=np.full(10, 9999))
-    with pytest.raises(DatasetError, match="adj is no sparse matrix"):
+    shchur_npz(tmp_path, 8, 40, adj_indices=np.full(10, 9999))
+    with pytest.raises(DatasetError, match="adj is not a sparse matrix"):
         photo[1].prepare(photo[1], {photo[1].files[0].path: tmp_path / "data.npz"}, tmp_path / "out")
-    miniature(tmp_path, 8, 40, nodes=400)
+    shchur_npz(tmp_path, 8, 40, nodes=400)
     with pytest.raises(DatasetError, match="has 50 nodes: too few"):
         photo[1].prepare(photo[1], {photo[1].files[0].path: tmp_path / "data.npz"}, tmp_path / "out")

@@ -1,10 +1,10 @@
-"""Generated data: the same bytes on every machine, and the structure that was promised."""
+"""Generated datasets: the same bytes on every machine, and the expected structure."""
 
 import torch
 
 from tests.gt_bench.data.checks import prepared
 
-# sha256 of data.safetensors; a change here is a change of every number made with these data
+# sha256 of data.safetensors; a change alters every result on these datasets
 PINNED = {
     "chains": "c7386228c178fda540aececa16edad7a9449bef80b0aa6309aaf171d24b9f678",
     "sbm-cluster": "c02fc27b8eef88163214792cfbd92ae1f3b63a7db50ca7f3f62dec9db3e7c2ab",
@@ -22,8 +22,8 @@ def test_chains(tmp_path):
         batch = dataset.batch(graphs)
         x, y = batch.x.view(count, length), batch.y.view(count, length)
         assert (y == y[:, :1]).all()  # one class per chain
-        assert torch.equal(x[:, 0] - 1, y[:, 0])  # told by the terminal node
-        assert not x[:, 1:].any()  # and by no other
+        assert torch.equal(x[:, 0] - 1, y[:, 0])  # shown by the first node
+        assert not x[:, 1:].any()  # and by no other node
         assert y[:, 0].sum() * 2 == count
         steps = (batch.edge_index[0] - batch.edge_index[1]).abs()
         assert (steps == 1).all()
@@ -45,5 +45,5 @@ def test_sbm_cluster_has_the_published_parameters(tmp_path):
     across = (batch.sizes**2).sum() - (sizes**2).sum()
     assert abs(same.sum() / within - 0.55) < 0.01
     assert abs((~same).sum() / across - 0.25) < 0.01
-    # ids tell nothing about the class: nodes are in random order
+    # ids are independent of the class: nodes are in random order
     assert abs(torch.corrcoef(torch.stack([batch.local.float(), batch.y.float()]))[0, 1]) < 0.05

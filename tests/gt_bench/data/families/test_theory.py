@@ -1,5 +1,4 @@
-"""Datasets of which theory says what a model can reach: their bytes, the properties that the theory rests on, and every limit that
-suites/embedded/theory.yaml states."""
+"""Theory datasets: bytes, the properties on which the theory is based, and the limits in suites/embedded/theory.yaml."""
 
 from collections import Counter
 from functools import cache
@@ -20,7 +19,7 @@ from gt_models.tokengt_attention import TokenGTAttention
 from tests.gt_bench.data.checks import prepared
 
 EMBEDDED = theory().suites["embedded"]
-# sha256 of data.safetensors; a change here is a change of every number made with these data
+# sha256 of data.safetensors; a change alters every result on these datasets
 PINNED = {
     "skip-circles": "30a29ddde161d2ac56112bbbbcd8b56b799b0a398d3deb69510405ce0d3216b9",
     "rook-shrikhande": "07c8b5597b60df54565f8fe97ae24e795da51fb1907ff54fb7c5fff23d859584",
@@ -50,7 +49,7 @@ def layers_of(name: str, row: str) -> int:
 
 
 def colours(batch: GraphBatch, rounds: int) -> list[Counter]:
-    """How often each colour of 1-WL occurs in each graph after so many rounds; edge features count."""
+    """Count the colours of 1-WL in each graph after some rounds, with edge features."""
     colour = [tuple(x) for x in batch.x.tolist()]
     kinds = [tuple(e) for e in batch.edge_attr.tolist()] if batch.edge_attr is not None else [()] * batch.num_edges
     edges, known = list(zip(*batch.edge_index.tolist(), kinds, strict=True)), {}
@@ -70,12 +69,12 @@ def all_of(packed: PackedDataset, part: str | None = None, split: int = 0) -> Gr
 def test_colours_alone_give_a_quarter_of_skip_circles(dataset):
     packed = dataset("skip-circles")
     batch = all_of(packed)
-    assert len(set(map(str, colours(batch, 3)))) == 1  # so any function of them is one class for all
+    assert len(set(map(str, colours(batch, 3)))) == 1  # any function of them predicts the same class for all graphs
     for part in ("train", "val", "test"):
         assert torch.bincount(all_of(packed, part).y).unique().numel() == 1
     chance = 1 / packed.header.out_dim
     assert [EMBEDDED["skip-circles"].chance, limit("skip-circles", "gcn"), limit("skip-circles", "gin")] == [chance] * 3
-    # two graphs of a class are the same but for the order of their nodes; two of different classes are not
+    # graphs of a class are isomorphic, graphs of different classes are not
     closed = closed_walks(batch, 8)
     assert all(
         torch.equal(closed[i], closed[j]) == (int(batch.y[i]) == int(batch.y[j]))
@@ -85,7 +84,7 @@ def test_colours_alone_give_a_quarter_of_skip_circles(dataset):
 
 
 def closed_walks(batch: GraphBatch, most: int) -> torch.Tensor:
-    """Closed walks of each graph, by length: [B, most]."""
+    """Count closed walks of each graph by length: [B, most]."""
     adjacency = torch.zeros(batch.num_graphs, batch.max_nodes, batch.max_nodes, dtype=torch.float64)
     adjacency[batch.edge_slots()] = 1.0
     power, found = adjacency, []
@@ -100,17 +99,14 @@ def test_rook_and_shrikhande_are_strongly_regular_and_different(dataset):
     adjacency = torch.zeros(100, 16, 16)
     adjacency[batch.edge_slots()] = 1.0
     eye, ones = torch.eye(16), torch.ones(16, 16)
-    # lambda = mu = 2: products of the adjacency are combinations of I, A and J alone, for walks and for colours of pairs (2-FWL)
+    # lambda = mu = 2: powers of the adjacency are combinations of I, A and J, also for walks and 2-FWL
     assert torch.equal(adjacency @ adjacency, (6 * eye + 2 * (ones - eye)).expand(100, 16, 16))
-    # neighbours of a node: two triangles in the rook's graph, a circle of six in Shrikhande's; trace of the cube of that subgraph
+    # the neighbours of a node form two triangles in the rook's graph and a cycle of six in Shrikhande's graph: the
+    # trace of the cube of their adjacency differs
     near = [a[a[0] > 0][:, a[0] > 0] for a in adjacency]
     assert [int(torch.trace(a @ a @ a)) == 0 for a in near] == batch.y.bool().tolist()
-    assert (
-        EMBEDDED["rook-shrikhande"].chance
-        == 0.5
-        == limit("rook-shrikhande", "ppgt")
-        == limit("rook-shrikhande", "edge-transformer")
-    )
+    limits = [limit("rook-shrikhande", row) for row in ("ppgt", "edge-transformer")]
+    assert [EMBEDDED["rook-shrikhande"].chance, *limits] == [0.5] * 3
 
 
 def test_every_closed_neighbourhood_of_the_torus_has_all_colours(dataset):
@@ -124,7 +120,7 @@ def test_every_closed_neighbourhood_of_the_torus_has_all_colours(dataset):
 
 
 def test_the_best_accuracy_of_a_node_alone(dataset):
-    """The largest of five independent normal entries is the one with the mean."""
+    """The largest of five independent normal entries is the one with the non-zero mean."""
     shift = 1 / get_spec("torus-colours").arguments["noise"]
     best = quad(lambda z: norm.pdf(z) * norm.cdf(z + shift) ** 4, -10, 10)[0]
     assert limit("torus-colours", "mlp") == limit("torus-colours", "polynormer") == pytest.approx(best, abs=5e-5)
@@ -136,19 +132,18 @@ def test_colours_alone_leave_half_the_bonus_of_fused_rings(dataset):
     for part in ("train", "val", "test"):
         batch = all_of(packed, part)
         found = colours(batch, 20)
-        assert found[::2] == found[1::2]  # the two of a pair, with which a part begins and ends
+        assert found[::2] == found[1::2]  # both graphs of a pair are consecutive and in the same part
         gap = (batch.y[1::2] - batch.y[::2]).squeeze(-1)
         assert torch.allclose(gap, torch.tensor(get_spec("ring-molecules").arguments["fused"]))
-    floor = (
-        get_spec("ring-molecules").arguments["fused"] / 2
-    )  # of |y1 - f| + |y2 - f| over a pair, by the triangle inequality
+    # |y1 - f| + |y2 - f| over a pair, by the triangle inequality
+    floor = get_spec("ring-molecules").arguments["fused"] / 2
     assert {EMBEDDED["ring-molecules"].rows[row].limit for row in EMBEDDED["ring-molecules"].rows} == {floor}
     train, test = (all_of(packed, part).y for part in ("train", "test"))
     assert EMBEDDED["ring-molecules"].chance == pytest.approx(float((test - train.median()).abs().mean()), abs=5e-4)
 
 
 def test_what_tokens_without_identifiers_leave_of_the_basis(dataset):
-    """Without identifiers all node tokens are one, and all edge tokens: attention is constant on either."""
+    """Without identifiers all node tokens are equal, and all edge tokens: attention is constant on both."""
     packed, floor, uniform = dataset("basis-small"), [], []
     model = TokenGTAttention(hidden_dim=15, num_heads=15, head_dim=1)
     for split in range(3):
@@ -163,8 +158,8 @@ def test_what_tokens_without_identifiers_leave_of_the_basis(dataset):
     assert EMBEDDED["basis-small"].chance == pytest.approx(fmean(uniform), abs=5e-4)
 
 
-def test_how_far_a_chain_tells_its_class():
-    """Classes are balanced in every part, so what does not see the end node is right in half of the nodes."""
+def test_limits_of_chains_by_receptive_field():
+    """Classes are balanced in every part: a model that does not see the end node has an accuracy of one half."""
     length = get_spec("chains").arguments["test_length"]
     seen = {"mlp": 1, "gcn": 1 + layers_of("chains", "gcn")}
     for row, nodes in seen.items():

@@ -1,21 +1,19 @@
-"""WebKB: the published numbers, and equal to an independent copy of the same data."""
+"""WebKB: published statistics, and equality with an independent copy of the data."""
 
 import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.prepare import prepare
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import prepared
 
 
 @pytest.mark.parametrize("name", ["cornell", "texas", "wisconsin"])
-def test_equal_to_the_copy_of_another_host(name, tmp_path, mirror):
+def test_equals_the_copy_of_another_host(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
-    with np.load(
-        mirror / f"heterophilous/{name}.npz"
-    ) as other:  # undirected, without loops, and never read by the family's code
+    # undirected, without self-loops, and not read by the family
+    with np.load(mirror / f"heterophilous/{name}.npz") as other:
         np.testing.assert_array_equal(batch.x, other["node_features"])
         np.testing.assert_array_equal(batch.y, other["node_labels"])
         have = {tuple(sorted(e)) for e in batch.edge_index.T.tolist() if e[0] != e[1]}
@@ -23,7 +21,7 @@ def test_equal_to_the_copy_of_another_host(name, tmp_path, mirror):
         for index in range(10):
             for part in ("train", "val", "test"):
                 np.testing.assert_array_equal(dataset.split(part, index), np.flatnonzero(other[f"{part}_masks"][index]))
-    # torch_geometric's WebKB: rows sorted and merged, directed, self-loops kept
+    # torch_geometric's WebKB: rows sorted and merged, directed, with self-loops
     rows = np.loadtxt(mirror / f"webkb/{name}/out1_graph_edges.txt", skiprows=1, dtype=int)
     np.testing.assert_array_equal(batch.edge_index.T, np.unique(rows, axis=0))
 
@@ -44,11 +42,3 @@ def test_a_row_that_is_cut_off_names_file_and_line(tmp_path, mirror, monkeypatch
     with pytest.raises(DatasetError, match=r"edges.txt: line 2 has 1 columns where 2"):
         webkb.prepare(webkb.DATASETS[1], paths, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_without_files_it_is_a_note_and_not_a_failure(tmp_path, monkeypatch):
-    monkeypatch.delenv("GT_DATA_MIRROR", raising=False)
-    monkeypatch.setattr("gt_bench.data.download._host_answers", lambda scheme, host: False)
-    result = prepare("texas", tmp_path, [str(tmp_path / "none")])
-    assert result.state == "unavailable"
-    assert "cp FILE" in result.reason

@@ -1,7 +1,6 @@
 """chameleon from the real archive; crocodile on a miniature of the same archive."""
 
 import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -11,13 +10,14 @@ from gt_bench.data.families import wikipedia
 from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.raw_files import wikipedia_zip
 
 
 def test_chameleon_equals_the_separate_files(tmp_path, mirror):
     dataset = prepared("chameleon", tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))
     rows = np.loadtxt(mirror / "wikipedia/chameleon_edges.csv", delimiter=",", skiprows=1, dtype=int)
-    assert len(rows) == 36101  # as TokenGT prints
+    assert len(rows) == 36101  # as stated by TokenGT
     assert {tuple(sorted(e)) for e in rows.tolist() if e[0] != e[1]} == {
         tuple(sorted(e)) for e in batch.edge_index.T.tolist()
     }
@@ -31,23 +31,9 @@ def test_chameleon_equals_the_separate_files(tmp_path, mirror):
     assert all(a < b for a, b in zip(highest, lowest[1:]))  # classes are intervals of traffic
 
 
-def miniature(path, nodes=900, features=50, edit=lambda name, text: text):
-    rng = np.random.default_rng(0)
-    parts = {
-        "edges.csv": "id1,id2\n" + "".join(f"{a},{b}\n" for a, b in rng.integers(0, nodes, (3000, 2))),
-        "target.csv": "id,target\n"
-        + "".join(f"{i},{t}\n" for i, t in zip(rng.permutation(nodes), rng.integers(1, 10**6, nodes))),
-        "features.json": json.dumps({str(i): rng.integers(0, features, 5).tolist() for i in rng.permutation(nodes)}),
-    }
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("chameleon", "crocodile"):
-            for part, text in parts.items():
-                archive.writestr(f"wikipedia/{name}/musae_{name}_{part}", edit(part, text))
-
-
 @pytest.mark.parametrize("spec", wikipedia.DATASETS, ids=lambda spec: spec.name)
 def test_miniature(spec, tmp_path):
-    miniature(tmp_path / "w.zip")
+    wikipedia_zip(tmp_path / "w.zip")
     spec.prepare(spec, {spec.files[0].path: tmp_path / "w.zip"}, tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
     assert_sound(dataset)
@@ -68,6 +54,6 @@ def test_miniature(spec, tmp_path):
 )
 def test_flaws_are_named(part, edit, message, tmp_path):
     spec = wikipedia.DATASETS[0]
-    miniature(tmp_path / "w.zip", edit=lambda name, text: edit(text) if name == part else text)
+    wikipedia_zip(tmp_path / "w.zip", edit=lambda name, text: edit(text) if name == part else text)
     with pytest.raises(DatasetError, match=message):
         spec.prepare(spec, {spec.files[0].path: tmp_path / "w.zip"}, tmp_path / "out")
