@@ -111,7 +111,7 @@ MUTATIONS = [
     ),
     # the head of the global phase in the local phase
     Mutation(
-        RELEASED, POLYNORMER_RELEASED, 'if self.phase == "local" else None)', 'if self.phase == "none" else None)',
+        RELEASED, POLYNORMER_RELEASED, 'self.phase == "local" and', 'self.phase == "none" and',
         "embedded/torus-colours/polynormer",
     ),
     Mutation(
@@ -159,11 +159,13 @@ MUTATIONS = [
     ),
     # weights of attention that do not sum to one
     Mutation(
-        LAYERS, f"{KERNELS}/graph_attention.py",
-        "weight = weight / torch.zeros_like(peak).index_add(0, row, weight)[row]", "weight = weight / 2",
+        LAYERS, f"{NN}/edge_softmax.py",
+        "return weight / weight.new_zeros(size).index_add(0, target, weight)[target]", "return weight / 2",
         "embedded/torus-colours/polynormer",
     ),
-    Mutation(LAYERS, f"{KERNELS}/gated_norm.py", "eps) + b * a", "eps) + a", "embedded/torus-colours/polynormer"),
+    Mutation(
+        MODELS, POLYNORMER, "self.norm(h * a) + b * a", "self.norm(h * a) + a", "embedded/torus-colours/polynormer",
+    ),
     Mutation(
         LAYERS, f"{KERNELS}/ada_rms.py", "return x / rms(x) * rms(alpha * x + beta)", "return x / rms(x)",
         "embedded/ring-molecules/ppgt",
