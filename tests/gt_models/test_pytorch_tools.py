@@ -16,12 +16,11 @@ from gt_models.kernels import use
 from gt_models.registry import list_models, model_module
 from tests.gt_models.test_compile import OnTensors, batch, build, tensors
 
-CONVERTED = ["polynormer", "polynormer-released"]
-# their forwards read weights of children, or call kernels: to be written as plain equations
-NOT_YET = [
-    "edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt", "tokengt-released", "hot", "hot-released",
-    "ppgt", "ppgt-released", "ppgt-node2subgraph-released",
+CONVERTED = [
+    "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released", "edge-transformer-brec-released",
 ]  # fmt: skip
+# their forwards read weights of children, or call kernels: to be written as plain equations
+NOT_YET = ["tokengt", "tokengt-released", "hot", "hot-released", "ppgt", "ppgt-released", "ppgt-node2subgraph-released"]
 CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList)
 
 
@@ -83,7 +82,7 @@ def test_an_adapter_in_place_of_any_linear_is_called(name):
     model, data = build(name).eval(), batch()
     expected = outputs(model, data)
     linears = [key for key, module in model.named_modules() if type(module) is nn.Linear]
-    assert len(linears) > 4
+    assert len(linears) >= 3
     for key in linears:
         parent, last = parent_of(model, key)
         base = getattr(parent, last)
@@ -176,6 +175,8 @@ def test_second_derivatives_of_the_equations(name):
     """Against differences of the first derivatives, along one direction."""
     model, data = build(name).double().eval(), batch().to("cpu", torch.float64)
     parameters = [p for p in model.parameters() if p.requires_grad]
+    with torch.no_grad():  # a new model may be where two arguments of a maximum are equal
+        torch._foreach_add_(parameters, [0.1 * torch.randn_like(p) for p in parameters])
     direction = [torch.randn_like(p) for p in parameters]
 
     def slope(create_graph: bool = False) -> tuple[Tensor, ...]:

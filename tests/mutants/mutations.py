@@ -30,7 +30,7 @@ class Mutation:
 
 PPGT = "gt_models/ppgt/__init__.py"
 TOKENGT = "gt_models/tokengt.py"
-EDGE_TRANSFORMER = "gt_models/edge_transformer/__init__.py"
+EDGE_TRANSFORMER = "gt_models/edge_transformer.py"
 POLYNORMER = "gt_models/polynormer/__init__.py"
 BASELINES = "gt_models/baselines"
 PPGT_RELEASED = "gt_models/released/ppgt.py"
@@ -70,9 +70,9 @@ MUTATIONS = [
         "x = self.dropout(self.attention(self.norm(x), batch))  # [P, d]\n        update",
         "edge-transformer/cornell/edge-transformer-as-printed",
     ),
-    # a bias left out
+    # one of two sums left out
     Mutation(
-        MODELS, EDGE_TRANSFORMER, "(self.first.bias + self.second.bias)", "self.first.bias",
+        MODELS, EDGE_TRANSFORMER, "(self.first(rows) + self.second(columns))", "self.first(rows)",
         "edge-transformer/csl/edge-transformer",
     ),
     # the last local layer in place of the sum over layers
@@ -154,7 +154,7 @@ MUTATIONS = [
     ),
     # softmax over queries
     Mutation(
-        LAYERS, f"{KERNELS}/triangular_attention.py", "weights = scores.softmax(2)", "weights = scores.softmax(1)",
+        MODELS, EDGE_TRANSFORMER, "/ 4).softmax(2)", "/ 4).softmax(1)",
         "edge-transformer/csl/edge-transformer",
     ),
     # weights of attention that do not sum to one
