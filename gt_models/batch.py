@@ -183,12 +183,16 @@ class GraphBatch:
 
     def to_dense(self, values: Tensor) -> Tensor:
         """Per node [N, C] -> padded [B, n_max, C], zero at padding."""
+        if self.num_graphs == 1:
+            return values[None]
         out = values.new_zeros(self.num_graphs * self.max_nodes, *values.shape[1:])
         out = out.index_copy(0, self.batch * self.max_nodes + self.local, values)
         return out.view(self.num_graphs, self.max_nodes, *values.shape[1:])
 
     def from_dense(self, values: Tensor) -> Tensor:
         """Padded [B, n_max, C] -> per node [N, C]."""
+        if self.num_graphs == 1:
+            return values[0]
         return values.flatten(0, 1).index_select(0, self.batch * self.max_nodes + self.local)
 
     @cached_property

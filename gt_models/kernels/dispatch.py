@@ -1,4 +1,7 @@
-"""Which form of an operation runs: the fastest one that can take the call, else the reference."""
+"""Which form of an operation runs: the fastest one that can take the call, else the reference.
+
+An operation is a function, which a model or another kernel calls, or a method of a module, to which `attach` gives faster forms.
+"""
 
 # mypy: disable-error-code="misc"
 
@@ -7,14 +10,16 @@ import importlib
 import pkgutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as hooks_of_all_modules
 
+from gt_models.nn.accelerated import ATTACHED, plain
 from gt_models.nn.fixed_sizes import stands_for_numbers
 
 REFERENCE = "reference"
@@ -42,6 +47,7 @@ class Form:
         name: "numba", "triton", ...
         load: imports and returns the function, which takes the arguments of the reference; called at first use. May raise ImportError.
         why_not: called with the operation's arguments; the reason in words why this form cannot take them, None where it can.
+            For a form of a module's method: `reads` checks the child modules.
         devices, dtypes: of the tensors that it takes; all floating tensors of a call have one dtype.
     """
 
@@ -53,7 +59,7 @@ class Form:
 
     def reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
         """Why not this form, in words; None where it can run."""
-        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
+        tensors = _tensors(args, kwargs)
         for device in {t.device.type for t in tensors} - set(self.devices):
             return f"runs on {' and '.join(self.devices)}, not on {device}"
         kinds = {t.dtype for t in tensors if t.is_floating_point()}
@@ -98,14 +104,35 @@ class Operation:
         if torch.compiler.is_compiling():
             return self.reference(*args, **kwargs)
         form = self.choose(args, kwargs)
+        failure: Exception | None = None
+        if form is not None:
+            try:
+                return self._counted(form.name, self._loaded[form.name](*args, **kwargs))
+            except torch.OutOfMemoryError:  # the reference needs no less memory
+                raise
+            except Exception as error:
+                if self.name in _State.asked:
+                    raise
+                failure = error
+        # a call that is wrong in itself fails here too, with the error of the definition
+        result = self.reference(*args, **kwargs)
+        if form is not None and failure is not None:
+            self._put_aside(form, args, kwargs, f"it fails ({_summary(failure)})")
+            self._count(f"{form.name} failed")
+        return self._counted(REFERENCE, result)
+
+    def _counted(self, form: str, result: Any) -> Any:
+        self._count(form)
+        return result
+
+    def _count(self, form: str) -> None:
         for wanted, taken in _State.taken:
             if wanted is None or wanted == torch.is_grad_enabled():
-                taken.setdefault(self.name, Counter())[REFERENCE if form is None else form.name] += 1
-        return (self.reference if form is None else self._loaded[form.name])(*args, **kwargs)
+                taken.setdefault(self.name, Counter())[form] += 1
 
     def choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Form | None:
         """The form that takes this call; None is the reference."""
-        if stands_for_numbers(*(a for a in (*args, *kwargs.values()) if isinstance(a, Tensor))):
+        if traced(*_tensors(args, kwargs)):
             return None
         by_name = _State.asked.get(self.name)
         asked = by_name or _State.asked.get("")
@@ -137,18 +164,25 @@ class Operation:
                 self._loaded[form.name] = form.load()
             except ImportError as error:
                 return f"{error.name or error} is not installed"
-        tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor)]
-        dtype = next((t.dtype for t in tensors if t.is_floating_point()), None)
-        key = (form.name, str(tensors[0].device) if tensors else "cpu", dtype)
+        key = self._key(form, args, kwargs)
         if key not in self._failed:
-            self._failed[key] = None if self.example is None else self._check(form, args, kwargs)
-            if self._failed[key]:
-                warnings.warn(
-                    f"{self.name}: {form.name} is not used on {key[1]}: {self._failed[key]}",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
+            self._failed[key] = None
+            reason = None if self.example is None else self._check(form, args, kwargs)
+            if reason is not None:
+                self._put_aside(form, args, kwargs, reason)
         return self._failed[key]
+
+    @staticmethod
+    def _key(form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, str, torch.dtype | None]:
+        tensors = _tensors(args, kwargs)
+        dtype = next((t.dtype for t in tensors if t.is_floating_point()), None)
+        return form.name, str(tensors[0].device) if tensors else "cpu", dtype
+
+    def _put_aside(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any], reason: str) -> None:
+        """Do not use the form again on this device and dtype."""
+        key = self._key(form, args, kwargs)
+        self._failed[key] = reason
+        warnings.warn(f"{self.name}: {form.name} is not used on {key[1]}: {reason}", RuntimeWarning, stacklevel=5)
 
     def _check(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
         """Outputs and gradients of `form` and reference on a small call; what is wrong with the form, None if nothing."""
@@ -173,7 +207,7 @@ class Operation:
                 except Exception as error:
                     if function is self.reference:
                         raise
-                    return f"it fails ({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})"
+                    return f"it fails ({_summary(error)})"
         for expected, found in zip(*results, strict=True):
             tolerance = 1e-9 if expected.dtype == torch.float64 else 2e-4
             if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
@@ -182,6 +216,63 @@ class Operation:
 
 
 OPERATIONS: dict[str, Operation] = {}
+
+
+def attach(cls: type[nn.Module], method: str, name: str, forms: Sequence[Form]) -> Operation:
+    """Let the first of `forms` that can take a call replace a method of exactly this class; subclasses keep the plain method.
+
+    Args:
+        cls: the class of the module.
+        method: name of a method that is marked as `@accelerated`. Its equations in plain torch are the definition.
+        name: of the operation, as records and `explain` show it.
+        forms: fast forms, fastest first; they and their `why_not` are called with the module and the arguments of the method.
+
+    Returns:
+        The operation: call it with the module and the arguments of the method.
+
+    Raises:
+        ValueError: the method is not marked as `@accelerated`.
+    """
+    ATTACHED[cls, method] = operation = Operation(name, plain(cls, method), forms)
+    return operation
+
+
+def reads(module: nn.Module, children: Mapping[str, type | tuple[type, ...]]) -> str | None:
+    """Why a form that reads the parameters of child modules, and does not call them, cannot take this module; None if it can.
+
+    A form may read a child only if a call of it would do nothing else: the child has exactly an expected type (an adapter, a quantized layer and
+    a parametrization have others), no hooks and no `forward` of its own.
+
+    Args:
+        module: the module whose method the form replaces.
+        children: by dotted name the types that each may have; `NoneType` for a child that may be None.
+    """
+    for name, types in children.items():
+        child: Any = module
+        for part in name.split("."):
+            child = getattr(child, part)
+        if reason := differs(name, child, types):
+            return reason
+    return None
+
+
+def differs(name: str, module: Any, types: type | tuple[type, ...]) -> str | None:
+    """Why a form may not read the parameters of `module`, see `reads`; None if it may."""
+    if type(module) not in (types if isinstance(types, tuple) else (types,)):
+        return f"{name} is a {type(module).__name__}"
+    if not isinstance(module, nn.Module):
+        return None
+    if hooks_of_all_modules._has_any_global_hook():
+        return "a hook of all modules is registered"
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return f"{name} has hooks"
+    return f"the forward of {name} is replaced" if "forward" in vars(module) else None
+
+
+def traced(*tensors: Tensor) -> bool:
+    """Whether operations are recorded or transformed, which no kernel of ours can follow: by torch.func, torch.jit.trace, a dispatch mode (fake
+    tensors, counters of operations), or because a tensor is of a subclass."""
+    return stands_for_numbers(*tensors) or torch._C._len_torch_dispatch_stack() > 0 or torch.jit.is_tracing()
 
 
 @contextlib.contextmanager
@@ -203,11 +294,10 @@ def forms_taken(training: bool | None = None) -> Iterator[dict[str, Counter[str]
 
 def all_operations() -> dict[str, Operation]:
     """Every operation of this package by name."""
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        if not module.name.endswith(
-            ("_numba", "_triton", "compiled")
-        ):  # what needs its own package is loaded by the form that is it
-            importlib.import_module(f"{__package__}.{module.name}")
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}."):
+        # what needs its own package is loaded by the form that is it
+        if not module.name.endswith(("_numba", "_triton", "compiled")):
+            importlib.import_module(module.name)
     return dict(OPERATIONS)
 
 
@@ -231,6 +321,22 @@ def _set(name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(_State, name, before)
+
+
+def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The tensors among the arguments, and the parameters and buffers of modules among them."""
+    found: list[Tensor] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, nn.Module):
+            found += [*value.parameters(), *value.buffers()]
+    return found
+
+
+def _summary(error: Exception) -> str:
+    """Type and first line of an error."""
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def _outputs_and_gradients(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:

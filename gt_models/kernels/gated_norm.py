@@ -1,6 +1,6 @@
-"""What closes a Polynormer layer (Deng et al. 2024, Eqs. 7 and 17), https://arxiv.org/abs/2403.01232.
+"""What closes a Polynormer layer (Deng et al. 2024, equations 7 and 17), https://arxiv.org/abs/2403.01232.
 
-h' = act(h + h_bias)     a' = drop(act(a + skip + skip_bias))     x = (1 - b) LayerNorm(h' * a') + b a', without norm a' * (h' + b)
+h' = act(h)     a' = drop(act(a))     x = (1 - b) LayerNorm(h' * a') + b a'
 """
 
 import torch
@@ -12,50 +12,33 @@ from gt_models.kernels.dropout import drop
 
 
 def reference(
-    h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, h_bias: Tensor, skip_bias: Tensor | None, b: Tensor,
-    weight: Tensor | None, bias: Tensor | None, eps: float, relu: bool, seed: Tensor | None, rate: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """x and total + x, both [N, d].
+    h: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool, seed: Tensor | None, rate: float,
+) -> Tensor:  # fmt: skip
+    """x, [N, d].
 
     Args:
-        h, a, skip: [N, d]; `skip` may be None.
-        total: the sum of the layers before, [N, d]; None in the first layer.
-        h_bias, skip_bias, b: [d]; b may be [N, d].
-        weight, bias, eps: of the norm, [d]; None: no norm (equation 7).
+        h, a: [N, d].
+        b: [d].
+        weight, bias, eps: of the norm, [d].
         relu: whether act is ReLU or the identity.
         seed, rate: of `gt_models.kernels.dropout`; seed None drops nothing.
     """
-    h = h + h_bias
-    a = a if skip is None else a + skip
-    a = a if skip_bias is None else a + skip_bias
     h, a = (F.relu(h), F.relu(a)) if relu else (h, a)
     a = a if seed is None else drop(a, seed, rate)
-    if weight is None:
-        x = a * (h + b)
-    else:
-        u = (h * a).to(weight.dtype)
-        x = (1 - b) * F.layer_norm(u, u.shape[1:], weight, bias, eps) + b * a
-    return x, x if total is None else total + x
+    u = h * a
+    return (1 - b) * F.layer_norm(u, u.shape[1:], weight, bias, eps) + b * a
 
 
-def _why_not(h, a, skip, total, h_bias, skip_bias, b, weight, *_) -> str | None:
-    if b.dim() != 1:
-        return "b differs from node to node"
-    return "there is no norm" if weight is None else None
+def _why_not_triton(h: Tensor, *_: object) -> str | None:
+    return None if h.is_cuda else f"runs on cuda, not on {h.device.type}"
 
 
-def _why_not_triton(h, *others) -> str | None:
-    return _why_not(h, *others) if h.is_cuda else f"runs on cuda, not on {h.device.type}"
+def _example(h, a, b, weight, bias, eps, relu, seed, rate) -> tuple[tuple, dict]:
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=h.dtype).to(h.device).requires_grad_()
 
-
-def _example(h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, seed, rate) -> tuple[tuple, dict]:
-    n, d = 5, h.size(1)
-
-    def draw(like: Tensor | None, *shape: int) -> Tensor | None:
-        return None if like is None else torch.randn(*shape, dtype=h.dtype).to(h.device).requires_grad_()
-
-    rows, vectors = (h, a, skip, total), (h_bias, skip_bias, b, weight, bias)
-    return (*(draw(t, n, d) for t in rows), *(draw(t, d) for t in vectors), eps, relu, seed, rate), {}
+    d = h.size(1)
+    return (draw(5, d), draw(5, d), draw(d), draw(d), draw(d), eps, relu, seed, rate), {}
 
 
 def _triton():

@@ -18,62 +18,32 @@ PROGRAMS = 1024  # each adds up the vectors' gradients of its rows
 
 class _GatedNorm(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx, h, a, skip, total, h_bias, skip_bias, b, weight, bias, eps, relu, seed, rate
-    ) -> tuple[Tensor, Tensor | None]:
-        h, a, skip, total = (None if t is None else t.contiguous() for t in (h, a, skip, total))
-        vectors = torch.stack(
-            [h_bias, torch.zeros_like(b) if skip_bias is None else skip_bias, b, (1 - b) * weight, (1 - b) * bias]
-        )
-        x, stats, summed = torch.empty_like(h), h.new_empty(len(h), 2), None if total is None else torch.empty_like(h)
+    def forward(ctx, h, a, b, weight, bias, eps, relu, seed, rate) -> Tensor:
+        h, a = h.contiguous(), a.contiguous()
+        vectors = torch.stack([b, (1 - b) * weight, (1 - b) * bias])
+        x, stats = torch.empty_like(h), h.new_empty(len(h), 2)
         ctx.settings = {"seed": 0 if seed is None else int(seed)} | _constants(h.size(1), relu, seed is not None, rate)
         if h.numel():
-            _forward[(len(h),)](h, a, skip, total, vectors, x, summed, stats, EPS=eps, **ctx.settings)
-        ctx.save_for_backward(h, a, skip, stats, vectors, weight, bias)
-        ctx.given = skip is not None, total is not None, skip_bias is not None
-        ctx.set_materialize_grads(False)
-        return x, summed
+            _forward[(len(h),)](h, a, vectors, x, stats, EPS=eps, **ctx.settings)
+        ctx.save_for_backward(h, a, stats, vectors, weight, bias)
+        return x
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad: Tensor | None, grad_total: Tensor | None):
-        h, a, skip, stats, vectors, weight, bias = ctx.saved_tensors
-        with_skip, with_total, with_skip_bias = ctx.given
-        grad_total = grad_total if with_total else None
-        given = [g.contiguous() for g in (grad, grad_total) if g is not None]
-        if not given:
-            return (None,) * 13
+    def backward(ctx, grad: Tensor):
+        h, a, stats, vectors, weight, bias = ctx.saved_tensors
         dh, da, programs = torch.empty_like(h), torch.empty_like(h), min(len(h), PROGRAMS)
-        sums = h.new_empty(programs, 5, h.size(1))
+        sums = h.new_empty(programs, 3, h.size(1))
         if h.numel():
-            more = given[1] if len(given) == 2 else None
-            _backward[(programs,)](given[0], more, h, a, skip, vectors, stats, dh, da, sums, len(h), **ctx.settings)
-        dh_bias, dskip_bias, db, dweight, dbias = sums.sum(0)
-        b = vectors[2]
+            _backward[(programs,)](grad.contiguous(), h, a, vectors, stats, dh, da, sums, len(h), **ctx.settings)
+        db, dweight, dbias = sums.sum(0)
+        b = vectors[0]
         # the norm's weight and bias enter times 1 - b
         db = db - dweight * weight - dbias * bias
-        dskip, dskip_bias = da if with_skip else None, dskip_bias if with_skip_bias else None
-        return (
-            dh,
-            da,
-            dskip,
-            grad_total,
-            dh_bias,
-            dskip_bias,
-            db,
-            (1 - b) * dweight,
-            (1 - b) * dbias,
-            None,
-            None,
-            None,
-            None,
-        )
+        return dh, da, db, (1 - b) * dweight, (1 - b) * dbias, None, None, None, None
 
 
-def gated_norm(h: Tensor, a: Tensor, skip: Tensor | None, total: Tensor | None, *others) -> tuple[Tensor, Tensor]:
-    """See `gt_models.kernels.gated_norm`: x and total + x, [N, d] each."""
-    x, summed = _GatedNorm.apply(h, a, skip, total, *others)
-    return x, x if total is None else summed
+gated_norm = _GatedNorm.apply
 
 
 def _constants(width: int, relu: bool, drops: bool, rate: float) -> dict:
@@ -86,14 +56,10 @@ def _constants(width: int, relu: bool, drops: bool, rate: float) -> dict:
 
 @triton.jit
 def _factors(
-    h, a, skip, vectors, seed, i, c, inside, D: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr
+    h, a, seed, i, c, inside, D: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr
 ):  # fmt: skip
     """Of row i: h' and a' before dropout, and what dropout multiplies a' with."""
-    left = tl.load(h + i * D + c, inside, 0.0) + tl.load(vectors + c, inside, 0.0)
-    right = tl.load(a + i * D + c, inside, 0.0)
-    if skip is not None:
-        right += tl.load(skip + i * D + c, inside, 0.0)
-    right += tl.load(vectors + D + c, inside, 0.0)
+    left, right = tl.load(h + i * D + c, inside, 0.0), tl.load(a + i * D + c, inside, 0.0)
     if RELU:
         left = tl.maximum(left, 0.0, propagate_nan=tl.PropagateNan.ALL)
         right = tl.maximum(right, 0.0, propagate_nan=tl.PropagateNan.ALL)
@@ -105,46 +71,42 @@ def _factors(
 
 @triton.jit(do_not_specialize=["seed"])
 def _forward(
-    h, a, skip, total, vectors, x, summed, stats, seed,
+    h, a, vectors, x, stats, seed,
     D: tl.constexpr, PADDED: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr, EPS: tl.constexpr,
 ):  # fmt: skip
-    """x, total + x and (mean, 1 / deviation) of a row. vectors [5, D]: h_bias, skip_bias, b, (1 - b) weight, (1 - b) bias."""
+    """x and (mean, 1 / deviation) of a row. vectors [3, D]: b, (1 - b) weight, (1 - b) bias."""
     i, c = tl.program_id(0).to(tl.int64), tl.arange(0, PADDED)
     inside = c < D
-    left, right, factor = _factors(h, a, skip, vectors, seed, i, c, inside, D, RELU, LIMIT, KEEP)
+    left, right, factor = _factors(h, a, seed, i, c, inside, D, RELU, LIMIT, KEEP)
     right = tl.where(factor == 0.0, 0.0, right * factor)
     u = left * right
     mean = tl.sum(tl.where(inside, u, 0.0), 0) / D
     centred = tl.where(inside, u - mean, 0.0)
     scale = 1 / tl.sqrt(tl.sum(centred * centred, 0) / D + EPS)
-    b, weight = tl.load(vectors + 2 * D + c, inside, 0.0), tl.load(vectors + 3 * D + c, inside, 0.0)
-    bias = tl.load(vectors + 4 * D + c, inside, 0.0)
+    b, weight = tl.load(vectors + c, inside, 0.0), tl.load(vectors + D + c, inside, 0.0)
+    bias = tl.load(vectors + 2 * D + c, inside, 0.0)
     out = centred * scale * weight + bias + b * right
     tl.store(x + i * D + c, out, inside)
-    if summed is not None:
-        tl.store(summed + i * D + c, tl.load(total + i * D + c, inside, 0.0) + out, inside)
     tl.store(stats + 2 * i, mean)
     tl.store(stats + 2 * i + 1, scale)
 
 
 @triton.jit(do_not_specialize=["seed", "rows"])
 def _backward(
-    grad, more, h, a, skip, vectors, stats, dh, da, sums, rows, seed,
+    grad, h, a, vectors, stats, dh, da, sums, rows, seed,
     D: tl.constexpr, PADDED: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """dh and da of every so many-th row; sums [programs, 5, D]: over these rows of h_bias, skip_bias, b and, but for 1 - b, weight and bias."""
+    """dh and da of every PROGRAMS-th row; sums [programs, 3, D]: over these rows, of b and, without the factor 1 - b, of weight and bias."""
     first, c = tl.program_id(0), tl.arange(0, PADDED)
     inside = c < D
-    b, weight = tl.load(vectors + 2 * D + c, inside, 0.0), tl.load(vectors + 3 * D + c, inside, 0.0)
+    b, weight = tl.load(vectors + c, inside, 0.0), tl.load(vectors + D + c, inside, 0.0)
     none = tl.zeros((PADDED,), b.dtype)
-    dh_bias, dskip_bias, db, dweight, dbias = none, none, none, none, none
+    db, dweight, dbias = none, none, none
     i = first.to(tl.int64)
     for _ in range(first, rows, tl.num_programs(0)):
-        left, right, factor = _factors(h, a, skip, vectors, seed, i, c, inside, D, RELU, LIMIT, KEEP)
+        left, right, factor = _factors(h, a, seed, i, c, inside, D, RELU, LIMIT, KEEP)
         dropped = tl.where(factor == 0.0, 0.0, right * factor)
         g = tl.load(grad + i * D + c, inside, 0.0)
-        if more is not None:
-            g += tl.load(more + i * D + c, inside, 0.0)
         mean, scale = tl.load(stats + 2 * i), tl.load(stats + 2 * i + 1)
         normed = tl.where(inside, (left * dropped - mean) * scale, 0.0)
         dnormed = g * weight
@@ -154,17 +116,9 @@ def _backward(
             dleft, dright = tl.where(left <= 0, 0.0, dleft), tl.where(right <= 0, 0.0, dright)
         tl.store(dh + i * D + c, dleft, inside)
         tl.store(da + i * D + c, dright, inside)
-        dh_bias, dskip_bias, db, dweight, dbias = (
-            dh_bias + dleft,
-            dskip_bias + dright,
-            db + g * dropped,
-            dweight + g * normed,
-            dbias + g,
-        )
+        db, dweight, dbias = db + g * dropped, dweight + g * normed, dbias + g
         i += tl.num_programs(0)
-    place = sums + first * 5 * D + c
-    tl.store(place, dh_bias, inside)
-    tl.store(place + D, dskip_bias, inside)
-    tl.store(place + 2 * D, db, inside)
-    tl.store(place + 3 * D, dweight, inside)
-    tl.store(place + 4 * D, dbias, inside)
+    place = sums + first * 3 * D + c
+    tl.store(place, db, inside)
+    tl.store(place + D, dweight, inside)
+    tl.store(place + 2 * D, dbias, inside)

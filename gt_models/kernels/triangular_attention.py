@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
+from gt_models.nn.triple_dropout import kept_triples
 
 # values of the largest intermediate, by kind of device: above it, a few rows at a time
 _MANY_VALUES = {"cpu": 2**22, "cuda": 2**27}
@@ -76,18 +76,11 @@ def _attend(q, k, v1, v2, mask, pairs, seed, dropout, fusion_norm) -> Tensor:
         scores = scores.masked_fill(~mask[:, None, :, None, None], torch.finfo(scores.dtype).min / 4)
     weights = scores.softmax(2)
     if dropout > 0:
-        weights = weights * dropout_mask(seed, pairs, q.size(3), k.size(2), dropout) / (1 - dropout)
+        weights = weights * kept_triples(seed, pairs, q.size(3), k.size(2), dropout) / (1 - dropout)
     fused = v1.unsqueeze(3) * v2.unsqueeze(1)  # Eq. 2: [B, i, l, j, H, d]
     if fusion_norm is not None:
         fused = fusion_norm(fused)
     return (weights.unsqueeze(-1) * fused).sum(2)  # Eq. 1
-
-
-def dropout_mask(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, rate: float) -> Tensor:
-    """Which weights stay: pair numbers (i, l) [B, i, l] -> bool [B, i, l, j, H]. A hash of seed, pair, head and j: no mask is stored."""
-    heads, columns = (torch.arange(count, device=pairs.device) for count in (num_heads, num_columns))
-    row = hash32(((pairs[..., None] * num_heads + heads) & 0xFFFFFFFF) ^ seed.to(pairs.device))  # [B, i, l, H]
-    return hash32((row.unsqueeze(-2) + columns[:, None] * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
 
 
 def _example(x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm=None) -> tuple[tuple, dict]:

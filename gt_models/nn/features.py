@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gt_models.kernels.sparse_linear import sparse_linear
+from gt_models.nn.accelerated import accelerated
+from gt_models.nn.dropout import Dropout
 from gt_models.nn.fixed_sizes import fixed_sizes
+from gt_models.nn.precision import dtype_of
 
 
 class FeatureEncoder(nn.Module):
@@ -19,14 +21,16 @@ class FeatureEncoder(nn.Module):
         in_dim: an int is the width F of continuous features; a sequence is one vocabulary size per categorical column.
         out_dim: width of the result.
         bias: whether the Linear has a bias (continuous features only).
+        dropout: on the features (continuous features only).
     """
 
-    def __init__(self, in_dim: int | Sequence[int], out_dim: int, bias: bool = True):
+    def __init__(self, in_dim: int | Sequence[int], out_dim: int, bias: bool = True, dropout: float = 0.0):
         super().__init__()
         self.in_dim = in_dim if isinstance(in_dim, int) else tuple(in_dim)
         self.linear = nn.Linear(in_dim, out_dim, bias=bias) if isinstance(in_dim, int) else None
         # one table for all columns: column c's values start at offsets[c]
         self.embedding = None if isinstance(in_dim, int) else nn.Embedding(sum(in_dim), out_dim)
+        self.dropout = Dropout(dropout)
         # numbers, and no buffer, which `to_empty` would leave undefined
         self.offsets = [] if isinstance(in_dim, int) else list(itertools.accumulate([0, *in_dim[:-1]]))
 
@@ -43,16 +47,16 @@ class FeatureEncoder(nn.Module):
         if x.dim() != 2 or x.size(1) != width:
             raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")
         if self.linear is not None:
-            x = x.to(self.linear.weight.dtype)
-            if x.layout == torch.sparse_csr:
-                return sparse_linear(
-                    x.values(), x.crow_indices(), x.col_indices(), self.linear.weight, self.linear.bias
-                )
-            return self.linear(x)
+            return self.project(self.dropout(x.to(dtype_of(self.linear))))
         x = x.long()
         if not fixed_sizes(x):
             self._check(x)
         return self.embedding(x + torch.tensor(self.offsets, device=x.device)).sum(1)
+
+    @accelerated
+    def project(self, x: Tensor) -> Tensor:
+        """Continuous features through the Linear, [N, F] -> [N, out_dim]."""
+        return self.linear(x.to_dense() if x.layout == torch.sparse_csr else x)
 
     def _check(self, x: Tensor) -> None:
         sizes = self.in_dim if isinstance(self.in_dim, tuple) else ()

@@ -2,10 +2,10 @@
 of degree 2^L; first over neighbours, then over all nodes, both in linear time.
 
 Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024, https://arxiv.org/abs/2403.01232:
-Section 3 and Appendices G, H.2, I, K. What the authors' code does otherwise: `gt_models.released.polynormer`.
+Section 3 and Appendices G, H.2, I, K. What the authors' code does differently: `gt_models.released.polynormer`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -13,16 +13,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed
-from gt_models.kernels.gated_norm import gated_norm
-from gt_models.kernels.global_attention import global_attention, linear_attention
-from gt_models.kernels.linears import linears
+from gt_models.nn.accelerated import accelerated
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.pooling import pool
-from gt_models.polynormer.neighbours import LOCAL_ATTENTION, Edges
-from gt_models.polynormer.parts import PAPER, Resets, check, head_first
+from gt_models.nn.precision import full_precision
+from gt_models.nn.reset import ResetParameters
+from gt_models.polynormer.neighbours import neighbours
 from gt_models.registry import register_model
+
+PAPER = "Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024. https://arxiv.org/abs/2403.01232"
+CHOICES = {
+    "level": ("node", "graph"),
+    "attention": ("local", "global", "local-to-global", "local-and-global"),
+    "version": ("v1", "v2"),
+    "local_layer": ("gat", "gcn", "random-walk"),
+    "norm": ("layer", "none"),
+}
 
 
 class PolynomialBase(nn.Module):
@@ -63,11 +70,14 @@ class Beta(nn.Module):
 
     def forward(self, v2: Tensor | None) -> Tensor:  # [d], or [N, d] with v2 [N, 1]
         # unstated: sigma beside v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside sigma(1 beta^T)
-        return torch.sigmoid(self.weight if v2 is None else v2 * self.weight)
+        return torch.sigmoid(self.weight if v2 is None else v2.to(self.weight.dtype) * self.weight)
 
 
-class Attention(Resets):
-    """WV = sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) (equation 6), head last: channel c of head h is c * H + h (Listing 2)."""
+class Attention(ResetParameters):
+    """WV = sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) (equation 6), head last: channel c of head h is c * H + h (Listing 2).
+
+    W is the attention of each node over the nodes of its graph; it is never computed. Time O(N C^2 H). `with_value` False: `forward` is given V.
+    """
 
     def __init__(self, in_dim: int, dim: int, num_heads: int, share_query_key: bool = False, with_value: bool = True):
         super().__init__()
@@ -76,60 +86,81 @@ class Attention(Resets):
         self.key = nn.Linear(in_dim, dim)
         self.value = nn.Linear(in_dim, dim) if with_value else None
 
-    def forward(self, x: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:  # [N, in_dim], [N, d] -> [N, d]
+    def forward(self, x: Tensor, batch: GraphBatch, value: Tensor | None = None) -> Tensor:  # [N, in_dim] -> [N, d]
         key = torch.sigmoid(self.key(x))
         query = key if self.query is None else torch.sigmoid(self.query(x))
-        heads = (t.unflatten(1, (-1, self.num_heads)).mT for t in (query, key, value))  # [N, H, C]
-        return linear_attention(*heads, batch).mT.flatten(1)
+        value = self.value(x) if value is None else value  # type: ignore[misc]
+        return self.attend(query, key, value, batch).to(x.dtype)
+
+    @full_precision
+    @accelerated
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:  # [N, d] each -> [N, d]
+        # graph by graph and head by head, zero behind a graph's last node: [B, H, n, C]
+        q, k, v = (self.split_heads(batch.to_dense(t)) for t in (query, key, value))
+        memory = k.mT @ v  # sigma(K)^T V, [B, H, C, C]
+        numerator, denominator = q @ memory, q @ k.sum(2)[..., None]
+        # of the nodes alone: behind the last one both are zero
+        y, total = (batch.from_dense(t.permute(0, 2, 3, 1)) for t in (numerator, denominator))  # [N, C, H], [N, 1, H]
+        return (y / total).flatten(1)
+
+    def split_heads(self, x: Tensor) -> Tensor:  # [B, n, d] -> [B, H, n, C]
+        # contiguous: each product would copy it otherwise
+        return x.unflatten(2, (-1, self.num_heads)).permute(0, 3, 1, 2).contiguous()
 
 
-class LocalLayer(Resets):
+class LocalLayer(ResetParameters):
     """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7), [N, in_dim] -> [N, d].
 
     A is attention over neighbours; with `parallel` (equation 15) AV has the attention over all nodes added.
+
+    Args:
+        in_dim, dim: input and output width.
+        local: makes A, from input and output width.
+        beta: gives b.
+        relu: ReLU on H and AV.
+        norm: equation 17, else equation 7.
+        dropout: on AV.
+        parallel: attention over all nodes, without values of its own.
     """
 
     def __init__(
-        self, in_dim: int, dim: int, num_heads: int, kind: str, beta: nn.Module, relu: bool, norm: bool, dropout: float,
+        self,
+        in_dim: int,
+        dim: int,
+        local: Callable[[int, int], nn.Module],
+        beta: nn.Module,
+        relu: bool,
+        norm: bool,
+        dropout: float,
         parallel: Attention | None,
-    ):  # fmt: skip
+    ):
         super().__init__()
         self.gate = nn.Linear(in_dim, dim)
-        self.local = LOCAL_ATTENTION[kind](in_dim, dim, num_heads)
+        self.local = local(in_dim, dim)
         self.parallel = parallel
         self.norm = nn.LayerNorm(dim) if norm else None
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, batch: GraphBatch, edges: Edges, v2: Tensor | None, total: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """X and total + X, both [N, d]; `total` is the sum of the layers before."""
-        h, value = linears(x, self.gate.weight, self.local.linear.weight, None, None)  # H without its bias, V, [N, d]
-        return self.close(h, self.mix(x, value, batch, edges), v2, total)
+    @accelerated
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, in_dim] -> [N, d]
+        return self.combine(self.gate(x), self.mix(x, batch), v2)
 
-    def mix(self, x: Tensor, value: Tensor, batch: GraphBatch, edges: Edges) -> Tensor:  # AV, [N, d]
-        a = self.local.attend(value, edges)  # AV, [N, d]
+    def mix(self, x: Tensor, batch: GraphBatch) -> Tensor:  # AV, [N, d]
+        a = self.local(x, batch)
         # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
-        return a if self.parallel is None else a + self.parallel(x, value, batch)  # equation 15
+        return a if self.parallel is None else a + self.parallel(x, batch, self.local.linear(x))  # equation 15
 
-    def close(
-        self,
-        h: Tensor,
-        a: Tensor,
-        v2: Tensor | None,
-        total: Tensor | None,
-        skip: Tensor | None = None,
-        skip_bias: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """h without its bias and a + skip + skip_bias -> X and total + X."""
+    @accelerated
+    def combine(self, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:  # H, AV -> X, [N, d] each
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
-        seed = draw_seed() if self.training and self.dropout.rate else None
-        norm = (None, None, 0.0) if self.norm is None else (self.norm.weight, self.norm.bias, self.norm.eps)
-        b = self.beta(v2)  # [d] or [N, d]
-        return gated_norm(h, a, skip, total, self.gate.bias, skip_bias, b, *norm, self.relu, seed, self.dropout.rate)
+        h, a = (F.relu(h), F.relu(a)) if self.relu else (h, a)
+        a, b = self.dropout(a), self.beta(v2)
+        if self.norm is None:
+            return a * (h + b)  # equation 7
+        return (1 - b) * self.norm(h * a) + b * a  # equation 17
 
 
-class GlobalLayer(Resets):
+class GlobalLayer(ResetParameters):
     """X = LayerNorm(WV) * (H + b) (equation 8, Listing 2), [N, d] -> [N, d]."""
 
     def __init__(
@@ -149,25 +180,16 @@ class GlobalLayer(Resets):
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
     def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
-        x = self.attend(x, batch, v2).unflatten(1, (self.attention.num_heads, -1)).mT.flatten(1)  # head last
+        x = self.attend(x, batch, v2)
         return self.dropout(F.relu(x) if self.relu else x)
 
-    def attend(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
-        """Equation 8, head first: the rows of the weights change places, so that [N, d] need not be transposed."""
-        heads, of = self.attention.num_heads, self.attention
-        maps = [m for m in (self.gate, of.value, of.key, of.query) if m is not None]
-        h, v, k, *q = linears(
-            x, *(head_first(m.weight, 0, heads) for m in maps), *[None] * len(maps)
-        )  # [N, d] without biases
-        gate, v_bias, k_bias, *q_bias = (head_first(m.bias, 0, heads) for m in maps)
-        (q, q_bias) = (q[0], q_bias[0]) if q else (None, None)
-        norm = (
-            (None, None) if self.norm is None else (head_first(t, 0, heads) for t in (self.norm.weight, self.norm.bias))
-        )
-        b = head_first(self.beta(v2), -1, heads)  # [d] or [N, d]
-        return global_attention(
-            h, v, k, q, gate + b, v_bias, k_bias, q_bias, *norm, heads, getattr(self.norm, "eps", 0.0), batch
-        )
+    @accelerated
+    def attend(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
+        return self.combine(self.gate(x), self.attention(x, batch), v2)
+
+    def combine(self, h: Tensor, y: Tensor, v2: Tensor | None) -> Tensor:  # H, WV -> X, [N, d] each
+        y = y if self.norm is None else self.norm(y)
+        return y * (h + self.beta(v2))  # equation 8
 
 
 @register_model(
@@ -178,7 +200,7 @@ class GlobalLayer(Resets):
     paper=PAPER,
     sparse_x=True,
 )
-class Polynormer(Resets):
+class Polynormer(ResetParameters):
     """Polynormer and Polynormer-r, version 1 and 2.
 
     Args:
@@ -218,14 +240,14 @@ class Polynormer(Resets):
         pooling: Literal["mean", "sum", "max"] = "mean",
     ):
         super().__init__()
-        check(level, attention, version, local_layer, norm, hidden_dim, num_heads, num_local_layers, num_global_layers)
+        check_choices(level=level, attention=attention, version=version, local_layer=local_layer, norm=norm)
+        check_sizes(attention, hidden_dim, num_heads, num_local_layers, num_global_layers)
         self.level, self.attention, self.version, self.pooling = level, attention, version, pooling
         self.phase = self.phases[-1]
-        self.in_dropout, self.dropout = Dropout(in_dropout), Dropout(dropout)
-        self.input = FeatureEncoder(in_dim, hidden_dim)
+        self.input, self.dropout = FeatureEncoder(in_dim, hidden_dim, dropout=in_dropout), Dropout(dropout)
         self.local_layers = nn.ModuleList(
             LocalLayer(
-                hidden_dim, hidden_dim, num_heads, local_layer, Beta(hidden_dim, num_local_layers), relu, norm == "layer", dropout,
+                hidden_dim, hidden_dim, neighbours(local_layer, num_heads), Beta(hidden_dim, num_local_layers), relu, norm == "layer", dropout,
                 Attention(hidden_dim, hidden_dim, num_heads, with_value=False) if attention == "local-and-global" else None,
             )
             for _ in range(0 if attention == "global" else num_local_layers)
@@ -260,19 +282,16 @@ class Polynormer(Resets):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:  # [N, d]
         batch = GraphBatch.of(batch)
-        v2 = (
-            batch.encoding("second_eigenvector", 1).to(self.head.weight.dtype) if self.version == "v2" else None
-        )  # [N, 1]
+        v2 = batch.encoding("second_eigenvector", 1) if self.version == "v2" else None  # [N, 1]
         x, total = self.embed(batch.x), None  # [N, d]
-        edges = self.local_layers[0].local.edges(batch) if len(self.local_layers) else None  # one for all layers
         for layer in self.local_layers:
-            x, total = layer(x, batch, edges, v2, total)  # X_local: the sum of all layers' outputs (Section 3.3)
+            x = layer(x, batch, v2)
+            total = x if total is None else total + x  # X_local: the sum of all layers' outputs (Section 3.3)
         x = x if total is None else total
         return x if self.phase == "local" else self.global_module(x, batch, v2)
 
     def embed(self, x: Tensor) -> Tensor:  # [N, in_dim] -> [N, d]
         # unstated: the input layer; from the authors' code, without activation
-        x = x if self.input.linear is None else self.in_dropout(x.to(self.head.weight.dtype))
         return self.dropout(self.input(x))
 
     def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
@@ -280,11 +299,28 @@ class Polynormer(Resets):
             x = layer(x, batch, v2)
         return x
 
-    def forward_head(
-        self, features: Tensor, batch: GraphBatch, head: nn.Linear | None = None
-    ) -> Tensor:  # -> [N or B, out_dim]
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # [N, d] -> [N or B, out_dim]
+        return self.predict(features, batch, self.head)
+
+    def predict(self, features: Tensor, batch: GraphBatch, head: nn.Module) -> Tensor:  # [N, d] -> [N or B, out_dim]
         # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean, then the same layer
-        x = (
-            pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features
-        )  # [N, d] or [B, d]
-        return (head or self.head)(x)
+        return head(pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features)
+
+
+def check_choices(**given: str) -> None:
+    """Raises ValueError for a value that is not among `CHOICES`; lists the known values."""
+    for name, value in given.items():
+        if value not in CHOICES[name]:
+            raise ValueError(f"{name}={value!r} is unknown; known: {', '.join(CHOICES[name])}")
+
+
+def check_sizes(attention: str, hidden_dim: int, num_heads: int, num_local_layers: int, num_global_layers: int) -> None:
+    """Raises ValueError for sizes that do not fit each other."""
+    if hidden_dim % num_heads:
+        raise ValueError(
+            f"hidden_dim {hidden_dim} cannot be split into {num_heads} heads: choose a multiple of num_heads"
+        )
+    if (attention != "global" and num_local_layers < 1) or (
+        attention in ("global", "local-to-global") and num_global_layers < 1
+    ):
+        raise ValueError(f"attention {attention!r} needs at least one layer of each of its modules")

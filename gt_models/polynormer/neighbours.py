@@ -1,23 +1,29 @@
-"""The A of Polynormer's equation 7: attention over neighbours (GAT, Velickovic et al. 2018) or fixed weights (GCN, Kipf & Welling 2017)."""
+"""The A of Polynormer's equation 7: attention over neighbours (GAT, Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) or the fixed
+weights of GCN (Kipf & Welling 2017, https://arxiv.org/abs/1609.02907) and of random walks."""
 
-# mypy: disable-error-code="operator"
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.graph_attention import graph_attention
-from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.nn.compressed_edges import Edges, compressed_edges
-from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.nn.accelerated import accelerated
+from gt_models.nn.edge_softmax import edge_softmax, sum_over_edges
+from gt_models.nn.precision import full_precision
 
 
 class GraphAttention(nn.Module):
-    """out_i = sum_j a_ij W x_j per head, a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>), heads concatenated.
+    """Attention over neighbours, `forward(x [N, in_dim], batch) -> [N, out_dim]`:
 
-    `forward(x [N, in_dim], batch) -> [N, out_dim]`. Each node attends over its incoming edges and itself, exactly once, whatever self-loops
-    the graph stores; parallel edges each count. No bias, as in Polynormer. Raises ValueError for an odd head split.
-    Equal to torch_geometric's GATConv, which holds a message [E, H, C] per edge, several times over.
+        a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>)      out_i = sum_j a_ij W x_j      per head
+
+    The heads are concatenated. Each node attends over its incoming edges and over itself exactly once, whatever self-loops the graph stores.
+    Parallel edges each count. There is no bias. The numbers are those of torch_geometric's GATConv.
+
+    Raises:
+        ValueError: `num_heads` does not divide `out_dim`.
     """
 
     def __init__(self, in_dim: int, out_dim: int, num_heads: int = 1, negative_slope: float = 0.2):
@@ -36,28 +42,29 @@ class GraphAttention(nn.Module):
         for weight in (self.linear.weight, self.att_source, self.att_target):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """Nodes [N, in_dim] -> the weighted sum over their neighbours, [N, out_dim]."""
-        return self.attend(self.linear(x), self.edges(batch))
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [N, in_dim] -> [N, out_dim]
+        return self.attend(self.linear(x), batch).to(x.dtype)
 
-    def edges(self, batch: GraphBatch) -> Edges:
-        """What `attend` reads: the same for every layer."""
-        return compressed_edges(batch)
-
-    def attend(self, value: Tensor, edges: Edges) -> Tensor:
-        """The sum over neighbours of projected nodes, [N, out_dim]; under autocast in float32."""
-        full = _full(value)
-        with torch.autocast(value.device.type, enabled=False):
-            vectors = self.att_source.to(full), self.att_target.to(full)
-            return graph_attention(value.to(full), *vectors, *edges.compressed, self.negative_slope)
+    @full_precision
+    @accelerated
+    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:  # W x, [N, H C] -> [N, H C]
+        source, target = edges_with_self_loops(batch)  # [E + N]
+        v = value.unflatten(1, (self.num_heads, -1))  # [N, H, C]
+        of_source, of_target = (v * self.att_source).sum(-1), (v * self.att_target).sum(-1)  # [N, H]
+        score = F.leaky_relu(of_source[source] + at(of_target, target), self.negative_slope)  # [E + N, H]
+        weight = edge_softmax(score, target, batch.num_nodes)  # a, [E + N, H]
+        return sum_over_edges(weight[..., None] * v[source], target, batch.num_nodes).flatten(1)
 
 
 class GraphConvolution(nn.Module):
-    """out_i = sum_j w_ij W x_j + b with fixed weights.
+    """Sum over neighbours with fixed weights, `forward(x [N, in_dim], batch) -> [N, out_dim]`: out_i = sum_j w_ij W x_j + b.
 
-    `kind`: "gcn", w_ij = (d_i d_j)^-1/2 over neighbours and the node itself, d counting that self-loop, with bias; "random-walk",
-    w_ij = 1/d_j over the edges as stored (A D^-1 of Polynormer's Appendix K), without bias.
-    `forward(x [N, in_dim], batch) -> [N, out_dim]`.
+    Args:
+        kind: "gcn": w_ij = (d_i d_j)^-1/2 over neighbours and the node itself, where the degree d counts that self-loop, with bias.
+            "random-walk": w_ij = 1 / d_j over the edges as stored (A D^-1 of Polynormer's Appendix K), without bias.
+
+    Raises:
+        ValueError: unknown `kind`.
     """
 
     def __init__(self, in_dim: int, out_dim: int, kind: str = "gcn"):
@@ -74,30 +81,44 @@ class GraphConvolution(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """Nodes [N, in_dim] -> the weighted sum over their neighbours, [N, out_dim]."""
-        return self.attend(self.linear(x), self.edges(batch))
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [N, in_dim] -> [N, out_dim]
+        return self.attend(self.linear(x), batch).to(x.dtype)
 
-    def edges(self, batch: GraphBatch) -> Edges:
-        """What `attend` reads: the same for every layer of one kind."""
-        return compressed_edges(batch, self_loops=self.kind == "gcn")
-
-    def attend(self, value: Tensor, edges: Edges) -> Tensor:
-        """The sum over neighbours of projected nodes, [N, out_dim]; under autocast in float32."""
+    @full_precision
+    @accelerated
+    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:  # W x, [N, C] -> [N, C]
+        source, target = edges_with_self_loops(batch) if self.kind == "gcn" else batch.edge_index
         if self.kind == "gcn":
-            return gcn_sum(value, edges)[0] + self.bias
-        full = _full(value)
-        weight = edges.out_degree.to(full)[edges.compressed[1]].reciprocal()
-        with torch.autocast(value.device.type, enabled=False):
-            return neighbour_sum(value.to(full), weight, *edges.compressed)
+            scale = degree(target, batch.num_nodes, value.dtype).rsqrt()  # at least one edge each: the self-loop
+            weight = scale[source] * at(scale, target)
+        else:
+            weight = degree(source, batch.num_nodes, value.dtype).reciprocal()[source]
+        out = sum_over_edges(weight[:, None] * value[source], target, batch.num_nodes)
+        return out if self.bias is None else out + self.bias
 
 
-def _full(value: Tensor) -> torch.dtype:
-    return torch.float64 if value.dtype == torch.float64 else torch.float32
+def edges_with_self_loops(batch: GraphBatch) -> tuple[Tensor, Tensor]:
+    """Sources and targets of the edges, each node's self-loop exactly once, long [E + N].
+
+    No size depends on how many self-loops the graph stores: those get the target N, of which `edge_softmax` and `sum_over_edges` drop the sums.
+    """
+    source, target = batch.edge_index
+    nodes = torch.arange(batch.num_nodes, device=source.device)
+    return torch.cat([source, nodes]), torch.cat([torch.where(source == target, batch.num_nodes, target), nodes])
 
 
-LOCAL_ATTENTION = {
-    "gat": lambda in_dim, dim, num_heads: GraphAttention(in_dim, dim, num_heads),
-    "gcn": lambda in_dim, dim, num_heads: GraphConvolution(in_dim, dim, "gcn"),
-    "random-walk": lambda in_dim, dim, num_heads: GraphConvolution(in_dim, dim, "random-walk"),
-}
+def at(values: Tensor, target: Tensor) -> Tensor:
+    """Node values [N, ...] at the target of each edge; for the target N, which is no node, those of any node."""
+    return values[target.clamp(max=len(values) - 1)]
+
+
+def degree(nodes: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
+    """How often each node is among `nodes` [E], where N is no node: [N]."""
+    return sum_over_edges(torch.ones_like(nodes, dtype=dtype), nodes, num_nodes)
+
+
+def neighbours(kind: str, num_heads: int) -> Callable[[int, int], nn.Module]:
+    """A constructor, called with input and output width, of "gat", "gcn" or "random-walk"; KeyError for another kind."""
+    if kind == "gat":
+        return partial(GraphAttention, num_heads=num_heads)
+    return partial(GraphConvolution, kind=kind)

@@ -5,11 +5,11 @@ layer, a sum in place of phi, batch norms in the readout. It was run on M, M^2, 
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, EdgeTransformer, EdgeTransformerLayer, PairReadout, PairTokens
-from gt_models.kernels.row_linear import RowLinear
 from gt_models.nn.arguments import with_arguments_of
 from gt_models.nn.mlp import MLP
 from gt_models.registry import register_model
@@ -58,9 +58,9 @@ class ReleasedTokens(PairTokens):
         """Builds the Linear in place of phi, and no vector for the diagonal."""
         self.pair_encoder, self.pair_out, self.diagonal_token = nn.Linear(2 * hidden_dim, hidden_dim), None, None
 
-    def phi(self, pairs: Tensor, edges: Tensor) -> Tensor:
-        """The sum of pairs and edges, [P, d], where the paper applies phi to both."""
-        return pairs + edges
+    def phi(self, edges: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Linear([F_i F_j]) + E_ij, [P, d], where the paper applies phi to all three."""
+        return self.pair_encoder(torch.cat([first, second], 1)) + edges
 
 
 class ReleasedReadout(PairReadout):
@@ -71,7 +71,7 @@ class ReleasedReadout(PairReadout):
         nn.Module.__init__(self)  # other widths: nothing is drawn that is not used
         self.norm, self.hidden, self.activation = (
             nn.BatchNorm1d(hidden_dim),
-            RowLinear(hidden_dim, 2 * hidden_dim),
+            nn.Linear(hidden_dim, 2 * hidden_dim),
             nn.ReLU(),
         )
         self.first, self.second = nn.Linear(2 * hidden_dim, hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
@@ -84,5 +84,5 @@ class ReleasedReadout(PairReadout):
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
         """Pair states [P, d] -> nodes [N, d]."""
-        rows, columns = self.sums(self.norm(x), batch)  # [N, 2d]
+        rows, columns = self.means(self.norm(x), batch)  # [N, 2d]
         return self.node_mlp(self.node_norm(self.last(rows, columns, batch)))  # [N, d]

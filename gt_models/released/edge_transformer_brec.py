@@ -12,10 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.edge_transformer import PAPER
-from gt_models.edge_transformer.attention import attend
-from gt_models.edge_transformer.pairs import edge_pairs
-from gt_models.kernels.row_linear import RowLinear
+from gt_models.edge_transformer import PAPER, Triangles
+from gt_models.nn.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -73,10 +71,10 @@ class EdgeTransformerBRECReleased(nn.Module):
             raise ValueError("a graph without nodes has no largest entry: leave empty graphs out of the batch")
         first, second = batch.pair_nodes
         diagonal = first == second  # [P]
-        x = torch.zeros(first.numel(), 1, dtype=self.readouts[0].weight.dtype, device=first.device)
-        x = x.index_fill(0, edge_pairs(batch), 1.0).masked_fill(diagonal[:, None], 2.0)  # [P, 1]
+        x = torch.zeros(first.numel(), 1, dtype=dtype_of(self), device=first.device)
+        x = x.index_fill(0, batch.pair_of(*batch.edge_index), 1.0).masked_fill(diagonal[:, None], 2.0)  # [P, 1]
         owner = batch.batch[first]
-        total = x.new_zeros(batch.num_graphs, self.readouts[0].out_features)  # type: ignore[call-overload]
+        total = torch.zeros((), dtype=x.dtype, device=x.device)
         for layer, readout in zip(self.layers, self.readouts, strict=True):
             x = layer(x, batch)  # [P, d]
             largest = [_largest(x, at, owner, batch.num_graphs) for at in (diagonal, ~diagonal)]  # [B, d] each
@@ -105,9 +103,10 @@ class BRECLayer(nn.Module):
             )
         self.num_heads, self.shared_weights = num_heads, shared_weights
         count, head_dim = 1 if shared_weights else 4, hidden_dim // num_heads
-        self.projections = nn.ModuleList(RowLinear(in_dim, hidden_dim) for _ in range(count))
+        self.projections = nn.ModuleList(nn.Linear(in_dim, hidden_dim) for _ in range(count))
         self.norms = nn.ModuleList(nn.LayerNorm(head_dim) for _ in range(1 if shared_weights else 3))
-        self.out = RowLinear(in_dim + hidden_dim, hidden_dim)
+        self.triangles = Triangles()
+        self.out = nn.Linear(in_dim + hidden_dim, hidden_dim)
         self.out_norm = nn.LayerNorm(hidden_dim)
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
@@ -116,7 +115,7 @@ class BRECLayer(nn.Module):
         q, k, v1, v2 = projected * 4 if self.shared_weights else projected
         norms = list(self.norms) * 3 if self.shared_weights else list(self.norms)
         stacked = torch.stack([norms[0](q), norms[1](k), v1, v2], 1)  # [P, 4, H, d_h]
-        a = attend(stacked, batch, fusion_norm=norms[2])  # [P, H, d_h]
+        a = self.triangles(stacked, batch, norms[2]).to(x.dtype)  # [P, H, d_h]
         return self.out_norm(self.out(torch.cat([x, a.flatten(1)], 1)))
 
 

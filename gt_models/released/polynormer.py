@@ -10,12 +10,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.linears import linears
-from gt_models.nn.compressed_edges import Edges
+from gt_models.nn.accelerated import accelerated
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
-from gt_models.polynormer import Attention, Beta, GlobalLayer, LocalLayer, Polynormer
-from gt_models.polynormer.parts import PAPER, check, check_choice, head_first
+from gt_models.nn.precision import dtype_of
+from gt_models.polynormer import (
+    PAPER,
+    Attention,
+    Beta,
+    GlobalLayer,
+    LocalLayer,
+    Polynormer,
+    check_choices,
+    check_sizes,
+)
+from gt_models.polynormer.neighbours import neighbours
 from gt_models.registry import register_model
 
 
@@ -31,7 +40,7 @@ class RawBeta(Beta):
 
     def forward(self, v2: Tensor | None) -> Tensor:
         """B, [d], or [N, d] with the second eigenvector v2 [N, 1]."""
-        return self.weight if v2 is None else v2 * self.weight
+        return self.weight if v2 is None else v2.to(self.weight.dtype) * self.weight
 
 
 class ConstantBeta(nn.Module):
@@ -47,11 +56,11 @@ class ConstantBeta(nn.Module):
         b = torch.full_like(
             self.like, self.init
         )  # from the number: single precision would bring its rounding into a model in float64
-        return b if v2 is None else v2 * b
+        return b if v2 is None else v2.to(b.dtype) * b
 
 
 class ReleasedLocalLayer(LocalLayer):
-    """A linear skip W x beside the local attention (lins); LayerNorm before it (pre_ln), BatchNorm after it (post_bn), where asked for."""
+    """A linear skip W x beside the local attention (lins); on request LayerNorm before it (pre_ln) and BatchNorm after it (post_bn)."""
 
     def __init__(self, in_dim: int, dim: int, *others, pre_norm: bool, batch_norm: bool):
         super().__init__(in_dim, dim, *others)
@@ -59,16 +68,14 @@ class ReleasedLocalLayer(LocalLayer):
         self.skip = nn.Linear(in_dim, dim)
         self.batch_norm = nn.BatchNorm1d(dim) if batch_norm else None
 
-    def forward(
-        self, x: Tensor, batch: GraphBatch, edges: Edges, v2: Tensor | None, total: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    @accelerated
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, in_dim] -> [N, d]
         x = x if self.pre_norm is None else self.pre_norm(x)
-        maps = (self.gate, self.local.linear, self.skip)
-        h, value, skip = linears(x, *(m.weight for m in maps), *[None] * 3)  # [N, d] without biases
-        a = self.mix(x, value, batch, edges)
-        if self.batch_norm is None:
-            return self.close(h, a, v2, total, skip, self.skip.bias)
-        return self.close(h, self.batch_norm(a + (skip + self.skip.bias)), v2, total)
+        return self.combine(self.gate(x), self.skipped(self.mix(x, batch), self.skip(x)), v2)
+
+    def skipped(self, a: Tensor, skip: Tensor) -> Tensor:
+        """AV + W x, normalised on request: [N, d] each -> [N, d]."""
+        return a + skip if self.batch_norm is None else self.batch_norm(a + skip)
 
 
 class ReleasedGlobalLayer(GlobalLayer):
@@ -77,10 +84,15 @@ class ReleasedGlobalLayer(GlobalLayer):
     def __init__(self, *arguments):
         super().__init__(*arguments, share_query_key=True)
 
-    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Linear) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Module) -> Tensor:  # type: ignore[override]
         """Nodes [N, d] -> [N, d] through `output`, which all global layers share."""
-        (x,) = linears(self.attend(x, batch, v2), head_first(output.weight, 1, self.attention.num_heads), output.bias)
+        x = self.project(self.attend(x, batch, v2), output)
         return self.dropout(F.relu(x) if self.relu else x)
+
+    @accelerated
+    def project(self, x: Tensor, output: nn.Module) -> Tensor:
+        """The output layer, [N, d] -> [N, d]."""
+        return output(x)
 
 
 @register_model(
@@ -128,10 +140,10 @@ class ReleasedPolynormer(Polynormer):
         pooling: Literal["mean", "sum", "max"] = "mean",
     ):
         nn.Module.__init__(self)
-        check(
-            level, attention, version, local_layer, "layer", hidden_dim, num_heads, num_local_layers, num_global_layers
-        )
-        check_choice("beta", beta, ("sigmoid", "raw", "constant"))
+        check_choices(level=level, attention=attention, version=version, local_layer=local_layer)
+        check_sizes(attention, hidden_dim, num_heads, num_local_layers, num_global_layers)
+        if beta not in ("sigmoid", "raw", "constant"):
+            raise ValueError(f"beta={beta!r} is unknown; known: sigmoid, raw, constant")
         if (beta_init is None) != (beta == "sigmoid"):
             raise ValueError(
                 f"beta={beta!r} with beta_init={beta_init}: the start is given for 'raw' and 'constant', and drawn for 'sigmoid'"
@@ -149,12 +161,12 @@ class ReleasedPolynormer(Polynormer):
                 return Beta(hidden_dim, num_layers)
             return (RawBeta if beta == "raw" else ConstantBeta)(hidden_dim, beta_init)
 
-        self.in_dropout, self.dropout = Dropout(in_dropout), Dropout(dropout)
-        self.input = FeatureEncoder(in_dim, hidden_dim) if input_layer else None
+        self.input = FeatureEncoder(in_dim, hidden_dim, dropout=in_dropout) if input_layer else None
+        self.in_dropout, self.dropout = None if input_layer else Dropout(in_dropout), Dropout(dropout)
         widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_local_layers - 1)
         self.local_layers = nn.ModuleList(
             ReleasedLocalLayer(
-                width, hidden_dim, num_heads, local_layer, make_beta(num_local_layers), relu, True, dropout,
+                width, hidden_dim, neighbours(local_layer, num_heads), make_beta(num_local_layers), relu, True, dropout,
                 Attention(width, hidden_dim, num_heads, True, with_value=False) if attention == "local-and-global" else None,
                 pre_norm=pre_norm, batch_norm=batch_norm,
             )
@@ -175,7 +187,7 @@ class ReleasedPolynormer(Polynormer):
         if self.input is not None:
             return super().embed(x)
         # large_graph_exp/ has no input layer
-        return self.in_dropout((x.to_dense() if x.is_sparse_csr else x).to(self.head.weight.dtype))
+        return self.in_dropout((x.to_dense() if x.is_sparse_csr else x).to(dtype_of(self)))
 
     def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
         """LayerNorm of the local module's output, then the global layers: [N, d] -> [N, d]."""
@@ -184,7 +196,9 @@ class ReleasedPolynormer(Polynormer):
             x = layer(x, batch, v2, self.global_output)
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # type: ignore[override]
-        """As of `Polynormer`, with a head of its own in the local phase."""
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """As in `Polynormer`, with a separate head in the local phase."""
         # the local phase trains a head of its own (pred_local)
-        return super().forward_head(features, batch, self.local_head if self.phase == "local" else None)
+        return self.predict(
+            features, batch, self.local_head if self.phase == "local" and self.local_head else self.head
+        )

@@ -15,6 +15,7 @@ TESTED_IN = {
     "baselines/gcnii.py": "baselines/test_message_passing.py",
     "baselines/gin.py": "baselines/test_message_passing.py",
     "baselines/sage.py": "baselines/test_message_passing.py",
+    "edge_transformer.py": "edge_transformer/test_edge_transformer.py",
     "encodings/blocks.py": "encodings/test_laplacian.py",
     "face.py": "test_library.py",
     "facts.py": "test_library.py",

@@ -30,7 +30,7 @@ class Mutation:
 
 PPGT = "gt_models/ppgt/__init__.py"
 TOKENGT = "gt_models/tokengt.py"
-EDGE_TRANSFORMER = "gt_models/edge_transformer/__init__.py"
+EDGE_TRANSFORMER = "gt_models/edge_transformer.py"
 POLYNORMER = "gt_models/polynormer/__init__.py"
 BASELINES = "gt_models/baselines"
 PPGT_RELEASED = "gt_models/released/ppgt.py"
@@ -70,9 +70,9 @@ MUTATIONS = [
         "x = self.dropout(self.attention(self.norm(x), batch))  # [P, d]\n        update",
         "edge-transformer/cornell/edge-transformer-as-printed",
     ),
-    # a bias left out
+    # one of two sums left out
     Mutation(
-        MODELS, EDGE_TRANSFORMER, "(self.first.bias + self.second.bias)", "self.first.bias",
+        MODELS, EDGE_TRANSFORMER, "(self.first(rows) + self.second(columns))", "self.first(rows)",
         "edge-transformer/csl/edge-transformer",
     ),
     # the last local layer in place of the sum over layers
@@ -111,7 +111,7 @@ MUTATIONS = [
     ),
     # the head of the global phase in the local phase
     Mutation(
-        RELEASED, POLYNORMER_RELEASED, 'if self.phase == "local" else None)', 'if self.phase == "none" else None)',
+        RELEASED, POLYNORMER_RELEASED, 'self.phase == "local" and', 'self.phase == "none" and',
         "embedded/torus-colours/polynormer",
     ),
     Mutation(
@@ -154,16 +154,18 @@ MUTATIONS = [
     ),
     # softmax over queries
     Mutation(
-        LAYERS, f"{KERNELS}/triangular_attention.py", "weights = scores.softmax(2)", "weights = scores.softmax(1)",
+        MODELS, EDGE_TRANSFORMER, "/ 4).softmax(2)", "/ 4).softmax(1)",
         "edge-transformer/csl/edge-transformer",
     ),
     # weights of attention that do not sum to one
     Mutation(
-        LAYERS, f"{KERNELS}/graph_attention.py",
-        "weight = weight / torch.zeros_like(peak).index_add(0, row, weight)[row]", "weight = weight / 2",
+        LAYERS, f"{NN}/edge_softmax.py",
+        "return weight / weight.new_zeros(size).index_add(0, target, weight)[target]", "return weight / 2",
         "embedded/torus-colours/polynormer",
     ),
-    Mutation(LAYERS, f"{KERNELS}/gated_norm.py", "eps) + b * a", "eps) + a", "embedded/torus-colours/polynormer"),
+    Mutation(
+        MODELS, POLYNORMER, "self.norm(h * a) + b * a", "self.norm(h * a) + a", "embedded/torus-colours/polynormer",
+    ),
     Mutation(
         LAYERS, f"{KERNELS}/ada_rms.py", "return x / rms(x) * rms(alpha * x + beta)", "return x / rms(x)",
         "embedded/ring-molecules/ppgt",

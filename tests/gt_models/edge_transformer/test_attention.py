@@ -1,30 +1,32 @@
-"""What stands between the layers and triangular attention: the seed of the dropout, and precision."""
+"""Triangular attention as a module: precision, and the same numbers by its fast path."""
 
 import pytest
 import torch
 
-from gt_models.edge_transformer.attention import attend
+from gt_models.edge_transformer import Triangles, TriangularAttention
+from gt_models.kernels import forms_taken, use
 from tests.gt_models.edge_transformer.test_edge_transformer import graphs
 
 
-@pytest.mark.parametrize(("dropout", "draws"), [(0.0, False), (0.5, True)])
-def test_dropout_draws_one_number(dropout, draws):
-    graph = graphs((4,))[0]
-    torch.manual_seed(0)
-    first = attend(torch.ones(16, 4, 2, 3), graph, dropout)
-    after = torch.random.get_rng_state()
-    torch.manual_seed(0)
-    if draws:
-        torch.randint(2**31 - 1, (1,))
-    assert torch.equal(after, torch.random.get_rng_state())
-    torch.manual_seed(0)
-    assert torch.equal(attend(torch.ones(16, 4, 2, 3), graph, dropout), first)
-
-
 def test_half_precision_is_computed_in_single():
-    graph, projected = graphs((4,))[0], torch.randn(16, 4, 2, 3).bfloat16()
-    out = attend(projected, graph)
-    assert out.dtype == torch.bfloat16
-    assert torch.equal(out, attend(projected.float(), graph).bfloat16())
+    graph, x = graphs((4,))[0], torch.randn(16, 8).bfloat16()
+    layer = TriangularAttention(8, 2).bfloat16()
+    projected = layer.projections(x).unflatten(1, (4, 2, -1))
+    out = layer.triangles(projected, graph)
+    assert out.dtype == torch.float32
+    assert torch.equal(out, layer.triangles(projected.float(), graph))
+    assert layer(x, graph).dtype == torch.bfloat16
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(attend(projected.float(), graph), attend(projected.float(), graph).float())
+        assert torch.equal(layer.triangles(projected, graph), out)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_dropout_is_that_of_its_module(dropout):
+    graph, module, x = graphs((4,))[0], Triangles(dropout), torch.randn(16, 4, 2, 3, dtype=torch.float64)
+    results = []
+    for form in ("reference", None):
+        torch.manual_seed(0)
+        with use(form), forms_taken() as taken:
+            results.append(module(x, graph))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
+    assert taken["triangles"] == {"no triples": 1}

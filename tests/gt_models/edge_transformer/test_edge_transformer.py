@@ -10,8 +10,6 @@ from torch_geometric.data import Batch, Data
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
-from gt_models.edge_transformer import EdgeTransformerLayer
-from gt_models.kernels.dispatch import forms_taken
 from tests.gt_models import checks, oracles
 from tests.gt_models.reference import edge_transformer as reference
 
@@ -136,15 +134,6 @@ def test_dropout_acts_in_training_only():
     assert not torch.equal(model(batch), model(batch))
     model.eval()
     assert torch.equal(model(batch), model(batch))
-
-
-def test_all_maps_of_a_layer_are_products_of_the_widest_vectors():
-    (batch,) = graphs((25,))
-    layer, x = EdgeTransformerLayer(64, 8, 0.0, 0.0, "gelu"), torch.randn(625, 64)
-    with forms_taken() as taken:
-        layer(x, batch)
-    assert dict(taken["row_linear"]) == {"numba": 2}  # projections and output
-    assert dict(taken["gelu_mlp"]) == {"numba": 1}
 
 
 @pytest.mark.parametrize("variant", [{"ffn_residual": True}, RELEASED])

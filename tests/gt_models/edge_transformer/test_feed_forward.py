@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gt_models.edge_transformer.feed_forward import FeedForward
+from gt_models.edge_transformer import FeedForward
 
 
 def relu(x: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from torch import nn
 
 from gt_models.kernels import Form, Operation, all_operations, explain, forms_taken, use
 from gt_models.kernels.dispatch import OPERATIONS
+from gt_models.nn.accelerated import ATTACHED
 
 
 @pytest.fixture
@@ -101,10 +102,28 @@ def test_calls_with_and_without_gradients_are_counted_apart(double):
     assert counts == [1, 2, 3]
 
 
-def test_all_operations_have_a_definition_and_an_example():
+def test_all_operations_but_those_that_are_made_of_others_have_an_example():
     operations = all_operations()
     assert "graph_attention" in operations
-    assert all(operation.example is not None for operation in operations.values() if operation.forms)
+    attached = set(ATTACHED.values())
+    assert operations["polynormer_local"] in attached
+    assert all(o.example is not None for o in operations.values() if o.forms and o not in attached)
+
+
+def test_a_form_that_raises_later_gives_way_once_it_is_clear_that_the_input_is_right(double):
+    def failing(x):
+        if x.numel() > 2:
+            raise RuntimeError("no such instruction")
+        return x + x
+
+    operation = Operation("double", double.reference, [Form("fast", lambda: failing)], double.example)
+    with forms_taken() as taken:
+        with pytest.warns(RuntimeWarning, match="double: fast is not used on cpu: it fails .RuntimeError: no such"):
+            assert operation(torch.ones(3)).tolist() == [2, 2, 2]
+        assert operation(torch.ones(1)).tolist() == [2]
+    assert taken == {"double": {"fast failed": 1, "reference": 2}}
+    with use(double="fast"), pytest.raises(RuntimeError, match="no such instruction"):  # requested: no other form
+        operation(torch.ones(3, dtype=torch.float64))
 
 
 def test_devices_and_dtypes_are_reasons(double):

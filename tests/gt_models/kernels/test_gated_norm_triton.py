@@ -13,36 +13,27 @@ form.PROGRAMS = 2  # of which each takes several rows
 found, nans = [], []
 
 def step(function, given, relu, rate):
-    x, summed = function(*given.values(), 1e-5, relu, SEED if rate else None, rate)
-    leaves = [t for t in given.values() if t is not None]
-    return [x, summed, *torch.autograd.grad(x.sin().sum() + summed.cos().sum(), leaves)]
+    x = function(*given.values(), 1e-5, relu, SEED if rate else None, rate)
+    return [x, *torch.autograd.grad(x.sin().sum(), list(given.values()))]
 
-for (rows, width), relu, rate, skip, total in itertools.product(
-    ((1, 8), (7, 21), (0, 5)), (False, True), (0.0, 0.4), (False, True), (False, True)
-):
+for (rows, width), relu, rate in itertools.product(((1, 8), (7, 21), (0, 5)), (False, True), (0.0, 0.4)):
     given = tensors(rows, width)
-    given |= {"total": given["total"] if total else None} | ({} if skip else {"skip": None, "skip_bias": None})
     results = [step(function, given, relu, rate) for function in (reference, form.gated_norm)]
     found += [float((a - b).abs().max()) for a, b in zip(*results) if a.numel()]
 for bad, relu in itertools.product((float("nan"), float("inf"), -float("inf")), (False, True)):
     given = tensors(6, 5)
     given["h"].data[1, 2] = given["a"].data[3, 4] = bad
     expected, others = (step(function, given, relu, 0.0) for function in (reference, form.gated_norm))
-    nans.append(all(torch.equal(e.isnan(), o.isnan()) for e, o in zip(expected[:4], others[:4])))
-given = tensors(5, 6)
-sums = []
-for function in (reference, form.gated_norm):  # only the sum has a gradient
-    sums.append(torch.autograd.grad(function(*given.values(), 1e-5, False, SEED, 0.3)[1].sin().sum(), given["h"])[0])
-print(json.dumps([max(found), len(found), nans, float((sums[0] - sums[1]).abs().max())]))
+    nans.append(all(torch.equal(e.isnan(), o.isnan()) for e, o in zip(expected[:3], others[:3])))
+print(json.dumps([max(found), len(found), nans]))
 """
 
 
 def test_interpreted_it_equals_the_reference_forward_and_backward():
-    difference, compared, nans, of_the_sum_alone = interpreted(AGAINST_THE_REFERENCE)
+    difference, compared, nans = interpreted(AGAINST_THE_REFERENCE)
     assert difference < 1e-11
-    assert compared > 200
+    assert compared > 50
     assert nans == [True] * 6
-    assert of_the_sum_alone < 1e-11
 
 
 @pytest.mark.parametrize(("kind", "relu", "rate"), [("fp32", True, 0.3), ("fp64", False, 0.0)])

@@ -7,7 +7,8 @@ from torch import nn
 from gt_models.edge_transformer import TriangularAttention
 from gt_models.kernels import triangular_attention as shelf
 from gt_models.kernels import use
-from gt_models.kernels.triangular_attention import dropout_mask, triangular_attention
+from gt_models.kernels.triangular_attention import triangular_attention
+from gt_models.nn.triple_dropout import kept_triples
 from tests.gt_models import checks
 from tests.gt_models.reference import edge_transformer as reference
 
@@ -112,10 +113,10 @@ def test_why_a_form_does_not_run():
 def test_dropout_drops_the_stated_share_and_nothing_in_evaluation():
     rows = torch.arange(400).view(1, 20, 20)
     for seed in (1, 2):
-        keep = dropout_mask(torch.tensor([seed]), rows, 2, 20, 0.3)
+        keep = kept_triples(torch.tensor([seed]), rows, 2, 20, 0.3)
         assert abs(keep.double().mean() - 0.7) < 0.01
         assert abs(keep[:, :, :, 0].double().mean() - 0.7) < 0.03
-    assert not torch.equal(keep, dropout_mask(torch.tensor([1]), rows, 2, 20, 0.3))
+    assert not torch.equal(keep, kept_triples(torch.tensor([1]), rows, 2, 20, 0.3))
     batch = checks.random_graphs((6,))[0]
     module = TriangularAttention(4, 2, attn_dropout=0.5).double()
     x = torch.randn(36, 4, dtype=torch.float64)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from gt_bench.claims.experiments.graphs import as_batch, bicyclopentyl, decalin, relabelled
-from gt_models import create_model, kernels
+from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.polynormer import PolynomialBase
 from tests.gt_models import checks
@@ -272,26 +272,6 @@ def test_start_of_beta():
         drawn = torch.cat([layer.beta.weight for layer in layers])
         assert drawn.std().item() == pytest.approx((2 / (count + 400)) ** 0.5, rel=0.15)
         assert abs(drawn.mean().item()) < 0.01
-
-
-@pytest.mark.parametrize("settings", [{}, {"attention": "local-and-global"}, {"relu": True, "attention": "local"}])
-def test_fast_forms_are_the_plain_equations(settings):
-    batch, model = graphs()[2], build(dropout=0.4, in_dropout=0.2, **settings)
-    results = []
-    for form in ("reference", None):
-        model.zero_grad()
-        torch.manual_seed(1)
-        with kernels.use(form), kernels.forms_taken() as taken:
-            out = model(batch)
-        out.sin().sum().backward()
-        results.append([out] + [p.grad for p in model.parameters() if p.grad is not None])
-        fast = {name for name, forms in taken.items() if set(forms) != {"reference"}}
-        operations = kernels.all_operations()
-        assert fast == (
-            set() if form else {name for name in taken if any(f.name != "triton" for f in operations[name].forms)}
-        ), taken
-    for expected, found in zip(*results, strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_reset_parameters_draws_as_the_constructor_does():

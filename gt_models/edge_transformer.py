@@ -1,7 +1,8 @@
 """Edge Transformer for graphs (Mueller and Morris: Towards Principled Graph Transformers, https://arxiv.org/abs/2401.10119): states on pairs of
 nodes and triangular attention, at least as expressive as 3-WL. In the order of Section 3: layer, triangular attention (Eqs. 1 and 2), tokens
-(Eq. 3), readout. What the authors' code does otherwise: gt_models/released/edge_transformer.py."""
+(Eq. 3), readout. What the authors' code does differently: gt_models/released/edge_transformer.py."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -9,14 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.edge_transformer.attention import attend
-from gt_models.edge_transformer.feed_forward import FeedForward
-from gt_models.edge_transformer.pairs import edge_pairs, node_pairs
-from gt_models.edge_transformer.pooling import GraphPooling
-from gt_models.kernels.row_linear import RowLinear
+from gt_models.nn.accelerated import accelerated
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.mlp import MLP, activation
+from gt_models.nn.pooling import pool
+from gt_models.nn.precision import dtype_of, full_precision
+from gt_models.nn.triple_dropout import TripleDropout
 from gt_models.registry import register_model
 
 PAPER = "Luis Mueller and Christopher Morris: Towards Principled Graph Transformers, NeurIPS 2024. https://arxiv.org/abs/2401.10119"
@@ -133,6 +133,23 @@ class EdgeTransformerLayer(nn.Module):
         return x + update if self.ffn_residual else update
 
 
+class FeedForward(nn.Module):
+    """Linear, activation, dropout, Linear: [P, d] -> [P, d]."""
+
+    def __init__(self, hidden_dim: int, ffn_dim: int, act: str, dropout: float):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
+        self.activation, self.dropout = activation(act), Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        self.hidden.reset_parameters()
+        self.out.reset_parameters()
+
+    @accelerated
+    def forward(self, x: Tensor) -> Tensor:  # [P, d] -> [P, d]
+        return self.out(self.dropout(self.activation(self.hidden(x))))
+
+
 class TriangularAttention(nn.Module):
     """Multi-head triangular attention over all ordered pairs of each graph, with five bias-free projections: [P, d] -> [P, d].
 
@@ -145,24 +162,52 @@ class TriangularAttention(nn.Module):
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
             )
-        if not 0.0 <= attn_dropout < 1.0:
-            raise ValueError(f"attn_dropout {attn_dropout} is outside [0, 1)")
-        self.num_heads, self.attn_dropout = num_heads, attn_dropout
+        self.num_heads = num_heads
         # the first four of the five projections as one product: rows of the weight are W^Q, W^K, W^V1, W^V2
-        self.projections = RowLinear(hidden_dim, 4 * hidden_dim, bias=False)
+        self.projections = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
+        self.triangles = Triangles(attn_dropout)
         # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in the authors' code
-        self.out = RowLinear(hidden_dim, hidden_dim, bias=False)
+        self.out = nn.Linear(hidden_dim, hidden_dim, bias=False)
 
     def reset_parameters(self) -> None:
         for module in (self.projections, self.out):
             module.reset_parameters()
 
+    @accelerated
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [P, d]
-        projected = self.projections(x).view(
-            x.size(0), 4, self.num_heads, x.size(1) // self.num_heads
-        )  # [P, 4, H, d_h]
-        o = attend(projected, batch, self.attn_dropout if self.training else 0.0)  # [P, H, d_h]
-        return self.out(o.flatten(1))  # [P, d]
+        return self.out(self.heads(self.projections(x), batch))
+
+    def heads(self, projected: Tensor, batch: GraphBatch) -> Tensor:  # [P, 4 d] -> [P, d]
+        split = projected.unflatten(1, (4, self.num_heads, -1))  # [P, 4, H, d_h]
+        return self.triangles(split, batch).to(projected.dtype).flatten(1)
+
+
+class Triangles(nn.Module):
+    """Eqs. 1 and 2: the pair (i, j) attends over the paths i -> l -> j, per head.
+
+    Args:
+        attn_dropout: the probability with which a single weight A_ilj is dropped. Raises ValueError outside [0, 1).
+    """
+
+    def __init__(self, attn_dropout: float = 0.0):
+        super().__init__()
+        self.dropout = TripleDropout(attn_dropout)
+
+    @full_precision
+    @accelerated
+    def forward(self, projected: Tensor, batch: GraphBatch, fusion_norm: nn.Module | None = None) -> Tensor:
+        """Queries, keys, first and second values [P, 4, H, d_h] -> [P, H, d_h].
+
+        `fusion_norm` is applied to each product of values. Holds tensors of all triples, [B, n, n, n, H, d_h].
+        """
+        q, k, v1, v2 = batch.pairs_to_dense(projected).unbind(3)  # [B, n, n, H, d_h]
+        scores = torch.einsum("bilhc,bljhc->biljh", q, k) / math.sqrt(q.size(-1))
+        # a large finite number: rows of padding stay free of NaN, and their outputs are never read
+        padding = ~batch.node_mask[:, None, :, None, None]
+        a = scores.masked_fill(padding, torch.finfo(scores.dtype).min / 4).softmax(2)  # A_ilj: [B, i, l, j, H]
+        v = v1.unsqueeze(3) * v2.unsqueeze(1)  # Eq. 2: V_ilj, [B, i, l, j, H, d_h]
+        v = v if fusion_norm is None else fusion_norm(v.to(dtype_of(fusion_norm))).to(v.dtype)
+        return batch.pairs_from_dense((self.dropout(a, batch).unsqueeze(-1) * v).sum(2))  # Eq. 1
 
 
 class PairTokens(nn.Module):
@@ -187,7 +232,7 @@ class PairTokens(nn.Module):
 
     def make_phi(self, hidden_dim: int, act: str) -> None:  # of Eq. 3
         # unstated: phi; one hidden layer of width d
-        self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), RowLinear(hidden_dim, hidden_dim)
+        self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
         self.activation = activation(act)
 
     def reset_tokens(self) -> None:  # from N(0, 1)
@@ -206,29 +251,25 @@ class PairTokens(nn.Module):
         first, second = batch.pair_nodes
         nodes = self.node_encoder(batch.x)  # F: [N, d]
         edges = self.edge_features(batch, nodes.dtype)  # E: [P, d]
-        d = nodes.size(1)
-        weight = self.pair_encoder.weight  # applied to nodes before they are paired: n products instead of n^2
-        left, right = nodes @ weight[:, -2 * d : -d].T, nodes @ weight[:, -d:].T + self.pair_encoder.bias  # [N, d]
-        return self.phi(left[first] + right[second], edges)
+        return self.phi(edges, nodes[first], nodes[second])  # Eq. 3
 
-    def phi(self, pairs: Tensor, edges: Tensor) -> Tensor:
-        """The rest of phi: its first product without the edges' part [P, d], and E [P, d] -> [P, d]."""
-        return self.pair_out(self.activation(pairs + edges @ self.pair_encoder.weight[:, : edges.size(1)].T))
+    def phi(self, edges: Tensor, first: Tensor, second: Tensor) -> Tensor:  # E_ij, F_i, F_j: [P, d] each -> [P, d]
+        return self.pair_out(self.activation(self.pair_encoder(torch.cat([edges, first, second], 1))))
 
     def edge_features(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
         """E: [P, d]."""
         nothing = torch.zeros(batch.pair_nodes[0].numel(), 1, dtype=dtype, device=batch.ptr.device)  # [P, 1]
         if self.edge_encoder is None:
-            edges = nothing.index_fill(0, edge_pairs(batch), 1.0) * self.edge_token  # [P, q]
+            edges = nothing.index_fill(0, batch.pair_of(*batch.edge_index), 1.0) * self.edge_token  # [P, q]
         else:
             if batch.edge_attr is None:
                 raise ValueError("the model was built with edge_dim, but the batch has no edge_attr")
             values = self.edge_encoder(batch.edge_attr).to(dtype)  # [E, q]
-            edges = values.new_zeros(len(nothing), values.size(1)).index_put(
-                (edge_pairs(batch),), values, accumulate=True
-            )  # [P, q]
+            pairs = batch.pair_of(*batch.edge_index)  # [E]
+            edges = values.new_zeros(len(nothing), values.size(1)).index_put((pairs,), values, accumulate=True)
         if self.diagonal_token is not None:
-            edges = edges + nothing.index_fill(0, node_pairs(batch), 1.0) * self.diagonal_token
+            nodes = torch.arange(batch.num_nodes, device=batch.ptr.device)
+            edges = edges + nothing.index_fill(0, batch.pair_of(nodes, nodes), 1.0) * self.diagonal_token
         if self.rrwp_encoder is not None:
             edges = torch.cat([edges, self.rrwp_encoder(batch.encoding("rrwp", self.rrwp_dim).to(dtype))], 1)  # [P, d]
         return edges
@@ -237,13 +278,13 @@ class PairTokens(nn.Module):
 class PairReadout(nn.Module):
     """Pairs to nodes: Readout(i) = sum_j rho_1(X_ij) + rho_2(X_ji), [P, d] -> [N, d].
 
-    The last Linear of each rho is applied after the sum, which it commutes with: n products instead of n^2.
+    The last Linear of each rho is applied to the mean over j, with which an affine map commutes: n products instead of n^2.
     """
 
     def __init__(self, hidden_dim: int, act: str):
         super().__init__()
         # unstated: depth and width of rho_1 and rho_2; one hidden layer of width d each
-        self.hidden, self.activation = RowLinear(hidden_dim, 2 * hidden_dim), activation(act)
+        self.hidden, self.activation = nn.Linear(hidden_dim, 2 * hidden_dim), activation(act)
         self.first, self.second = nn.Linear(hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
     def reset_parameters(self) -> None:
@@ -251,16 +292,46 @@ class PairReadout(nn.Module):
             module.reset_parameters()
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [N, d]
-        (rows, columns), d = self.sums(x, batch), x.size(1)
-        return self.last(rows[:, :d], columns[:, d:], batch)  # [N, d]
+        rows, columns = self.means(x, batch)
+        return self.last(rows.chunk(2, 1)[0], columns.chunk(2, 1)[1], batch)
 
-    def sums(self, x: Tensor, batch: GraphBatch) -> tuple[Tensor, ...]:
-        """Hidden units of X_ij, and of X_ji, summed over j: [N, 2d] each."""
+    def means(self, x: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:  # [P, d] -> [N, 2d] each
+        """Hidden units of X_ij, and of X_ji, averaged over j."""
         hidden = self.activation(self.hidden(x))  # [P, 2d]
-        return tuple(
+        first, second = (
             hidden.new_zeros(batch.num_nodes, hidden.size(1)).index_add(0, pair, hidden) for pair in batch.pair_nodes
         )
+        sizes = batch.sizes[batch.batch, None]
+        return first / sizes, second / sizes
 
-    def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:  # [N, d]
-        bias = batch.sizes[batch.batch, None] * (self.first.bias + self.second.bias)  # one for each summand
-        return rows @ self.first.weight.T + columns @ self.second.weight.T + bias  # [N, d]
+    def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:  # -> [N, d]
+        return batch.sizes[batch.batch, None] * (self.first(rows) + self.second(columns))
+
+
+class GraphPooling(nn.Module):
+    """Nodes to graphs: "sum" or "mean" [N, d] -> [B, d], "set2set" (Vinyals et al. 2016) [N, d] -> [B, 2d]."""
+
+    def __init__(self, hidden_dim: int, how: str, steps: int = 6):
+        super().__init__()
+        if how not in ("sum", "mean", "set2set"):
+            raise ValueError(f"unknown pooling {how!r}; known: sum, mean, set2set")
+        self.how, self.steps = how, steps
+        # unstated: six steps; from the authors' code
+        self.lstm = nn.LSTMCell(2 * hidden_dim, hidden_dim) if how == "set2set" else None
+
+    def reset_parameters(self) -> None:
+        if self.lstm is not None:
+            self.lstm.reset_parameters()
+
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, d] -> [B, d], with set2set [B, 2d]."""
+        if self.lstm is None:
+            return pool(x, batch, self.how)
+        nodes, mask = batch.to_dense(x), batch.node_mask  # [B, n, d], [B, n]
+        q = x.new_zeros(batch.num_graphs, 2 * x.size(1))  # [B, 2d]
+        h, c = q[:, : x.size(1)], q[:, : x.size(1)]  # [B, d]
+        for _ in range(self.steps):
+            h, c = self.lstm(q, (h, c))
+            scores = torch.einsum("bnd,bd->bn", nodes, h).masked_fill(~mask, torch.finfo(x.dtype).min / 4)
+            q = torch.cat([h, torch.einsum("bn,bnd->bd", scores.softmax(1) * mask, nodes)], 1)
+        return q

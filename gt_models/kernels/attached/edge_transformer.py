@@ -1,0 +1,56 @@
+"""The Edge Transformer's maps of pairs by oneDNN on the CPU, and triangular attention without a tensor of all triples."""
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.edge_transformer import FeedForward, Triangles, TriangularAttention
+from gt_models.kernels.dispatch import Form, attach, differs, reads
+from gt_models.kernels.dropout import draw_seed
+from gt_models.kernels.gelu_mlp import gelu_mlp
+from gt_models.kernels.row_linear import row_linear, too_small
+from gt_models.kernels.triangular_attention import triangular_attention
+from gt_models.nn.dropout import Dropout
+from gt_models.nn.triple_dropout import TripleDropout
+
+
+def attention(layer: TriangularAttention, x: Tensor, batch: GraphBatch) -> Tensor:
+    """`TriangularAttention.forward`."""
+    heads = layer.heads(row_linear(x, layer.projections.weight), batch)
+    return row_linear(heads, layer.out.weight)
+
+
+def _attention_why_not(layer: TriangularAttention, x: Tensor, batch: GraphBatch) -> str | None:
+    return reads(layer, {"projections": nn.Linear, "out": nn.Linear}) or too_small(x, layer.out.weight)
+
+
+def feed_forward(layer: FeedForward, x: Tensor) -> Tensor:
+    """`FeedForward.forward`."""
+    (hidden, out), drops = (layer.hidden, layer.out), layer.training and layer.dropout.rate > 0
+    if not drops and not differs("activation", layer.activation, nn.GELU):
+        return gelu_mlp(x, hidden.weight, hidden.bias, out.weight, out.bias)
+    inside = layer.dropout(layer.activation(row_linear(x, hidden.weight, hidden.bias)))
+    return row_linear(inside, out.weight, out.bias)
+
+
+def _feed_forward_why_not(layer: FeedForward, x: Tensor) -> str | None:
+    return reads(layer, {"hidden": nn.Linear, "out": nn.Linear, "dropout": Dropout}) or too_small(
+        x, layer.hidden.weight
+    )
+
+
+def triangles(module: Triangles, x: Tensor, batch: GraphBatch, fusion_norm: nn.Module | None = None) -> Tensor:
+    """`Triangles.forward`."""
+    rate = module.dropout.rate if module.training else 0.0
+    seed = draw_seed() if rate else torch.zeros(1, dtype=torch.long)
+    return triangular_attention(x, batch, seed, rate, fusion_norm)
+
+
+attach(
+    TriangularAttention, "forward", "triangular_attention_maps", [Form("oneDNN", lambda: attention, _attention_why_not)]
+)
+attach(FeedForward, "forward", "pair_feed_forward", [Form("oneDNN", lambda: feed_forward, _feed_forward_why_not)])
+attach(
+    Triangles, "forward", "triangles",
+    [Form("no triples", lambda: triangles, lambda module, *_: reads(module, {"dropout": TripleDropout}), ("cpu", "cuda"))],
+)  # fmt: skip

@@ -1,0 +1,174 @@
+"""Polynormer's layers with the maps of a node's features as one operation, and attention over neighbours without a tensor of all edges."""
+
+from types import NoneType
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.kernels import linear_attention
+from gt_models.kernels.dispatch import Form, attach, differs, reads
+from gt_models.kernels.dropout import draw_seed
+from gt_models.kernels.gated_norm import gated_norm
+from gt_models.kernels.graph_attention import graph_attention
+from gt_models.kernels.linears import linears
+from gt_models.kernels.neighbour_sum import neighbour_sum
+from gt_models.nn.compressed_edges import compressed_edges
+from gt_models.nn.dropout import Dropout
+from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.polynormer import Attention, GlobalLayer, LocalLayer
+from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
+from gt_models.released.polynormer import ReleasedGlobalLayer, ReleasedLocalLayer
+
+Types = dict[str, type | tuple[type, ...]]
+BOTH = ("cpu", "cuda")
+LOCAL: Types = {"gate": nn.Linear, "local": (GraphAttention, GraphConvolution), "local.linear": nn.Linear}
+GLOBAL: Types = {
+    "gate": nn.Linear, "attention": Attention, "attention.key": nn.Linear, "attention.value": nn.Linear,
+    "attention.query": (nn.Linear, NoneType),
+}  # fmt: skip
+
+
+# -- maps of a node's features ---------------------------------------------------------------------------------------------------------
+
+
+def local_layer(layer: LocalLayer, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+    """`LocalLayer.forward`."""
+    h, value = _maps(x, layer.gate, layer.local.linear)  # type: ignore[arg-type]
+    return layer.combine(h, _mix(layer, x, value, batch), v2)
+
+
+def released_local_layer(layer: ReleasedLocalLayer, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+    """`ReleasedLocalLayer.forward`."""
+    x = x if layer.pre_norm is None else layer.pre_norm(x)
+    h, value, skip = _maps(x, layer.gate, layer.local.linear, layer.skip)  # type: ignore[arg-type]
+    return layer.combine(h, layer.skipped(_mix(layer, x, value, batch), skip), v2)
+
+
+def _mix(layer: LocalLayer, x: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
+    """`LocalLayer.mix` of projected nodes."""
+    a: Tensor = layer.local.attend(value, batch)  # type: ignore[operator]
+    return a if layer.parallel is None else a + layer.parallel(x, batch, value)
+
+
+def global_layer(layer: GlobalLayer, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+    """`GlobalLayer.attend`."""
+    of = layer.attention
+    maps = [m for m in (layer.gate, of.value, of.key, of.query) if m is not None]
+    h, value, *key_query = _maps(x, *maps)
+    key, query = torch.sigmoid(key_query[0]), torch.sigmoid(key_query[-1])  # one for both where they are shared
+    return layer.combine(h, of.attend(query, key, value, batch), v2)
+
+
+def project(layer: ReleasedGlobalLayer, x: Tensor, output: nn.Linear) -> Tensor:
+    """`ReleasedGlobalLayer.project`."""
+    return _maps(x, output)[0]
+
+
+def _maps(x: Tensor, *maps: nn.Linear) -> tuple[Tensor, ...]:
+    return linears(x, *(m.weight for m in maps), *(m.bias for m in maps))
+
+
+def _local_why_not(layer: LocalLayer, x: Tensor, *_: object) -> str | None:
+    return reads(layer, LOCAL)
+
+
+def _released_why_not(layer: LocalLayer, x: Tensor, *_: object) -> str | None:
+    return reads(layer, LOCAL | {"skip": nn.Linear})
+
+
+def _global_why_not(layer: GlobalLayer, x: Tensor, *_: object) -> str | None:
+    return reads(layer, GLOBAL)
+
+
+attach(LocalLayer, "forward", "polynormer_local", [Form("one product", lambda: local_layer, _local_why_not, BOTH)])
+attach(
+    ReleasedLocalLayer, "forward", "polynormer_released_local",
+    [Form("one product", lambda: released_local_layer, _released_why_not, BOTH)],
+)  # fmt: skip
+for kind, operation in ((GlobalLayer, "polynormer_global"), (ReleasedGlobalLayer, "polynormer_released_global")):
+    attach(kind, "attend", operation, [Form("one product", lambda: global_layer, _global_why_not, BOTH)])
+
+
+attach(
+    ReleasedGlobalLayer, "project", "polynormer_output",
+    [Form("one product", lambda: project, lambda layer, x, output: differs("output", output, nn.Linear))],
+)  # fmt: skip
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------------------------
+
+
+def attend(layer: GraphAttention, value: Tensor, batch: GraphBatch) -> Tensor:
+    """`GraphAttention.attend`."""
+    edges = compressed_edges(batch).compressed
+    return graph_attention(value, layer.att_source, layer.att_target, *edges, layer.negative_slope)
+
+
+def convolve(layer: GraphConvolution, value: Tensor, batch: GraphBatch) -> Tensor:
+    """`GraphConvolution.attend`."""
+    if layer.bias is not None:
+        return gcn_sum(value, compressed_edges(batch))[0] + layer.bias
+    edges = compressed_edges(batch, self_loops=False)
+    weight = edges.out_degree.to(value.dtype)[edges.compressed[1]].reciprocal()
+    return neighbour_sum(value, weight, *edges.compressed)
+
+
+attach(GraphAttention, "attend", "polynormer_neighbours", [Form("edges by node", lambda: attend, devices=BOTH)])
+attach(GraphConvolution, "attend", "polynormer_convolution", [Form("edges by node", lambda: convolve, devices=BOTH)])
+
+
+def by_graph(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
+    """`Attention.attend`, a graph at a time."""
+    heads = _heads(layer, query, key, value)
+    return linear_attention.by_graph(*heads, batch.sizes.tolist()).mT.flatten(1)
+
+
+def in_chunks(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
+    """`Attention.attend` of one graph, in chunks of nodes."""
+    return linear_attention.in_chunks(*_heads(layer, query, key, value)).mT.flatten(1)
+
+
+def _heads(layer: Attention, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    query, key, value = (t.unflatten(1, (-1, layer.num_heads)).mT for t in (query, key, value))
+    return query, key, value  # [N, H, C] each
+
+
+def _padding_is_cheap(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> str | None:
+    padded = batch.num_graphs * batch.max_nodes
+    return "padding costs less than a loop" if padded <= 4 * max(batch.num_nodes, 1) else None
+
+
+def _too_short(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> str | None:
+    if batch.num_graphs > 1:
+        return "takes one graph"
+    return f"fewer than {2 * linear_attention.CHUNK} nodes" if len(key) < 2 * linear_attention.CHUNK else None
+
+
+attach(
+    Attention, "attend", "polynormer_attention",
+    [
+        Form("by graph", lambda: by_graph, _padding_is_cheap),
+        Form("in chunks", lambda: in_chunks, _too_short, devices=("cuda",)),
+    ],
+)  # fmt: skip
+
+
+# -- what closes a layer, on a GPU -------------------------------------------------------------------------------------------------------
+
+
+def combine(layer: LocalLayer, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:
+    """`LocalLayer.combine`."""
+    norm: nn.LayerNorm = layer.norm  # type: ignore[assignment]
+    seed = draw_seed() if layer.training and layer.dropout.rate > 0 else None
+    return gated_norm(h, a, layer.beta(v2), norm.weight, norm.bias, norm.eps, layer.relu, seed, layer.dropout.rate)
+
+
+def _combine_why_not(layer: LocalLayer, h: Tensor, a: Tensor, v2: Tensor | None) -> str | None:
+    if v2 is not None:
+        return "b differs from node to node"
+    return reads(layer, {"norm": nn.LayerNorm, "dropout": Dropout})
+
+
+for local, operation in ((LocalLayer, "polynormer_combine"), (ReleasedLocalLayer, "polynormer_released_combine")):
+    attach(local, "combine", operation, [Form("triton", lambda: combine, _combine_why_not, ("cuda",))])

@@ -1,0 +1,13 @@
+"""Parameters of a module drawn again."""
+
+from torch import nn
+
+
+class ResetParameters(nn.Module):
+    """A module whose `reset_parameters` draws the parameters of its children again, in the order of their registration."""
+
+    def reset_parameters(self) -> None:
+        for child in self.children():
+            for part in child if isinstance(child, nn.ModuleList) else (child,):
+                if callable(reset := getattr(part, "reset_parameters", None)):
+                    reset()

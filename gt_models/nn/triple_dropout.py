@@ -1,0 +1,50 @@
+"""Dropout of attention weights of triples of nodes, without a mask that is stored."""
+
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.kernels.dropout import draw_seed
+from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
+
+
+class TripleDropout(nn.Module):
+    """Drops single weights A_ilj with probability `rate` while training and scales the others by 1 / (1 - rate).
+
+    What is dropped is a hash of one number from torch's generator, of the pair (i, l), the head and j: it does not depend on padding, and a
+    kernel that never holds all weights drops the same.
+
+    Raises:
+        ValueError: `rate` is outside [0, 1).
+    """
+
+    def __init__(self, rate: float = 0.0):
+        super().__init__()
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"attn_dropout {rate} is outside [0, 1)")
+        self.rate = rate
+
+    def forward(self, weights: Tensor, batch: GraphBatch) -> Tensor:
+        """Weights [B, i, l, j, H], padded as in `GraphBatch.pairs_to_dense` -> the same shape; as they are outside of training."""
+        if not self.training or self.rate == 0.0:
+            return weights
+        pairs = batch.pairs_to_dense(torch.arange(batch.num_pairs, device=weights.device))  # [B, i, l]
+        keep = kept_triples(draw_seed(), pairs, weights.size(4), weights.size(3), self.rate)
+        return weights * keep / (1 - self.rate)
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
+
+
+def kept_triples(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, rate: float) -> Tensor:
+    """Which weights stay, bool [B, i, l, j, H].
+
+    Args:
+        seed: long [1].
+        pairs: numbers of the pairs (i, l), long [B, i, l].
+        num_heads, num_columns: H, and how many j there are.
+        rate: the share that is dropped.
+    """
+    heads, columns = (torch.arange(count, device=pairs.device) for count in (num_heads, num_columns))
+    row = hash32(((pairs[..., None] * num_heads + heads) & 0xFFFFFFFF) ^ seed.to(pairs.device))  # [B, i, l, H]
+    return hash32((row.unsqueeze(-2) + columns[:, None] * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)

@@ -1,0 +1,202 @@
+"""PyTorch's own tools on the papers' models: adapters, hooks, quantisation, functional calls, compilation, export, half precision, higher
+derivatives. They work if a paper's file calls its submodules and never reads a child's weight."""
+
+import ast
+import copy
+import importlib.util
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gt_models.batch import GraphBatch
+from gt_models.kernels import use
+from gt_models.registry import list_models, model_module
+from tests.gt_models.test_compile import OnTensors, batch, build, tensors
+
+CONVERTED = [
+    "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released", "edge-transformer-brec-released",
+]  # fmt: skip
+# their forwards read weights of children, or call kernels: to be written as plain equations
+NOT_YET = ["tokengt", "tokengt-released", "hot", "hot-released", "ppgt", "ppgt-released", "ppgt-node2subgraph-released"]
+CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList)
+
+
+def files_of(name: str) -> list[Path]:
+    """The file of a model, or those of its package."""
+    origin = Path(importlib.util.find_spec(model_module(name)).origin)
+    return sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
+
+
+def imports_kernels(path: Path) -> bool:
+    found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [getattr(node, "module", None) or "" for node in found] + [a.name for node in found for a in node.names]
+    return any("kernels" in name.split(".") for name in names)
+
+
+def test_every_paper_s_model_is_listed():
+    papers = ("edge-transformer", "hot", "polynormer", "ppgt", "tokengt")
+    assert set(CONVERTED) | set(NOT_YET) == {name for name in list_models() if name.startswith(papers)} - {
+        "tokengt-attention"
+    }
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_paper_s_file_imports_no_kernel(name):
+    assert not [path for path in files_of(name) if imports_kernels(path)]
+
+
+def outputs(model: nn.Module, data: GraphBatch) -> Tensor:
+    """Outputs in every phase of training that the model has, side by side."""
+    if not hasattr(model, "phases"):
+        return model(data)
+    found = []
+    for phase in model.phases:
+        model.set_phase(phase)
+        found.append(model(data))
+    return torch.cat(found)
+
+
+class LowRank(nn.Module):
+    """A Linear with a low-rank update (LoRA), as adapter libraries put it in the place of the Linear."""
+
+    def __init__(self, base: nn.Linear):
+        super().__init__()
+        self.base, self.down, self.up = base, nn.Linear(base.in_features, 2), nn.Linear(2, base.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.up(self.down(x))
+
+
+def parent_of(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    path, _, last = name.rpartition(".")
+    return model.get_submodule(path), last
+
+
+@pytest.mark.parametrize(
+    "name", [*CONVERTED, *(pytest.param(name, marks=pytest.mark.xfail(strict=True)) for name in NOT_YET)]
+)
+def test_an_adapter_in_place_of_any_linear_is_called(name):
+    model, data = build(name).eval(), batch()
+    expected = outputs(model, data)
+    linears = [key for key, module in model.named_modules() if type(module) is nn.Linear]
+    assert len(linears) >= 3
+    for key in linears:
+        parent, last = parent_of(model, key)
+        base = getattr(parent, last)
+        setattr(parent, last, LowRank(base))
+        assert not torch.allclose(outputs(model, data), expected, rtol=1e-6, atol=1e-6), f"{key} is not called"
+        setattr(parent, last, base)
+    torch.testing.assert_close(outputs(model, data), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_the_hooks_of_every_submodule_fire(name):
+    """Forward hooks, by which capture libraries trace a model, and backward hooks."""
+    model, seen, behind = build(name), {}, set()
+    for key, module in model.named_modules():
+        if not isinstance(module, CONTAINERS):
+            module.register_forward_hook(lambda *given, key=key: seen.update({key: given[2]}))
+        if isinstance(module, nn.Linear | nn.LayerNorm):
+            module.register_full_backward_hook(lambda *_, key=key: behind.add(key))
+    outputs(model, batch()).sum().backward()
+    assert set(seen) == {key for key, module in model.named_modules() if not isinstance(module, CONTAINERS)}
+    assert all(isinstance(out, Tensor) for out in seen.values())
+    assert behind == {key for key, module in model.named_modules() if isinstance(module, nn.Linear | nn.LayerNorm)}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_hooks_change_no_number(name):
+    """With hooks on its children a layer computes its equations, without them its fast path."""
+    model, data = build(name).double().eval(), batch().to("cpu", torch.float64)
+    hooked = copy.deepcopy(model)
+    for module in hooked.modules():
+        module.register_forward_hook(lambda *_: None)
+    torch.testing.assert_close(outputs(hooked, data), outputs(model, data), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_dynamic_quantisation(name):
+    model, data = build(name).eval(), batch()
+    quantized = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    kept = [key for key, module in quantized.named_modules() if type(module) is nn.Linear]
+    assert kept == []
+    expected, found = outputs(model, data), outputs(quantized, data)
+    assert (found - expected).abs().max() < 0.2 * expected.abs().max()
+    assert not torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_functional_call_and_its_gradient(name):
+    model, data = build(name).eval(), batch()
+    others = {key: 1.1 * value.detach() for key, value in model.named_parameters()}
+    changed = copy.deepcopy(model)
+    changed.load_state_dict(others, strict=False)
+    changed(data).square().sum().backward()
+    found = torch.func.functional_call(model, others, (data,))
+    torch.testing.assert_close(found, changed(data), rtol=1e-4, atol=1e-5)
+    gradients = torch.func.grad(lambda p: torch.func.functional_call(model, p, (data,)).square().sum())(others)
+    for key, parameter in changed.named_parameters():
+        expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(gradients[key], expected, rtol=1e-3, atol=1e-4, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_compiled_in_one_graph_and_exported(name):
+    torch._dynamo.reset()
+    model, data = build(name).eval(), batch()
+    expected = model(data)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(data), expected, rtol=1e-4, atol=1e-5)
+    exported = torch.export.export(OnTensors(model, data), tensors(data))
+    torch.testing.assert_close(exported.module()(*tensors(data)), expected, rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_half_precision(name):
+    model, data = build(name).eval(), batch()
+    expected = outputs(model, data)
+    half = copy.deepcopy(model).bfloat16()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = outputs(half, data.to("cpu", torch.bfloat16))
+    assert out.dtype == torch.bfloat16
+    assert (out.float() - expected).abs().max() < 0.1 * expected.abs().max() + 0.05
+    out.float().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in half.parameters())
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_second_derivatives_of_the_equations(name):
+    """Against differences of the first derivatives, along one direction."""
+    model, data = build(name).double().eval(), batch().to("cpu", torch.float64)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    with torch.no_grad():  # a new model may be where two arguments of a maximum are equal
+        torch._foreach_add_(parameters, [0.1 * torch.randn_like(p) for p in parameters])
+    direction = [torch.randn_like(p) for p in parameters]
+
+    def slope(create_graph: bool = False) -> tuple[Tensor, ...]:
+        loss = model(data).square().sum()
+        return torch.autograd.grad(
+            loss, parameters, create_graph=create_graph, allow_unused=True, materialize_grads=True
+        )
+
+    def shifted(step: float) -> list[Tensor]:
+        with torch.no_grad():
+            torch._foreach_add_(parameters, direction, alpha=step)
+        found = slope()
+        with torch.no_grad():
+            torch._foreach_add_(parameters, direction, alpha=-step)
+        return [g.detach() for g in found]
+
+    with use("reference"):
+        along = sum((g * d).sum() for g, d in zip(slope(True), direction, strict=True))
+        product = torch.autograd.grad(along, parameters, allow_unused=True, materialize_grads=True)
+        ahead, behind = shifted(1e-6), shifted(-1e-6)
+    scale = max(p.abs().max() for p in product)
+    for found, one, other in zip(product, ahead, behind, strict=True):
+        assert (found - (one - other) / 2e-6).abs().max() < 1e-4 * scale
