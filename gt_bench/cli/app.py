@@ -71,6 +71,10 @@ EXAMPLES = {
     "store import": "gt-bench store import edge-transformer",
     "store prune": "gt-bench store prune",
     "store verify": "gt-bench store verify edge-transformer",
+    "suite list": "gt-bench suite list",
+    "suite new": "gt-bench suite new my-paper --title 'My paper' --authors 'Doe and Roe'",
+    "suite check": "gt-bench suite check hot",
+    "suite migrate": "gt-bench suite migrate",
 }
 
 
@@ -113,7 +117,7 @@ store = typer.Typer(
 _register(store, STORE, prefix="store ")
 app.add_typer(store, name="store", rich_help_panel="Check and carry")
 suites = typer.Typer(no_args_is_help=True, help="Papers and other sets of cells, each a folder of data: suites/NAME/.")
-_register(suites, suite.SUITE)
+_register(suites, suite.SUITE, prefix="suite ")
 app.add_typer(suites, name="suite", rich_help_panel="Check and carry")
 
 

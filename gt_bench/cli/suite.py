@@ -31,10 +31,7 @@ def suite_new(
         str | None, typer.Option(help="authors of a paper: also writes results.yaml and claims.yaml")
     ] = None,
 ) -> None:
-    """Writes the files of a new suite into suites/SUITE/, valid as they are, with comments that say what to write.
-
-    Example: gt-bench suite new my-paper --title "My paper" --authors "Doe et al."
-    """
+    """Writes the files of a new suite into suites/SUITE/, valid as they are, with comments that say what to write."""
     from gt_bench.suites.new import new_suite
 
     for path in new_suite(name, title, authors):

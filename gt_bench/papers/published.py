@@ -254,11 +254,9 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
     return [_published(e) for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
 
 
-# what an entry of results.yaml has besides `note`
-ENTRY_KEYS = (
-    "table", "method", "canonical_method", "dataset", "metric", "split", "direction", "unit", "printed", "mean", "std", "runs", "oom",
-    "own",
-)  # fmt: skip
+# what an entry of results.yaml must have, and what it has if it does not say otherwise
+ENTRY_KEYS = ("table", "method", "dataset", "metric", "direction", "unit", "printed", "mean")
+ENTRY_DEFAULTS: Settings = {"split": "test", "std": None, "runs": None, "oom": False, "own": False}
 
 
 def read_entries(paper: str) -> list[Settings]:
@@ -300,7 +298,9 @@ def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]
     except (OSError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
         said = " ".join(str(error).split())
         raise PublishedError(f"{path} cannot be read ({said}); fix it, or get it again: git checkout {path}") from None
-    return [{"paper": paper, **entry} for entry in entries]
+    if path.name != RESULTS:
+        return [{"paper": paper, **entry} for entry in entries]
+    return [{"paper": paper, "canonical_method": entry["method"], **ENTRY_DEFAULTS, **entry} for entry in entries]
 
 
 def _published(entry: Settings) -> Published:

@@ -14,19 +14,16 @@ authors: {authors}
 # url: https://arxiv.org/abs/...
 """
 NUMBERS = """\
-# The published numbers of the paper, one line each, with the digits as published.
+# The published numbers of the paper, one line each. All keys: suites/README.md.
 #
-# table, method     as the paper names them; a recipe refers to them: published: {{paper: {name}, table: Table 1, method: My model}}
-# dataset, metric   names of this benchmark: `gt-bench list --datasets`, or your own in datasets.yaml
-# split, direction  test or valid; max or min
-# unit              percent, fraction or none: the unit of mean and std
-# mean, std, runs   numbers; null if the paper does not give them
+# table, method     as the paper names them
+# dataset, metric   names of this benchmark: docs/datasets.md, or your own in datasets.yaml
+# direction, unit   max or min; percent, fraction or none
+# mean, std, runs   numbers; leave std and runs out if the paper does not give them
 # printed           the text of the table cell
 # own               true for the paper's own method, false for a baseline
-# oom               true if the paper reports out of memory
 #
-# - {{table: Table 1, dataset: chains, metric: f1-micro, split: test, direction: max, method: My model, unit: percent,
-#    mean: 99.1, std: 0.4, runs: 10, printed: 99.1 ± 0.4, own: true, oom: false}}
+# - {{table: Table 1, method: My model, dataset: chains, metric: accuracy, direction: max, unit: percent, mean: 99.1, std: 0.4, runs: 10, printed: 99.1 ± 0.4, own: true}}
 schema_version: 1
 results: []
 """

@@ -9,6 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from gt_bench.cli.app import EXAMPLES, GROUPS, STORE, app
+from gt_bench.cli.suite import SUITE
 from tests.conftest import ROOT
 
 
@@ -41,6 +42,7 @@ def test_the_command_line_alone_loads_no_schema_and_no_library():
 
 def test_every_help_ends_with_an_example_that_can_be_parsed():
     commands = {name for names in GROUPS.values() for name in names} | {f"store {name}" for name in STORE}
+    commands |= {f"suite {name}" for name in SUITE}
     assert commands == EXAMPLES.keys()
     for name, example in EXAMPLES.items():
         shown = " ".join(CliRunner().invoke(app, [*name.split(), "--help"]).output.split())

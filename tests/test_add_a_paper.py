@@ -1,0 +1,43 @@
+"""docs/add_a_paper.md, followed from outside the repository: its files and commands, in an empty folder."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs/add_a_paper.md").read_text()
+
+
+def gt_bench(folder: Path, *words: str) -> str:
+    command = [sys.executable, "-c", "from gt_bench.cli import main; main()", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path):
+    said = {}
+    # files and commands in the order of the page
+    for path, text, console in re.findall(
+        r"^`([\w/.-]+)`:\n\n```\w+\n(.*?)```|^```console\n(.*?)```", PAGE, re.M | re.S
+    ):
+        if path:
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(text)
+        for line in re.findall(r"^\$ gt-bench (.*)$", console, re.M):
+            said[line] = gt_bench(tmp_path, *shlex.split(line))
+    assert said["suite check toy"] == "toy: 2 cells, 0 problems\n"
+    assert "4 runs computed; 0 of 4 are missing" in said["work toy --jobs 1"]
+    (verdict,) = re.findall(r"^learnt: toy/chains/gcn: .*$", PAGE, re.M)
+    assert verdict.replace("learnt: ", "") in said["work toy --jobs 1"]
+    assert "2 of 2 numbers have a run of ours" in said["table toy 1"]
+    assert "ToyGCN outperforms GCN" in " ".join(said["claims toy"].split())
+    assert "A toy paper" in (tmp_path / "reports/index.html").read_text()
+    gt_bench(tmp_path, "store", "export", "toy", "--dirty")
+    assert len(list(tmp_path.glob("suites/toy/records/chains/*.json.gz"))) == 2
+    assert "2 shipped cells, 0 stale, 0 problems" in gt_bench(tmp_path, "store", "verify", "toy")
