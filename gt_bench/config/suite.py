@@ -13,6 +13,7 @@ class Suite(Strict):
     Attributes:
         title: of the paper, or of the suite.
         label: a short name for tables; the folder's name if not given.
+        abbreviation: for narrow terminals, if the name is long.
         authors, venue, url: of a paper.
         source: where its published numbers come from, if not from the text of the paper.
         summary: what holds, what does not, and why. Names of cells between braces are replaced by numbers
@@ -21,6 +22,7 @@ class Suite(Strict):
 
     title: str
     label: str | None = None
+    abbreviation: str | None = None
     authors: str | None = None
     venue: str | None = None
     url: str | None = None

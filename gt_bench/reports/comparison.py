@@ -3,11 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.suite import load_suite
 from gt_bench.config.tried import tried_cells
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
@@ -18,6 +20,7 @@ from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import paired
 from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
+from gt_bench.utils.paths import suite_folders
 
 if TYPE_CHECKING:
     import pandas
@@ -251,11 +254,18 @@ def _texts(row: Compared) -> list[str]:
     ]  # fmt: skip
 
 
+@cache
+def _abbreviations() -> dict[str, str]:
+    """The abbreviation of each suite that has one."""
+    return {name: short for name in suite_folders() if (short := load_suite(name).abbreviation)}
+
+
 def _shortened(text: str, width: int) -> str:
     """A name for a narrow terminal: suites by their initials, and a long name without its middle."""
     if width >= WIDE:
         return text
-    text = text.replace("edge-transformer", "ET")
+    for suite, short in _abbreviations().items():
+        text = text.replace(suite, short)
     return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 7]}…{text[-6:]}"
 
 
