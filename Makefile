@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit
+.PHONY: reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit lock
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m gt_bench.scheduling.reproduce $(SUITE)
@@ -39,6 +39,10 @@ audit: $(VENV)/audit/bin/pip-audit ## known vulnerabilities of the exact version
 
 $(VENV)/audit/bin/pip-audit: $(READY)
 	$(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install -q --disable-pip-version-check pip-audit
+
+lock: constraints.txt pyproject.toml ## requirements.lock: the versions of constraints.txt with the hashes of PyPI's files, for Linux with CUDA; needs uv
+	@uv pip compile -q --generate-hashes --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 --all-extras \
+	  -c constraints.txt --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
 docs: $(READY) ## the pages of docs/ as a site in site/; a broken link fails
 	@$(RUN) python -m mkdocs build --strict
