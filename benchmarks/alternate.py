@@ -6,8 +6,7 @@
 Each checkout runs the builder of its own benchmark script in a process of one thread, which takes a step whenever it is told to. Processor time
 is compared step by step.
 
-Prints: the median step of the other checkout, of this one, and of this one by the plain equations (`kernels.use("reference")`), in
-milliseconds and as the median ratio to the first.
+Prints: a table of the other checkout, this one, and this one by its plain equations: median milliseconds and ratio to the first.
 Takes: as long as --rounds steps of all three, and their start.
 """
 
