@@ -17,6 +17,7 @@ from gt_models.nn.dropout import Dropout
 from gt_models.nn.equivariant_basis import bell, equality_pattern
 from gt_models.nn.features import FeatureEncoder
 from gt_models.nn.fixed_sizes import fixed_sizes
+from gt_models.nn.precision import dtype_of
 from gt_models.nn.transformer import EncoderLayer, Packing
 from gt_models.registry import register_model
 
@@ -179,7 +180,7 @@ class TokenGT(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[..., d] -> [..., out], in the weights' own precision: bfloat16 has steps of 1/32 where PCQM4Mv2's gaps are."""
         with torch.autocast(features.device.type, enabled=False):
-            return self.head(features.to(next(self.head.parameters()).dtype))
+            return self.head(features.to(dtype_of(self.head)))
 
     def tokens(
         self, batch: GraphBatch, tuples: Tensor, packing: Packing, places: Tensor, identifiers: Tensor | None
@@ -211,15 +212,12 @@ class TokenGT(nn.Module):
         self, batch: GraphBatch, tuples: Tensor, packing: Packing, places: Tensor, identifiers: Tensor | None
     ) -> Tensor:
         """[P_v1, ..., P_vk] of each token through its block of w_in, [M, d]."""
-        dtype = self.identifier_encoder.weight.dtype
+        dtype = dtype_of(self.identifier_encoder)
         if not self.node_identifiers.endswith("first-order"):
             identifiers = self.draw_identifiers(batch) if identifiers is None else identifiers  # [N, d_p]
-            # projected by node and then gathered: a graph has more tokens than nodes
-            blocks = self.identifier_encoder.weight.unflatten(1, (tuples.size(1), -1)).unbind(1)  # [d, d_p] each
-            return sum(  # type: ignore[return-value]
-                nn.functional.linear(identifiers.to(dtype), block).index_select(0, at)
-                for block, at in zip(blocks, tuples.T, strict=True)
-            )
+            # one row for each token: its nodes' identifiers side by side, [M, k d_p]
+            identifiers = torch.cat([identifiers.index_select(0, nodes) for nodes in tuples.T], 1)
+            return self.identifier_encoder(identifiers.to(dtype))
         if identifiers is None:  # one vector for each token
             owner, specials = batch.batch[tuples[:, 0]], len(self.special_tokens())  # [M]
             local = places - packing.start[owner] - specials
@@ -233,9 +231,7 @@ class TokenGT(nn.Module):
         if self.node_identifiers == "given":
             return batch.encoding("node_identifiers", self.node_id_dim)
         if self.node_identifiers != "laplacian":
-            return self._draw(
-                batch.sizes, batch.batch, batch.local, batch.max_nodes, self.identifier_encoder.weight.dtype
-            )
+            return self._draw(batch.sizes, batch.batch, batch.local, batch.max_nodes, dtype_of(self.identifier_encoder))
         vectors = batch.encoding("laplacian_eigenvectors", self.node_id_dim)
         if self.training and self.sign_flip:
             vectors = ids.flip_signs(vectors, batch.batch, batch.num_graphs)

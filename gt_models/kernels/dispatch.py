@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all_modules
+from torch.utils.checkpoint import _StopRecomputationError
 
 from gt_models.nn.accelerated import ATTACHED, plain
 from gt_models.nn.fixed_sizes import stands_for_numbers
@@ -108,7 +109,8 @@ class Operation:
         if form is not None:
             try:
                 return self._counted(form.name, self._loaded[form.name](*args, **kwargs))
-            except torch.OutOfMemoryError:  # the reference needs no less memory
+            # the reference needs no less memory; the other is how activation checkpointing ends its second forward
+            except (torch.OutOfMemoryError, _StopRecomputationError):
                 raise
             except Exception as error:
                 if self.name in _State.asked:
@@ -193,6 +195,8 @@ class Operation:
             torch.random.fork_rng(devices),
             torch.inference_mode(False),
             torch.enable_grad(),
+            # activation checkpointing around the caller must not count what the check saves
+            torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
         ):
             for kind in kinds:  # the result counts for later calls too, which may be outside the caller's autocast
                 plain.enter_context(torch.autocast(kind, enabled=False))

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gt_models.kernels.linears import linears
 from gt_models.kernels.packed_attention import Group, Packing, by_groups, packed_attention
+from gt_models.nn.accelerated import accelerated
 from gt_models.nn.drop_path import DropPath
 from gt_models.nn.dropout import Dropout
 from gt_models.nn.performer import RandomFeatures, key_maximum, performer_attention
@@ -64,11 +64,13 @@ class EncoderLayer(nn.Module):
         branch = self.dropout(self.attn(self.attn_norm(x), packing, first_only))  # [T, d]
         graph = None if first_only else packing.graph  # rows are graphs already
         x = (x.index_select(0, packing.first) if first_only else x) + self.drop_path(branch, graph, packing.num_graphs)
-        return x + self.drop_path(self._feed_forward(x), graph, packing.num_graphs)
+        return x + self.drop_path(self.feed_forward(x), graph, packing.num_graphs)
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        branch = self.activation_dropout(F.gelu(_linear(self.ffn_in, self.ffn_norm(x))))  # [T, ffn_dim]
-        return self.dropout(_linear(self.ffn_out, branch))  # [T, d]
+    @accelerated
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """W2 gelu(W1 LN(x)) with its dropouts, [T, d] -> [T, d]."""
+        branch = self.activation_dropout(F.gelu(self.ffn_in(self.ffn_norm(x))))  # [T, ffn_dim]
+        return self.dropout(self.ffn_out(branch))
 
     def _can_go_by_rows(self, packing: "Packing") -> bool:
         plain = not (torch.compiler.is_compiling() or torch.is_autocast_enabled(packing.ptr.device.type))
@@ -83,7 +85,7 @@ class EncoderLayer(nn.Module):
 
         def rest(rows: Tensor, context: Tensor, total: Tensor) -> Tensor:
             rows = rows + self.dropout(attn.read(self.attn_norm(rows), context, total, projection))
-            return rows + self._feed_forward(rows)
+            return rows + self.feed_forward(rows)
 
         with torch.no_grad():
             stabilizer = torch.stack([attn.key_maximum(self.attn_norm(rows)) for rows in parts]).amax(0)
@@ -133,33 +135,45 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing, first_only: bool = False) -> Tensor:
         """[T, d] -> [T, d]; or, with `first_only`, what the first token of each graph receives, [B, d] in the order of `Packing.first`."""
-        d, weight, bias, query = x.size(1), self.qkv.weight, self.qkv.bias, None
-        if first_only:  # keys and values of all tokens, [T, 2d] below, and few queries
-            query = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d])  # [B, d]
-            weight, bias = weight[d:], bias[d:]
-        (tokens,) = linears(x, weight, bias)  # [T, 3d]
+        query, tokens = self.project(x, packing, first_only)
         attend = self._softmax if self.features is None else self._performer
-        return _linear(self.out, attend(query, tokens, packing))
+        return self.output(attend(query, tokens, packing))
+
+    @accelerated
+    def project(self, x: Tensor, packing: Packing, first_only: bool) -> tuple[Tensor | None, Tensor]:
+        """None and queries, keys and values [T, 3d]; with `first_only`, queries of first tokens [B, d] and keys and values of all [T, 2d]."""
+        tokens = self.qkv(x)
+        if not first_only:
+            return None, tokens
+        return tokens[:, : x.size(1)].index_select(0, packing.first), tokens[:, x.size(1) :].contiguous()
+
+    @accelerated
+    def output(self, x: Tensor) -> Tensor:
+        """The output map, [T, d] -> [T, d]."""
+        return self.out(x)
 
     def key_maximum(self, x: Tensor) -> Tensor:
         """The keys' stabiliser of these tokens [T, d], [H, 1, 1] (Performer)."""
-        return key_maximum(self._part(x, 1), self.features.projection)
+        return key_maximum(self._heads(self.part(x, 1)), self.features.projection)
 
     def sums(self, x: Tensor, stabilizer: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
         """What tokens [T, d] add to phi(K)^T V, [H, m, d_h], and to the sum of phi(K), [H, m] (Performer)."""
-        phi = self.features(self._part(x, 1), False, None, stabilizer, projection)  # [H, T, m]
-        return phi.transpose(-1, -2) @ self._part(x, 2), phi.sum(-2)
+        phi = self.features(self._heads(self.part(x, 1)), False, None, stabilizer, projection)  # [H, T, m]
+        return phi.transpose(-1, -2) @ self._heads(self.part(x, 2)), phi.sum(-2)
 
     def read(self, x: Tensor, context: Tensor, total: Tensor, projection: Tensor) -> Tensor:
         """What tokens [T, d] receive from those sums over all tokens, [T, d] (Performer)."""
-        phi = self.features(self._part(x, 0), True, projection=projection)  # [H, T, m]
+        phi = self.features(self._heads(self.part(x, 0)), True, projection=projection)  # [H, T, m]
         out = (phi @ context) / (phi @ total.unsqueeze(-1))  # [H, T, d_h]
-        return _linear(self.out, out.transpose(0, 1).flatten(1))
+        return self.output(out.transpose(0, 1).flatten(1))
 
-    def _part(self, x: Tensor, which: int) -> Tensor:
-        """Queries (0), keys (1) or values (2) of tokens, [H, T, d_h]."""
-        weight, bias = (p.chunk(3)[which] for p in (self.qkv.weight, self.qkv.bias))
-        return linears(x, weight, bias)[0].unflatten(1, (self.num_heads, -1)).transpose(0, 1)
+    @accelerated
+    def part(self, x: Tensor, which: int) -> Tensor:
+        """Queries (0), keys (1) or values (2) of tokens, [T, d] -> [T, d]."""
+        return self.qkv(x).chunk(3, 1)[which]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(1, (self.num_heads, -1)).transpose(0, 1)  # [H, T, d_h]
 
     def _softmax(self, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
         rate = self.attn_dropout if self.training else 0.0
@@ -179,7 +193,3 @@ class SelfAttention(nn.Module):
             return performer_attention(q, k, v, self.features, group.mask)
 
         return by_groups(query, tokens, packing, self.num_heads, attend)
-
-
-def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    return linears(x, layer.weight, layer.bias)[0]

@@ -185,8 +185,8 @@ MUTATIONS = [
     Mutation(LAYERS, f"{NN}/pooling.py", 'if how == "mean":', 'if how == "sum":', "embedded/ring-molecules/gin"),
     # a residual left out
     Mutation(
-        LAYERS, f"{NN}/transformer.py", "return x + self.drop_path(self._feed_forward(x), graph, packing.num_graphs)",
-        "return self._feed_forward(x)", "embedded/chains/tokengt",
+        LAYERS, f"{NN}/transformer.py", "return x + self.drop_path(self.feed_forward(x), graph, packing.num_graphs)",
+        "return self.feed_forward(x)", "embedded/chains/tokengt",
     ),
     # dropout not applied
     Mutation(

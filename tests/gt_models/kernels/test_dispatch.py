@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from gt_models.kernels import Form, Operation, all_operations, explain, forms_taken, use
 from gt_models.kernels.dispatch import OPERATIONS
@@ -124,6 +125,19 @@ def test_a_form_that_raises_later_gives_way_once_it_is_clear_that_the_input_is_r
     assert taken == {"double": {"fast failed": 1, "reference": 2}}
     with use(double="fast"), pytest.raises(RuntimeError, match="no such instruction"):  # requested: no other form
         operation(torch.ones(3, dtype=torch.float64))
+
+
+def test_activation_checkpointing_ends_its_second_forward_within_a_form(double):
+    def fast(x):
+        return (x.sin() * 0 + x) + x  # of the second forward nothing behind sin() is computed
+
+    operation = Operation("double", double.reference, [Form("fast", lambda: fast)], double.example)
+    x = torch.ones(3, requires_grad=True)
+    with warnings.catch_warnings(), forms_taken() as taken:
+        warnings.simplefilter("error")
+        checkpoint(operation, x, use_reentrant=False).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+    assert set(taken["double"]) == {"fast"}
 
 
 def test_devices_and_dtypes_are_reasons(double):
