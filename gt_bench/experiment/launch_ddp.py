@@ -19,8 +19,8 @@ from typing import Final, Generic, TypeVar
 import psutil
 import torch
 
-from gt_bench.runtime.signals import Stopped, handled
-from gt_bench.runtime.worker_pool import Ending, Lost, die_with_parent, portable, stop
+from gt_bench.runtime.signals import Stopped, die_with_parent, handled, ignore_interrupts
+from gt_bench.runtime.worker_pool import Lost, TaskResult, portable, stop
 from gt_bench.schemas import Record
 from gt_bench.training.ddp import PATIENCE, KeepLess, Share
 
@@ -125,7 +125,7 @@ class Ranks(Generic[T]):
 
     def _lost(self, rank: int) -> Lost:
         self.processes[rank].join()
-        return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
+        return Lost(f"process {rank} of {self.world}: {TaskResult(status=self.processes[rank].exitcode).died}")
 
 
 def _serve(
@@ -133,7 +133,7 @@ def _serve(
 ) -> None:
     """The life of a process. What it says it says before it leaves: the others notice that only then."""
     with handled(say=False) if rank == 0 else contextlib.nullcontext():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
+        ignore_interrupts()
         if rank:
             signal.signal(
                 signal.SIGTERM, signal.SIG_IGN
@@ -143,9 +143,9 @@ def _serve(
             share = Share.join(
                 rank, world, meeting, torch.device("cuda", rank) if gpu else torch.device("cpu"), patience
             )
-            ending = Ending(work(share, lambda *what: pipe.send(("told", what))))
+            ending = TaskResult(work(share, lambda *what: pipe.send(("told", what))))
         except Exception as error:
-            ending = Ending(error=portable(error))
+            ending = TaskResult(error=portable(error))
         pipe.send(("ended", ending))
         with contextlib.suppress(EOFError):
             pipe.recv()  # until all are done

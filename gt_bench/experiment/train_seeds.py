@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.progress import Progress
-from gt_bench.runtime.worker_pool import Crew, Ending, Lost
+from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.schemas import Record
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def seeds_in_turn(experiment: "Experiment", watch: Watch) -> list[Record]:
         try:
             record, computed = experiment.run(seed, on_start=watch.start, on_epoch=partial(watch.epoch, seed))
         except RecipeError as error:  # of this seed's split or start, perhaps: the others may be sound
-            errors[seed] = Ending(error=error)
+            errors[seed] = TaskResult(error=error)
             continue
         watch.finish(seed, record, computed)
         records.append(record)
@@ -96,7 +96,7 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
     return work
 
 
-def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[int, bool]]) -> list[Record]:
+def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: WorkerPool[tuple[int, bool]]) -> list[Record]:
     """The same by processes of `crew`; a seed that runs out of memory is run again alone. Raises RecipeError, and Lost where a process
     died."""
     seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()
@@ -119,7 +119,7 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
             pace.epoch(seed)
             watch.epoch(seed, *content)
 
-    def ended(task: tuple[int, bool], ending: Ending) -> None:
+    def ended(task: tuple[int, bool], ending: TaskResult) -> None:
         seed, alone = task
         pace.end(seed)
         if ending.ok and (alone or ending.value != "oom"):
@@ -135,13 +135,13 @@ def seeds_side_by_side(experiment: "Experiment", watch: Watch, crew: Crew[tuple[
     for seed in stored:
         finish(seed)
     tasks = [(seed, False) for seed in seeds if seed not in stored]
-    endings = crew.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), ended=ended)
+    endings = crew.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), on_done=ended)
     again = [
         (seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")
     ]
-    crew.most = 1
+    crew.max_workers = 1
     crew.refill()  # those that were killed
-    endings |= crew.run(again, heard, ended=ended)
+    endings |= crew.run(again, heard, on_done=ended)
     errors = {
         seed: ending
         for (seed, alone), ending in endings.items()
@@ -195,7 +195,7 @@ class Pace:
         )
 
 
-def _raise_lost(cell: str, seeds: list[int], errors: dict[int, Ending], kept: int) -> None:
+def _raise_lost(cell: str, seeds: list[int], errors: dict[int, TaskResult], kept: int) -> None:
     """Raises what kept seeds from giving a record: a bug as it is, all else in words."""
     rest = f"{kept} of {len(seeds)} seeds {'is' if kept == 1 else 'are'} kept, the same command goes on"
     died = [f"seed {seed}: {ending.died}" for seed, ending in errors.items() if ending.error is None]

@@ -1,24 +1,25 @@
-"""Where the files of the benchmark lie: in the current folder where that is a project (it has params.yaml or grid.yaml), else as they were installed.
+"""Location of the benchmark's files: the current folder if it is a project, else the installed package.
 
-What is computed (data/, store/, results/, mlruns/, tried/) is always the current folder's.
+A project has a params.yaml or grid.yaml. Computed files (data/, store/, results/, mlruns/, tried/) are always in the
+current folder.
 """
 
 from pathlib import Path
 
-SHIPPED = Path(__file__).parents[1] / "shipped"  # in a wheel (setup.py); a checkout has the same folders at its root
+SHIPPED = (
+    Path(__file__).parents[1] / "shipped"
+)  # only in a wheel (setup.py); a checkout has the same folders at its root
 INSTALLED = SHIPPED if SHIPPED.is_dir() else Path(__file__).parents[2]
 
 
 def is_project() -> bool:
-    """Whether the current folder has a params.yaml or grid.yaml."""
+    """Return whether the current folder has a params.yaml or grid.yaml."""
     return Path("params.yaml").exists() or Path("grid.yaml").exists()
 
 
 def place(path: str | Path) -> Path:
-    """`path` in the current folder; what was installed under that name where the folder is no project and has none of its own."""
+    """Return `path` in the current folder, or the installed file if the folder is no project and has no such file."""
     path = Path(path)
-    return (
-        path
-        if path.is_absolute() or path.exists() or is_project() or not (INSTALLED / path).exists()
-        else INSTALLED / path
-    )
+    if path.is_absolute() or path.exists() or is_project() or not (INSTALLED / path).exists():
+        return path
+    return INSTALLED / path

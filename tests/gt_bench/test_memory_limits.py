@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gt_bench.runtime import environment
-from gt_bench.runtime import memory_limits as limits
+from gt_bench.runtime import resources as limits
 from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
 

@@ -39,6 +39,6 @@ def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):
     )
     experiment.task = SimpleNamespace(runner=object)
     with pytest.raises(
-        ValueError, match=r"gin.yaml: its task has a protocol of its own, which the forecast does not know"
+        ValueError, match=r"gin.yaml: the forecast does not support the protocol of this task"
     ):
         step_timing.seconds_of(experiment, 1.0, budget=3.0)

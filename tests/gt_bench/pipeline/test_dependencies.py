@@ -44,7 +44,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
     assert [file.read_bytes() for file in files] == before
     said = capsys.readouterr().err
     assert said.startswith("recipes/embedded/chains/other.yaml: not readable as YAML")
-    assert said.endswith("embedded/chains/other cannot be run until that is mended; the other cells go on\n")
+    assert said.endswith("embedded/chains/other cannot run until this is fixed; other cells continue\n")
     assert '"error": "recipes/embedded/chains/other.yaml' in Path("state/cells/embedded/chains/other.json").read_text()
 
 

@@ -77,7 +77,7 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
     )
     assert main([]) == 0
     assert params.read_text() == "limits: {}\n"
-    assert "the grid that stood at its end is in grid.yaml now" in capsys.readouterr().out
+    assert "params.yaml: moved the grid at its end to grid.yaml" in capsys.readouterr().out
     assert list(load_grid(params).cells) == ["b-web-mlp"]
     assert main(["--check"]) == 0
     params.write_text("limits: {}\nsuites: [b]\n")

@@ -275,7 +275,7 @@ def test_reports_are_written_while_mlflow_is_down(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     result = run(SUITE)
     assert result.exit_code == 0
-    assert result.stderr.count("warning: MLflow at http://127.0.0.1:9 was not completed") == 1
+    assert result.stderr.count("warning: MLflow at http://127.0.0.1:9 was not updated") == 1
     assert f"python -m stages.leaderboard {SUITE}" in result.stderr
     assert len(rows()) == 6
 

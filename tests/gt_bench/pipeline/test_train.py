@@ -440,7 +440,7 @@ def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoin
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (143, "stopped by SIGTERM; the same command continues where it was\n")
+    assert (process.returncode, said) == (143, "stopped by SIGTERM; run the same command again to resume\n")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
     assert list(Path("store").rglob("checkpoint.safetensors"))

@@ -48,7 +48,7 @@ def test_what_it_raises_and_how_it_dies():
     with pytest.raises(RecipeError, match="^recipe.yaml: no"):
         compute_in_new_process(Raises(), "run", None)
     with pytest.raises(
-        Killed, match="run: killed by signal 9: probably out of memory; the run is kept up to its last checkpoint"
+        Killed, match="run: killed by signal 9: probably out of memory; the last checkpoint of the run is saved"
     ):
         compute_in_new_process(Dies(signal.SIGKILL), "run", None)
     with pytest.raises(Lost, match="killed by signal 6"):

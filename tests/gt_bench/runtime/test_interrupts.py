@@ -12,13 +12,13 @@ from multiprocessing import get_context
 import pytest
 
 from gt_bench.runtime.exit_status import status_of
-from gt_bench.runtime.interrupts import listen, started_quietly
+from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
 from tests.conftest import ROOT
 
 
 def test_a_process_that_has_only_been_started_ends_without_a_word(capfd):
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=listen) as pool:
-        with started_quietly():
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=accept_interrupts) as pool:
+        with interrupts_blocked():
             waiting = pool.submit(time.sleep, 60)
         (process,) = pool._processes.values()
         os.kill(process.pid, signal.SIGINT)
@@ -44,4 +44,4 @@ def test_from_its_command_on_it_is_said(capsys):
         assert status_of(lambda: signal.raise_signal(signal.SIGINT)) == 130
     finally:
         signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr().err == "stopped; the same command continues where it was\n"
+    assert capsys.readouterr().err == "stopped; run the same command again to resume\n"

@@ -29,6 +29,6 @@ def test_plain_lines_have_the_time_left(clock, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "cell seed 0: ok (from the store)",
-        "cell seed 1 epoch 4/20 val 0.5 (60 % of the cell, 4 min left)",
-        "cell seed 1 epoch 10/20 val 0.25 (75 % of the cell, 61 min left)",
+        "cell seed 1 epoch 4/20 val 0.5 (60 % of the cell, 4.0 min left)",
+        "cell seed 1 epoch 10/20 val 0.25 (75 % of the cell, 61.0 min left)",
     ]

@@ -41,7 +41,7 @@ def test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted(tmp_path, 
     whole = make(tmp_path).train()
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
     assert stopped(make(tmp_path, checkpoint=checkpoint), 2, number) == status
-    assert capsys.readouterr().err == f"stopped by {number.name}; the same command continues where it was\n"
+    assert capsys.readouterr().err == f"stopped by {number.name}; run the same command again to resume\n"
     assert len(checkpoint.read()[0]["curves"]["epoch"]) == 2
     assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
     assert signal.getsignal(number) is before
@@ -131,5 +131,5 @@ def test_a_stage_that_is_asked_to_stop(project, command, number):
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
-    assert said == f"stopped by {number.name}; the same command continues where it was\n"
+    assert said == f"stopped by {number.name}; run the same command again to resume\n"
     assert list(Path("store").rglob("checkpoint.safetensors"))

@@ -20,16 +20,15 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.forecasting import cache as costs_room
+from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.grid import main as write_grid
-from gt_bench.scheduling import local_queue as room
-from gt_bench.scheduling.job import do, sources
+from gt_bench.scheduling import local_queue
+from gt_bench.scheduling.job import do, run_job, sources
 from gt_bench.scheduling.local_queue import work
 from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.planner import plan
 from gt_bench.scheduling.run_lock import claimed
-from gt_bench.scheduling.subprocess_job import run_job
 from gt_bench.store.run_store import Store
 from gt_bench.utils.io import WriteError
 from tests.conftest import ROOT
@@ -40,7 +39,7 @@ CELL = "small/web/mlp"
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
     cost = Cost(1.0, 100.0, search_seconds=600.0, record_bytes=5000, checkpoint_bytes=9000)
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: cost)
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: cost)
 
 
 def entries(grid) -> list[Entry]:
@@ -66,7 +65,7 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     ]
     assert len(list(Path("store").glob("??/*/record.json"))) == 2
     assert "chains data and encodings: ok" in text
-    assert text.count("learnt: embedded/chains/mlp: accuracy ↑ %") == 1
+    assert text.count("new result: embedded/chains/mlp: accuracy ↑ %") == 1
     assert "2 runs computed; 0 of 2 are missing" in text
     said.clear()
     assert work(entries(load_grid()), load_grid(), jobs=2, export=Path("out"), say=said.append)
@@ -82,7 +81,7 @@ def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
 
     def say(line):
         said.append(line)
-        if line.endswith("begins"):
+        if line.endswith("started"):
             until = time.monotonic() + 60
             while not list(Path("store").glob("??/*/checkpoint.safetensors")):
                 assert time.monotonic() < until
@@ -92,7 +91,7 @@ def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
     assert not work(entries(grid), grid, hours=1, jobs=1, say=say)
     assert said[-2:] == [
         "0 runs computed; 1 of 1 are missing",
-        "the hours are over; the same command continues where it was",
+        "the time limit is reached; run the same command again to resume",
     ]
     (left,) = plan(entries(grid), grid).missing
     assert left.done > 0
@@ -132,7 +131,7 @@ def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
         kept = len(list(store.glob("??/*/record.json")))
         assert 0 < kept < 20
         assert "the disk is full" in str(error.value)
-        assert f"what is left takes about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB of store/" in str(
+        assert f"the missing runs need about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB in store/" in str(
             error.value
         )
         # nothing that was written is half written
@@ -187,13 +186,13 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
 
         return one
 
-    monkeypatch.setattr(room, "_launch", launch)
-    monkeypatch.setattr(room._Queue, "_export", lambda *_: None)
+    monkeypatch.setattr(local_queue, "_launch", launch)
+    monkeypatch.setattr(local_queue._Queue, "_export", lambda *_: None)
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, jobs=1, say=said.append)
     (line,) = [line for line in said if line.startswith("error:")]
     assert re.match(
-        rf"error: {CELL} seed 0: computed under the key f{{16}}, and missing under [0-9a-f]{{16}}: its process ran the code in /another/clone",
+        rf"error: {CELL} seed 0: stored under the key f{{16}}, expected [0-9a-f]{{16}}: its process ran the code in /another/clone",
         line,
     )
 
@@ -228,11 +227,11 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
 
         return one
 
-    monkeypatch.setattr(room, "_launch", launch)
+    monkeypatch.setattr(local_queue, "_launch", launch)
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, jobs=1, say=said.append)
-    assert "left out: small/web/killed seed 0: killed by signal 9: probably out of memory" in said
-    assert "left out: small/web/failing seed 0: as asked" in said
+    assert "skipped: small/web/killed seed 0: killed by signal 9: probably out of memory" in said
+    assert "skipped: small/web/failing seed 0: as asked" in said
     assert f"{CELL} seed 0: ok, as asked" in said
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
 
@@ -290,26 +289,26 @@ def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch
 
         return one
 
-    monkeypatch.setattr(room, "_launch", launch)
+    monkeypatch.setattr(local_queue, "_launch", launch)
     grid = load_grid()
     work(entries(grid), grid, jobs=2, say=how.append)
-    assert "small/web/large seed 0: out of memory beside others; it runs alone later" in how
+    assert "small/web/large seed 0: out of memory next to other runs; it will run alone" in how
     assert "small/web/large seed 0: oom, alone" in how
 
 
 def test_what_does_not_fit_into_memory_is_left_out_and_said(project, monkeypatch):
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(1.0, 1e9))
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: Cost(1.0, 1e9))
     project.recipe(seeds=[0])
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, say=said.append)
-    assert said[1].startswith(f"left out: {CELL}: a run takes 1,000,000,000 MiB by forecast, and there are ")
+    assert said[1].startswith(f"skipped: {CELL}: a run needs 1,000,000,000 MiB by forecast, and this machine has ")
 
 
 def test_a_dirty_tree_ships_nothing(project, monkeypatch):
     monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
     said = []
-    queue = room._Queue(load_grid() if project.recipe() else None, 1, Path("records"), said.append, None)
+    queue = local_queue._Queue(load_grid() if project.recipe() else None, 1, Path("records"), said.append, None)
     queue._export(queue.grid.find(CELL))
     assert said == [
-        "nothing is written to records/: the code differs from commit 0123456789ab; commit it first, or give --export another folder"
+        "nothing is exported to records/: the code differs from commit 0123456789ab; commit it, or use another folder for --export"
     ]

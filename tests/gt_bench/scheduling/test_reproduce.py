@@ -147,12 +147,11 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     Path("dvc.lock").touch()
     assert reproduce("small") == 1
     said = capsys.readouterr()
-    assert ".dvc/tmp/rwlock: was left broken by a process that was killed; removed" in said.out
+    assert ".dvc/tmp/rwlock: a killed process left it incomplete; removed" in said.out
     assert (
-        "dvc.lock: is not what DVC wrote; set aside as dvc.lock.damaged: every stage runs, and finds its runs in store/"
-        in said.out
+        "dvc.lock: invalid, renamed to dvc.lock.damaged; all stages run again and find their runs in store/" in said.out
     )
-    words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
+    words = "killed by signal 9: probably out of memory; 1 of 2 seeds is saved, run the same command again to resume"
     assert f"{CELL}: {words}" in said.err
     row = json.loads(Path("reports/small.json").read_text())["rows"][0]
     assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "no published number")
@@ -188,7 +187,7 @@ def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, 
     assert Path("by_dvc").exists()
     said = capsys.readouterr()
     assert (f"error: {CELL}: its memory was too small" in said.err) == (broken == "train")
-    assert "the leaderboard above is of what is there" in said.err
+    assert "the leaderboard above is partial" in said.err
 
 
 def test_a_recipe_that_cannot_be_read_stops_its_own_cell_alone(two_cells, monkeypatch, capsys):
@@ -204,12 +203,14 @@ def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
     project.recipe(row="other", search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
     project.recipe()
     grid = load_grid()
-    assert after(f"python -m stages.train {CELL}", 1, grid).endswith("0 of 2 seeds are kept, the same command goes on")
+    assert after(f"python -m stages.train {CELL}", 1, grid).endswith(
+        "0 of 2 seeds are saved, run the same command again to resume"
+    )
     assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "unfinished"
     said = after("python -m stages.tune small/web/other", -9, grid)
     assert (
         said
-        == "search of small/web/other: killed by signal 9: probably out of memory; its trials are kept, the same command goes on"
+        == "search of small/web/other: killed by signal 9: probably out of memory; its trials are saved, run the same command again to resume"
     )
     assert after("python -m stages.download web", -9, grid).startswith(
         "python -m stages.download web: killed by signal 9"

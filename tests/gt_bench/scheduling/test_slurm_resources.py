@@ -47,7 +47,7 @@ def test_what_a_job_asks_for(project):
     assert need_of(job, cell, grid) == Need(8.0, 4.0, 2)
     few = grid.model_copy(update={"resources": {"all": Resources(gpus=2)}})
     with pytest.raises(
-        RecipeError, match=r"a run of it has 3 processes, each with a GPU, and resources.gpus of params.yaml grants 2"
+        RecipeError, match=r"a run has 3 processes, each with a GPU, but resources.gpus of params.yaml is 2"
     ):
         need_of(replace(job, processes=3), cell, few)
     said = {
@@ -59,11 +59,11 @@ def test_what_a_job_asks_for(project):
     assert need_of(job, cell, said) == Need(8.0, 2.0, 2, 2, (("account", "me"), ("partition", "long")))
     with pytest.raises(
         RecipeError,
-        match=r"there is no forecast of it; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}",
+        match=r"there is no forecast; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}",
     ):
         need_of(Job("runs", CELL, "web", (0,)), cell, grid)
     with pytest.raises(
-        RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"
+        RecipeError, match=r"there is no forecast \(oom: too large\); give the resources of a run in params.yaml"
     ):
         need_of(Job("runs", CELL, "web", (0,), problem="oom: too large"), cell, grid)
 

@@ -94,7 +94,10 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     left, identity = FILE.read_bytes(), FILE.with_name("id")
     identity.write_text("of before")
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
-    said = "mlruns/mlflow.db was only begun by a process that was killed: set aside as mlflow.db.damaged-1, and made anew from the records\n"
+    said = (
+        "mlruns/mlflow.db is incomplete, because a process was killed: renamed to mlflow.db.damaged-1, and created again "
+        "from the records\n"
+    )
     err = capsys.readouterr().err
     assert err.endswith(said)
     assert err.count("\n") == 1
@@ -147,9 +150,9 @@ def test_one_of_another_version_is_left_and_it_is_said_what_to_do(empty, capsys)
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
     said = capsys.readouterr().err
     for words in (
-        "another version of MLflow and left as it is",
+        "was written by another version of MLflow",
         f"mlflow db upgrade {sqlite.OWN}",
-        "move it away: it is made anew from the records",
+        "move it away, it is created again from the records",
     ):
         assert words in said
     assert FILE.read_bytes() == before
@@ -161,13 +164,11 @@ def test_one_of_somebody_else_is_never_moved(tmp_path, monkeypatch):
     killed(begin, other, 12)
     before = other.read_bytes()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
-    with pytest.raises(
-        TrackingError, match=r"theirs\.db was only begun .* left as it is: move it away, or name another"
-    ):
+    with pytest.raises(TrackingError, match=r"theirs\.db is incomplete, .*; move it away, or set MLFLOW_TRACKING_URI"):
         complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
     assert other.read_bytes() == before
     other.write_bytes(b"no database" * 1000)
-    with pytest.raises(TrackingError, match=r"theirs\.db is damaged .* left as it is"):
+    with pytest.raises(TrackingError, match=r"theirs\.db is damaged .*; move it away"):
         complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
     assert other.read_bytes() == b"no database" * 1000
 
@@ -184,7 +185,7 @@ def test_damage_within_is_named_with_the_remedy(empty, capsys):
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
     said = capsys.readouterr().err
     assert "malformed" in said
-    assert "mlruns/mlflow.db is damaged: move it away: it is made anew from the records" in said
+    assert "mlruns/mlflow.db is damaged: move it away, it is created again from the records" in said
     assert not list(FILE.parent.glob("*damaged*"))
     assert len(FILE.read_bytes()) >= len(before)
 

@@ -119,7 +119,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     )
     assert sorted(shown(opened.value, ATTEMPTS, "tags.`gt.current`")) == ["false", "true", "true", "true"]
     page.get_by_role("link", name="cornell gcn").click()
-    page.get_by_text("Make it again:").wait_for()
+    page.get_by_text("Reproduce:").wait_for()
     body = page.locator("body").text_content()
     for text in (
         "58.00 ± 0.82 accuracy",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gt_bench.utils.source_digest import files_of, imports, meaning, project_modules, text_digest
+from gt_bench.utils.code_digest import files_of, imports, meaning, project_modules, text_digest
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_what_a_module_declares(module, text, version):
     ],
 )
 def test_what_is_no_version_is_named_with_its_line(module, text):
-    with pytest.raises(VersionError, match=r"module.py, line 2: VERSION must be a whole number above 0"):
+    with pytest.raises(VersionError, match=r"module.py, line 2: invalid VERSION; expected a positive integer"):
         module(f"import os\n{text}\n")
 
 
