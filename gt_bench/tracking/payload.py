@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 
-from gt_bench.config.recipe import BY_SET, TRIED, load_recipe
+from gt_bench.config.recipe import BY_SET, TRIED, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.rows import summarise
@@ -68,7 +68,7 @@ class Tracked:
             self.name, self.status, self.params, self.metrics, self.tags, self.dataset, sorted(self.artifacts),
             self.source,
         ]  # fmt: skip
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return digest_of(content)
 
 
 def tracked_run(

@@ -7,8 +7,8 @@ file system and does not change while another process watches it for more than t
 clock therefore never takes the lock from a living holder. A holder that wrongly counted as dead sees a higher claim
 (`lost`).
 
-Libraries do not cover this: `flufl.lock` compares the expiry of a lock with the local clock, and the soft locks of
-`filelock` do not expire when a machine dies.
+Libraries do not cover this: `filelock.SoftFileLease` never takes over the claim of a dead machine on NFS, where two
+names cannot be exchanged atomically, and `flufl.lock` compares the expiry of a lock with the local clock.
 """
 
 import contextlib

@@ -13,7 +13,6 @@ Judging the values is for the tests of claims (gt_bench/claims/checks/), so that
 command, commit, date and version that made it, and is sealed by a checksum: nobody types a number there.
 """
 
-import hashlib
 import importlib
 import json
 import math
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypedDict
 
+from gt_bench.config.recipe import digest_of
 from gt_bench.config.schema import nearest
 from gt_bench.schemas import Json
 from gt_bench.utils.errors import UserError
@@ -151,7 +151,7 @@ def stale(name: str, folder: Path = FOLDER) -> list[str]:
 
 def sealed(cases: Mapping[str, object]) -> str:
     """sha256 of the cases; a file whose content was changed by hand has another."""
-    return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digest_of(cases)
 
 
 def agree(name: str, value: object, other: object) -> bool:

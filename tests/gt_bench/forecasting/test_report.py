@@ -1,4 +1,4 @@
-"""What is said of forecasts."""
+"""The report of forecasts."""
 
 import pytest
 

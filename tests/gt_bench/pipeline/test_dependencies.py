@@ -1,4 +1,4 @@
-"""The first stage of `dvc repro`: what is wrong stops it in one line."""
+"""The first stage of `dvc repro`: an error stops it with one line."""
 
 import shutil
 from dataclasses import replace
@@ -22,7 +22,8 @@ def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys
     assert dependencies.main() == 0
     before = (cells / "mlp.json").read_bytes()
     Path("recipes/embedded/chains/own.yaml").write_text(
-        "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: {all: 'chosen: a try'}\n"
+        "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: "
+        "{all: 'chosen: a try'}\n"
     )
     assert write_grid([]) == 0
     assert dependencies.main() == 0, capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The grid in grid.yaml is the one of the recipes."""
+"""grid.yaml agrees with the recipes."""
 
 import os
 import re
@@ -73,7 +73,8 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     params, grid = tmp_path / "params.yaml", tmp_path / "grid.yaml"
     params.write_text(
-        "limits: {}\n\n# Below: written by `python -m gt_bench.pipeline.grid` from the files under recipes/.\n\nsuites: [b]\n"
+        "limits: {}\n\n# Below: written by `python -m gt_bench.pipeline.grid` from the files under "
+        "recipes/.\n\nsuites: [b]\n"
     )
     assert main([]) == 0
     assert params.read_text() == "limits: {}\n"
@@ -114,10 +115,13 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
 
 
 def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
-    """torch takes longer to import than that stage takes; a model of the library needs only its file."""
+    """Importing torch takes longer than the stage; a model of the library needs only its file."""
     for name in ("recipes", "params.yaml", "grid.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
-    said = "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in sys.modules)"
+    said = (
+        "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in "
+        "sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", said],
         cwd=tmp_path,

@@ -14,7 +14,6 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
-from gt_bench.plugins import models
 from gt_bench.plugins.adapter import OwnModelError
 from gt_bench.plugins.models import files_digest, find
 from gt_bench.store.run_store import Store
@@ -22,6 +21,7 @@ from gt_bench.utils.errors import UserError
 from gt_models import registry
 from gt_models.batch import GraphBatch
 from tests.conftest import ROOT
+from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
 
 PLAIN = """
     import torch
@@ -39,22 +39,6 @@ PLAIN = """
             return self.head(h if self.level == "node" else global_mean_pool(h, data.batch))
 """
 FAST = {"epochs": 2}
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """What a test registers is gone after it."""
-    before = {name: registry.model_info(name) for name in registry.list_models()}
-    yield
-    registry._INFOS.clear()
-    registry._INFOS.update(before)
-    models._SOURCES.clear()
-
-
-def write(name: str, text: str) -> str:
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text(textwrap.dedent(text).lstrip())
-    return name
 
 
 def line_of(file: str, text: str) -> int:

@@ -94,7 +94,7 @@ def test_a_grid_where_there_is_no_project(tmp_path, monkeypatch, capsys):
 
 
 def test_a_locale_without_utf_8_changes_nothing(project):
-    """Python without its UTF-8 mode, in a locale of ASCII: files, pipes and the terminal are UTF-8 all the same."""
+    """In an ASCII locale without UTF-8 mode, files, pipes and the terminal use UTF-8."""
     path = project.recipe(epochs=1, seeds=[0], origin={"all": "chosen: Schrödinger’s ± guess"})
     path.write_text(path.read_text().replace("\\u2019", "’").replace("\\xB1", "±"), encoding="utf-8")
     ascii_only = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}

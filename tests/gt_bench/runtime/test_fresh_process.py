@@ -1,4 +1,4 @@
-"""A run in a new interpreter: what it tells, what it raises, and what becomes of it when it is killed or stopped."""
+"""A run in a new interpreter: its messages, its errors, and what happens when it is killed or stopped."""
 
 import os
 import signal

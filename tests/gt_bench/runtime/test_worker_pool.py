@@ -1,4 +1,4 @@
-"""Side by side: tasks in forked processes, what becomes of those that fail or are killed, memory, cores, and that nobody is left behind."""
+"""The worker pool: tasks in forked processes, failures and kills, memory, cores, and no process is left behind."""
 
 import faulthandler
 import os
@@ -102,18 +102,18 @@ def test_a_task_waits_for_the_one_it_needs():
     )
     assert len(endings) == 3
     assert order.index("first") < order.index("second")
-    # one that waits for itself is run all the same, and says so itself
+    # a task that waits for itself runs anyway
     assert len(run(lambda task, tell: None, 2, ["a", "b"], is_ready=lambda *_: False)) == 2
 
 
 @pytest.mark.parametrize(("available", "most"), [(190.0, 2), (100.0, 1)])
 def test_fewer_where_memory_holds_fewer_and_it_is_said(monkeypatch, available, most):
-    """Each takes 60 MiB."""
+    """Each task needs 60 MiB."""
     refused = get_context("fork").Event()
 
     def work(task, tell):
         tell("grown")
-        assert refused.wait(60)  # so that nobody ends before another one has found no memory
+        assert refused.wait(60)  # no task ends before another one was refused for lack of memory
         return task
 
     def say(text):

@@ -1,4 +1,4 @@
-"""The queue of one machine: from nothing to finished cells, stopped and continued, beside others, and on a disk that is full."""
+"""The queue of one machine: complete cells, stops and resumes, other processes, and a full disk."""
 
 import contextlib
 import csv
@@ -47,8 +47,7 @@ def entries(grid) -> list[Entry]:
 
 
 def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
-    """A real cell of generated data: the queue makes the data, computes two seeds, exports the cell and says its number; the second time there is
-    nothing to do."""
+    """Run a real cell on generated data, including its data, its export and its result; a second call does nothing."""
     monkeypatch.chdir(tmp_path)
     path = Path("recipes/embedded/chains/mlp.yaml")
     path.parent.mkdir(parents=True)
@@ -134,7 +133,7 @@ def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
         assert f"the missing runs need about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB in store/" in str(
             error.value
         )
-        # nothing that was written is half written
+        # no file is incomplete
         assert sum(Store().get(path.parent.name) is not None for path in store.glob("??/*/record.json")) == kept
     finally:
         subprocess.run(["umount", str(store)], check=True)
@@ -153,7 +152,7 @@ def test_a_run_that_another_process_is_at_is_left_to_it(project):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
     first, second = plan(entries(grid), grid).missing
-    # a claim of a queue, and the lock of one that trains without claims
+    # a claim of a queue, and the lock of a process that trains without claims
     with claimed(Store(), first.digest) as mine:
         assert mine
         assert told([0, 1]) == ([(0, "elsewhere"), (1, "ok")], [])
@@ -176,7 +175,7 @@ def test_what_an_entry_cuts_is_cut(project):
 
 
 def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkeypatch):
-    """So it is not computed, said to be done, and missing all the same."""
+    """Otherwise the run would be computed, reported as done, and still be missing."""
     project.recipe(seeds=[0])
 
     def launch(shared, alone):
@@ -192,7 +191,8 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
     assert not work(entries(grid), grid, jobs=1, say=said.append)
     (line,) = [line for line in said if line.startswith("error:")]
     assert re.match(
-        rf"error: {CELL} seed 0: stored under the key f{{16}}, expected [0-9a-f]{{16}}: its process ran the code in /another/clone",
+        rf"error: {CELL} seed 0: stored under the key f{{16}}, expected [0-9a-f]{{16}}: its process ran the code in "
+        r"/another/clone",
         line,
     )
 
@@ -213,7 +213,7 @@ def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, mo
 
 
 def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
-    """The first cell's process is killed, the second's run cannot be; the third is computed all the same."""
+    """The process of the first cell is killed, the second cell fails; the third is computed."""
     for row in ("killed", "failing", "mlp"):
         project.recipe(row=row, seeds=[0])
 
@@ -237,7 +237,7 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
 
 
 def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
-    """The job of one trial is killed in the middle: the trials are each found once, that one too, and then the cell's seed is run."""
+    """The job of one trial is killed: each trial still runs once, also that one, and then the seed of the cell."""
     search = {"trials": 2, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1]}}}
     project.recipe(seeds=[0], search=search, epochs=300)
     grid, said, killed = load_grid(), [], []
@@ -265,7 +265,7 @@ def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project)
     assert sorted(row["model.dropout"] for row in rows if row["status"] == "ok") == ["0.0", "0.1"]
     assert [row["status"] for row in rows].count("killed, queued again") == 1
     assert len(rows) == 3
-    # two trials, each of them one record, and the seed
+    # two trials with one record each, and the seed
     assert len(project.records()) == 3
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
@@ -310,5 +310,6 @@ def test_a_dirty_tree_ships_nothing(project, monkeypatch):
     queue = local_queue._Queue(load_grid() if project.recipe() else None, 1, Path("records"), said.append, None)
     queue._export(queue.grid.find(CELL))
     assert said == [
-        "nothing is exported to records/: the code differs from commit 0123456789ab; commit it, or use another folder for --export"
+        "nothing is exported to records/: the code differs from commit 0123456789ab; commit it, or use another folder "
+        "for --export"
     ]

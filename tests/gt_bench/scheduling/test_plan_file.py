@@ -1,4 +1,4 @@
-"""Plan files: what they name, what they cut, and what is said of one that names what is not there."""
+"""Plan files: names, limits, and errors for unknown names."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_entries_name_suites_cells_and_patterns_and_cut(grid):
     ]
     assert entries[0].limits == Limits(seeds=1)
     cell = entries[0].cells[0]
-    # what params.yaml cuts besides stays cut
+    # other limits of params.yaml remain
     assert limited_grid(grid, cell, entries[0].limits).limits_of(cell) == Limits(seeds=1, epochs=3)
 
 

@@ -1,4 +1,4 @@
-"""`make reproduce`: cells side by side, and after a death the board of what is there and what happened in words."""
+"""`make reproduce`: cells in parallel, and after a failure the partial leaderboard and a description of the failure."""
 
 import json
 import logging
@@ -23,14 +23,14 @@ CELL = "small/web/mlp"
 
 
 def listed() -> list[str]:
-    """The columns of the one cell in `gt-bench list`: seeds and state."""
+    """Return the columns of the only cell in `gt-bench list`: seeds and state."""
     line = next(line for line in CliRunner().invoke(app.app, ["list"]).output.splitlines() if CELL in line)
     return [part.strip() for part in line.split("│")[3:5]]
 
 
 @pytest.fixture
 def one_seed(project):
-    """A cell that asks for two seeds, of which the store has one; its result is gone, as DVC leaves it before a stage runs."""
+    """A cell with two seeds, one of them stored; its result is missing, as DVC leaves it before a stage runs."""
     project.recipe(seeds=[0])
     grid = load_grid()
     train_cell(grid.find(CELL), grid)
@@ -41,12 +41,12 @@ def one_seed(project):
 
 @pytest.fixture(autouse=True)
 def dvc_speaks_to_nobody(monkeypatch):
-    """Its handlers keep the stdout of the first test that ran it."""
+    """Remove DVC's log handlers, which keep the stdout of the first test that ran it."""
     monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])
 
 
 def chain(cells: list[str], train: str, encode: str = "true") -> None:
-    """A repository whose train stages run the command `train`."""
+    """Create a repository whose train stages run the command `train`."""
     results = [{"results/${item.cell}.json": {"cache": False}}]
     reports = [{"reports/${item}.json": {"cache": False}}]
     stages = {
@@ -89,7 +89,7 @@ def test_list_counts_seeds_in_the_store(one_seed):
     assert listed() == ["2/2", "ok"]
     next(Path("store").rglob("record.json")).unlink()
     assert listed() == ["1/2", "ok"]
-    # without the data no digest can be computed: the runs that the result names count
+    # without the data no digest can be computed: the runs of the result count
     Path("data").rename("elsewhere")
     assert listed() == ["1/2", "ok"]
     Path("elsewhere").rename("data")
@@ -98,7 +98,7 @@ def test_list_counts_seeds_in_the_store(one_seed):
 
 
 def test_a_copy_without_git_runs(one_seed, capsys, monkeypatch):
-    """A downloaded archive, or a copy whose .git was left behind."""
+    """Make the folder a downloaded archive, or a copy without .git."""
     monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
     chain([CELL], train="python -m stages.train ${item.cell}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -119,7 +119,7 @@ def test_a_repository_keeps_git(one_seed):
 
 
 def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
-    """GitHub and Zenodo make their archives by `git archive`."""
+    """GitHub and Zenodo create their archives with `git archive`."""
     from dvc.config import Config
 
     monkeypatch.chdir(tmp_path)
@@ -208,9 +208,9 @@ def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
     )
     assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "unfinished"
     said = after("python -m stages.tune small/web/other", -9, grid)
-    assert (
-        said
-        == "search of small/web/other: killed by signal 9: probably out of memory; its trials are saved, run the same command again to resume"
+    assert said == (
+        "search of small/web/other: killed by signal 9: probably out of memory; its trials are saved, run the same "
+        "command again to resume"
     )
     assert after("python -m stages.download web", -9, grid).startswith(
         "python -m stages.download web: killed by signal 9"

@@ -1,4 +1,4 @@
-"""Sweeps over a cluster that computes here: what is submitted, what becomes of it, and what it asks for."""
+"""Sweeps on a fake cluster that computes in this process: submitted jobs, their outcomes and their resources."""
 
 import csv
 import io
@@ -29,7 +29,10 @@ CELL = "small/web/mlp"
 
 
 class Cluster:
-    """Each time it is asked where jobs are, the first of them has been computed. `refuses`: needs with this option; `loses`: jobs by number."""
+    """A fake cluster: each request for the state of jobs first computes the oldest job.
+
+    `refuses`: value of an option that it rejects; `loses`: numbers of jobs that end without a result.
+    """
 
     def __init__(self, refuses: str | None = None, loses: tuple[int, ...] = ()):
         self.waiting: dict[str, tuple[dict, Path]] = {}
@@ -64,7 +67,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
-    """A run takes an hour and 100 MiB by forecast: each is a job of its own."""
+    """Forecast an hour and 100 MiB for each run, so that each is a job of its own."""
     monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: Cost(3600.0, 100.0, search_seconds=7200.0))
 
 
@@ -98,7 +101,7 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits().model_dump_json(), (0,))
     Path("store/sweep").mkdir(parents=True)
     Path("store/sweep/submitted.jsonl").write_text(json.dumps(other.__dict__) + '\n{"id": "cut sh')
-    # the first look, before anything is submitted, must not compute it
+    # the first request, before anything is submitted, must not compute it
     looks = cluster.places
     cluster.places = lambda ids: (
         {number: Place("PENDING") for number in ids if number in cluster.waiting}
@@ -139,8 +142,8 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
     assert not done
     lost = cluster.runs[0][1][0]
     assert (
-        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or its node died); run the same command to submit it again"
-        in text
+        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or its node died); run the same command to "
+        "submit it again" in text
     )
     assert "skipped: 1 jobs of small/web/refused: Slurm refuses" in text
     assert len(project.records()) == 1
@@ -152,7 +155,7 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
 
 def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project):
     project.recipe(seeds=[0, 7], split="seed", start={"cell": "small/web/base"})
-    project.recipe(row="base", seeds=[0], keep_weights=True)  # there is no run with seed 7 to start from
+    project.recipe(row="base", seeds=[0], keep_weights=True)  # no run with seed 7 exists to start from
     cluster = Cluster()
     done, said = swept(cluster)
     assert not done
@@ -176,7 +179,8 @@ def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
         ("runs", 0),
     ]
     assert [line for line in said if "search: ok" in line] == [
-        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial, and the search is done",
+        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial",
+        f"{CELL} search: ok, 1 trial, and the search is done",
     ]  # fmt: skip
     assert [row["state"] for row in trials()] == ["COMPLETE"] * 3
 
@@ -187,7 +191,7 @@ def trials():
 
 
 def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypatch):
-    """The first job dies in the middle of its trial: its worker is gone, the trial still runs by the study."""
+    """The first job dies during its trial: its worker is gone, but the study lists the trial as running."""
     project.recipe(seeds=[0], search=SEARCH)
     grid = load_grid()
 
@@ -208,7 +212,7 @@ def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypa
         f"{CELL} search: job 0_0 ended without a result (cancelled, or its node died); its trial is queued again"
         in said
     )
-    # three trials, of which one job was lost: it is submitted again, in the same sweep
+    # three trials, one of whose jobs was lost and is submitted again in the same sweep
     assert [content["kind"] for _, content, _ in cluster.submitted] == ["search"] * 4 + ["runs"]
     assert sorted(row["status"] for row in trials()) == ["killed, queued again", "ok", "ok", "ok"]
     assert {row["model.dropout"] for row in trials()} == {"0.0", "0.1", "0.2"}
@@ -239,7 +243,8 @@ def test_a_job_that_no_node_can_take_is_said_once(project):
 
     said = swept(Waits())[1]
     assert [line for line in said if "will not start" in line] == [
-        f"{CELL}: Slurm will not start job {job} (PartitionTimeLimit); set `resources:` in params.yaml to what the nodes "
+        f"{CELL}: Slurm will not start job {job} (PartitionTimeLimit); set `resources:` in params.yaml to what the "
+        "nodes "
         f"have, run `scancel {job}`, and start the sweep again"
         for job in (0, 1)
     ]
@@ -290,7 +295,7 @@ def a_command(folder: Path, name: str, script: str) -> None:
 
 
 def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
-    """A controller that does not answer; and sbatch that refuses a partition, and memory that no node has."""
+    """A controller that does not answer, and an sbatch that rejects a partition or the memory."""
     project.recipe(seeds=[0])
     pytest.importorskip("submitit")
     commands = Path("bin").resolve()
@@ -321,7 +326,7 @@ def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
 
 
 def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeypatch):
-    """Three cores; and then memory for two."""
+    """Three cores, and then memory for two runs."""
     project.recipe(seeds=[0, 1, 2, 3], run={"parallel": "auto"})
     how = []
     monkeypatch.setattr("gt_bench.runtime.resources.cores", lambda: 3)

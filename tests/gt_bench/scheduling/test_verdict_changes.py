@@ -1,4 +1,4 @@
-"""What has been learnt is said once; a damaged list of what was said costs no work."""
+"""New results are reported once; a damaged list of earlier reports is ignored."""
 
 from pathlib import Path
 

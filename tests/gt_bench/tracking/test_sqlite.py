@@ -1,4 +1,4 @@
-"""The local tracking database: whole or not there, made anew where it was only begun, and never touched where it holds something."""
+"""The local tracking database: complete or absent, created again if incomplete, never changed if it has content."""
 
 import contextlib
 import logging
@@ -32,25 +32,25 @@ fork = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """A folder with mlruns/, whose tracking store is the project's own; by its whole path, for MLflow knows a database of a process by its URI."""
+    """A folder with mlruns/ and the project's own tracking store, by absolute path: MLflow caches databases by URI."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     FILE.parent.mkdir()
     import mlflow  # noqa: F401 (it sets the level)
 
-    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here makes
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here creates
     for room in (sqlite, address):
         monkeypatch.setattr(room, "OWN", f"sqlite:///{tmp_path}/{FILE}")
 
 
 @pytest.fixture
 def quick(empty, monkeypatch):
-    """A new database costs a copy."""
+    """Create new databases as copies."""
     monkeypatch.setattr(sqlite, "make", lambda path: shutil.copy(empty, path))
 
 
 def killed(work, path: Path, statements: int) -> None:
-    """`work(path)` in a process that is killed by signal 9 at its so-many-th change of the schema."""
+    """Call `work(path)` in a process that is killed by signal 9 at the given change of the schema."""
 
     def child() -> None:
         left = [statements]
@@ -70,14 +70,14 @@ def killed(work, path: Path, statements: int) -> None:
 
 
 def begin(path: Path) -> None:
-    """What MLflow itself does where there is no database."""
+    """What MLflow itself does without a database."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     SqlAlchemyStore(f"sqlite:///{path}", "./mlruns")
 
 
 def tracked() -> list[str]:
-    """The digests of the runs in the store."""
+    """Return the digests of the runs in the store."""
     return sorted(
         run.data.tags["gt.digest"]
         for run in Mirror(sqlite.OWN, SUITE).runs.values()
@@ -95,7 +95,8 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     identity.write_text("of before")
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
     said = (
-        "mlruns/mlflow.db is incomplete, because a process was killed: renamed to mlflow.db.damaged-1, and created again "
+        "mlruns/mlflow.db is incomplete, because a process was killed: renamed to mlflow.db.damaged-1, and created "
+        "again "
         "from the records\n"
     )
     err = capsys.readouterr().err
@@ -119,7 +120,7 @@ def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
 
 
 def test_no_attempt_meets_the_connection_of_one_that_failed(monkeypatch):
-    """MLflow keeps an engine for each URI of a process: the connection of a failed attempt stays open, to a file that is gone."""
+    """MLflow caches an engine per URI: the connection of a failed attempt stays open, to a file that is gone."""
     asked = []
 
     def fail(self, uri, *_):

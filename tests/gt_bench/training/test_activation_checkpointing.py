@@ -7,7 +7,7 @@ from torch import nn
 from gt_bench.training.activation_checkpointing import recompute
 from gt_models.batch import GraphBatch
 from gt_models.registry import create_model
-from tests.gt_bench.training.test_trainer import curves, make
+from tests.gt_bench.training.small_run import curves, make
 
 
 class Layer(nn.Module):

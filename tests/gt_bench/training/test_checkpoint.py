@@ -7,7 +7,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from gt_bench.training.checkpoint import Checkpoint
-from tests.gt_bench.training.test_trainer import curves, make
+from tests.gt_bench.training.small_run import curves, make
 
 
 def flip_a_sign(path):

@@ -34,7 +34,7 @@ from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
-from tests.gt_bench.training.test_trainer import NOTHING_ENCODED
+from tests.gt_bench.training.small_run import NOTHING_ENCODED
 
 # of curves and metrics after a few epochs: what sums in another order leave. Adam divides a gradient by its own size, and makes steps of what
 # rounding leaves of one that is zero (a bias before BatchNorm)

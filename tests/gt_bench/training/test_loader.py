@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gt_bench.training.loader import plan_batches
-from tests.gt_bench.training.test_trainer import make
+from tests.gt_bench.training.small_run import make
 
 
 @settings(max_examples=80, deadline=None)

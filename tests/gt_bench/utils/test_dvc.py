@@ -1,4 +1,4 @@
-"""What a killed process left of DVC's own files is mended; what another one is writing stays."""
+"""DVC's files that a killed process left broken are repaired; files that another process writes are not changed."""
 
 import fcntl
 import shutil
@@ -35,7 +35,7 @@ HELD = '{"write": {}, "read": {"data/packed/a": [{"pid": 1, "cmd": "dvc repro"}]
 
 @pytest.fixture
 def places(tmp_path):
-    """DVC's folder of a workspace, and the folder in memory."""
+    """DVC's folder of a workspace, and a folder in memory."""
     places = tmp_path / "a" / ".dvc" / "tmp", tmp_path / "memory"
     for place in places:
         place.mkdir(parents=True)
@@ -97,7 +97,10 @@ def test_a_broken_list_in_memory_is_mended(places):
     assert ((folder / "rwlock").is_symlink(), (folder / "rwlock").read_text()) == (True, "{}")
 
 
-LOCK = "schema: '2.0'\nstages:\n  train@a:\n    cmd: python -m stages.train a\n    outs:\n    - path: results/a.json\n      md5: {md5}\n"
+LOCK = (
+    "schema: '2.0'\nstages:\n  train@a:\n    cmd: python -m stages.train a\n    outs:\n    - path: results/a.json\n   "
+    "   md5: {md5}\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Texts for people: units, and foreign text that does nothing in any output."""
+"""Texts for people: units, and untrusted text that has no effect in any output."""
 
 import csv
 import io
@@ -32,11 +32,14 @@ def test_a_cell_cannot_end_the_row():
     assert markdown_line(["a|b", "c\nd"]) == r"| a\|b | c d |"
 
 
-HOSTILE = "=cmd|' /C calc'!A0 \x1b]0;title\x07\x1b[8m \u202eeman\u2066 <img src=x onerror=alert(1)> ![i](http://evil/i.png) [a](javascript:b) \\$x"
+HOSTILE = (
+    "=cmd|' /C calc'!A0 \x1b]0;title\x07\x1b[8m \u202eeman\u2066 <img src=x onerror=alert(1)> ![i](http://evil/i.png) "
+    "[a](javascript:b) \\$x"
+)
 
 
 def hostile_rows():
-    """A cell whose records and result come from somebody else, in every text that a report shows."""
+    """A cell whose records and result come from an untrusted source, in every text that a report shows."""
     record = make_record(ET, 0)
     record["measured"] |= {"device": HOSTILE}
     result = make_result(ET, [record], method=None) | {

@@ -1,4 +1,4 @@
-"""Files of anywhere are regular and bounded, and files of ours have the permissions that the user's umask gives."""
+"""Only regular files of bounded size are read, and written files have the permissions of the user's umask."""
 
 import os
 import stat

@@ -18,14 +18,18 @@ def test_a_stage_imports_its_code_with_rare_collections(tmp_path):
     (tmp_path / "shown.py").write_text(
         "import gc\nTHRESHOLD = gc.get_threshold()\ndef main():\n    print(THRESHOLD[0])\n"
     )
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gt_bench.runtime.startup import run_module; run_module('shown')"
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gt_bench.runtime.startup import run_module; "
+        "run_module('shown')"
+    )
     assert printed(code) == "50000"
 
 
 def test_loaded_objects_are_frozen_once_and_collections_are_normal_afterwards():
     code = (
         "module.freeze_loaded_objects(); first = gc.get_freeze_count(); more = [[] for _ in range(1000)]; "
-        "module.freeze_loaded_objects(); print(first > 1000, gc.get_freeze_count() <= first, gc.get_threshold() == usual)"
+        "module.freeze_loaded_objects(); print(first > 1000, gc.get_freeze_count() <= first, gc.get_threshold() == "
+        "usual)"
     )
     assert printed(START + code) == "True True True"
     assert printed(BEGIN + code) == "False True True"

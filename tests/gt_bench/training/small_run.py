@@ -1,0 +1,58 @@
+"""Small runs of the training loop on a synthetic dataset, for tests of training, checkpoints and signals."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+from gt_bench.config.recipe import Recipe
+from gt_bench.data.packed import PackedDataset
+from gt_bench.runtime.environment import Clock
+from gt_bench.tasks.registry import create_task
+from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.loader import Loader
+from gt_bench.training.trainer import Run
+from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
+
+NOTHING_ENCODED = SimpleNamespace(attach=lambda batch, graphs: batch)
+
+
+class Net(nn.Module):
+    """Features only, with dropout and a BatchNorm, so that random streams and buffers matter."""
+
+    def __init__(self, in_dim, out_dim, graph=False):
+        super().__init__()
+        self.graph, self.phase, self.phases = graph, None, []
+        self.hidden, self.norm, self.out = nn.Linear(in_dim, 8), nn.BatchNorm1d(8), nn.Linear(8, out_dim)
+        self.drop = nn.Dropout(0.3)
+
+    def set_phase(self, name):
+        self.phase = name
+        self.phases.append(name)
+
+    def forward(self, batch):
+        out = self.out(self.drop(self.norm(self.hidden(batch.x)).relu()))
+        return out.new_zeros(batch.num_graphs, out.size(1)).index_add(0, batch.batch, out) if self.graph else out
+
+
+def make(
+    tmp_path, dataset="web", seed=0, checkpoint=None, build=None, task=("node-classification", "accuracy"), **changes
+):
+    folder = tmp_path / "data" / "packed" / dataset
+    if not folder.exists():
+        (pack_web if dataset == "web" else pack_many)(tmp_path / "data")
+    recipe = Recipe(**{**RECIPE, **changes})
+    packed = PackedDataset.open(folder)
+    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+    loader = Loader(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype)
+    build = build or (lambda: Net(5, 3) if dataset == "web" else Net(4, 1, graph=True))
+    return Run(
+        recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None)
+    )
+
+
+def curves(outcome):
+    return {k: v for k, v in vars(outcome).items()}
+
+
+REGRESSION = {"dataset": "many", "task": ("graph-regression", "mae"), "batch": {"graphs": 4}}
