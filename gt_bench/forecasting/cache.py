@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import digest_of, load_recipe
-from gt_bench.forecasting.estimate import actual, forecast, recipe_asked
+from gt_bench.forecasting.estimate import actual, forecast, recipe_to_train
 from gt_bench.utils.io import held, make_folder, write_json
 
 FILE = "forecasts.json"
@@ -94,7 +94,7 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
     """Return a digest of what a forecast depends on: recipe, search, whether the data are available, and the device."""
     from gt_bench.runtime.environment import choose_device, cpu_name, device_name
 
-    recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_to_train(cell, grid), load_recipe(cell.recipe_path).search
     search = searched and [searched.model_dump(mode="json"), grid.limits_of(cell).trials]
     here = (data / "packed" / cell.dataset / "header.json").exists()
     return digest_of(

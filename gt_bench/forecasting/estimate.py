@@ -135,7 +135,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from gt_bench.store.run_store import Store
     from gt_models.encodings import find_encoding
 
-    recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_to_train(cell, grid), load_recipe(cell.recipe_path).search
     tried = [recipe] if searched is None else _ends(load_recipe(cell.recipe_path), cell, grid)
     chosen = [recipe] if searched is None or cell.settings_path.exists() else tried
     real = (data / "packed" / cell.dataset / "header.json").exists()
@@ -184,7 +184,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     return Forecast(cell.cell, REAL if real else LIKE, seconds, len(recipe.seeds), search, encode_seconds, memory, disk)
 
 
-def recipe_asked(cell: Cell, grid: Grid) -> Recipe:
+def recipe_to_train(cell: Cell, grid: Grid) -> Recipe:
     """Return the recipe that would be trained within the limits: the tuned one if the search is complete."""
     source = cell.settings_path if cell.settings_path.exists() else cell.recipe_path
     return limited(load_recipe(source), grid, cell)[0]
@@ -250,7 +250,7 @@ def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> ActualCo
     from gt_bench.store.run_store import Store, StoreError
 
     try:
-        recipe = recipe_asked(cell, grid)
+        recipe = recipe_to_train(cell, grid)
         result = json.loads(Path("results", f"{cell.cell}.json").read_text(encoding="utf-8"))
         records = [Store(store_root).get(digest) for digest in result["runs"]]
     except (OSError, ValueError, KeyError, TypeError, StoreError):  # missing or damaged: the leaderboard reports it

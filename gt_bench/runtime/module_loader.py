@@ -73,8 +73,8 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> M
         if isinstance(error, SystemExit):  # probably a script that reads its own arguments
             remedy = 'move the code of the script below `if __name__ == "__main__":`'
         raise ImportFails(
-            f"{shown}, line {line}: the import raises {type(error).__name__}: {error}; expected a file that Python can "
-            f"import; {remedy}"
+            f"{shown}, line {line}: expected a file that Python can import; it raises {type(error).__name__}: {error}; "
+            f"{remedy}"
         ) from error
     finally:
         sys.path.remove(str(path.parent))

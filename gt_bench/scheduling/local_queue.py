@@ -19,7 +19,7 @@ from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, plan
 from gt_bench.scheduling.run_lock import check_locks
-from gt_bench.scheduling.verdict_changes import news
+from gt_bench.scheduling.verdict_changes import changed_results
 from gt_bench.store.run_store import Store
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.errors import UserError
@@ -109,7 +109,7 @@ class _Queue:
         """Run the jobs of a plan; return whether there were any. The next plan includes what other processes left."""
         for problem in found.problems:
             self._say_once(f"skipped: {problem}")
-        self._say_news({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
+        self._report_results({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
         for name, why in self.lost.items():
             if not self.trials[name]:  # otherwise another worker runs the lost trial
                 self.tried.add(("search", name))
@@ -244,7 +244,7 @@ class _Queue:
         if isinstance(result.error, WriteError):
             self.full = str(result.error)
         if job.kind == "runs":
-            self._say_news({self.grid.find(job.name): job.limits})
+            self._report_results({self.grid.find(job.name): job.limits})
         missed = set(job.seeds or [-1]) - self.answered.pop(job, set())
         if missed and self.full is None:
             if result.error:
@@ -266,9 +266,9 @@ class _Queue:
             )
             self._say_once(f"skipped: {job}: {why}")
 
-    def _say_news(self, cells: dict[Cell, Limits]) -> None:
+    def _report_results(self, cells: dict[Cell, Limits]) -> None:
         try:
-            for line in news(
+            for line in changed_results(
                 [(cell, limited_grid(self.grid, cell, limits)) for cell, limits in cells.items()], self.store
             ):
                 self.say(f"new result: {line}")

@@ -22,7 +22,7 @@ from gt_bench.utils.io import write_json
 FILE = "learnt.json"
 
 
-def news(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
+def changed_results(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
     """Return a line for each number of these cells whose runs or verdict changed since the last call.
 
     Args:

@@ -16,9 +16,9 @@ from gt_bench.runtime.signals import ignore_interrupts
 from gt_bench.schemas import Named, Record, Result
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.live import WARNED, Message
-from gt_bench.tracking.mirror import PARENT, SEAL, Mirror, reported
+from gt_bench.tracking.mirror import PARENT, SEAL, Mirror, tracking_errors
 from gt_bench.tracking.payload import cell_name, cell_tags, flatten, tracked_run
-from gt_bench.tracking.sqlite import TrackingError, alone
+from gt_bench.tracking.sqlite import TrackingError, suite_lock
 from gt_bench.tracking.uri import warn
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Follower:
 
     def finish(self, record: Record) -> None:
         """Complete the run of a record."""
-        with alone(self.uri, self.cell["suite"]):
+        with suite_lock(self.uri, self.cell["suite"]):
             self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
         for by_digest in (self.current, self.seen, self.waiting):
             by_digest.pop(record["digest"], None)
@@ -86,7 +86,7 @@ class Follower:
         store: str | None,
     ) -> None:
         """Complete the cell, its earlier attempts and the views, as `complete` does."""
-        with alone(self.uri, self.cell["suite"]):
+        with suite_lock(self.uri, self.cell["suite"]):
             self._fresh("cell")
             self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
             self.mirror.put_views()
@@ -137,7 +137,7 @@ def follow(lines: Iterable[str]) -> int:
         return 0
     del first["do"]
     try:
-        with reported(first["uri"]):
+        with tracking_errors(first["uri"]):
             follower, due = Follower(**first), time.monotonic()
             while True:
                 try:

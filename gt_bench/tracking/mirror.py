@@ -1,6 +1,6 @@
 """Mirror of one suite's results in an MLflow experiment; gt_bench/tracking/payload.py describes the content.
 
-All functions may raise errors of MLflow; `reported` turns them into TrackingError.
+All functions may raise errors of MLflow; `tracking_errors` turns them into TrackingError.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from gt_bench.store.best_run import best_run
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
 from gt_bench.tracking.saved_views import described, views_of
-from gt_bench.tracking.sqlite import TrackingError, file_of, remedy, whole
+from gt_bench.tracking.sqlite import TrackingError, file_of, ready_database, remedy
 from gt_bench.utils.errors import missing
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.tempfiles import sweep
@@ -76,7 +76,7 @@ class Mirror:
 
         database = file_of(uri)
         location = str((database.parent / "artifacts" / suite).resolve()) if database else None
-        with whole(uri):
+        with ready_database(uri):
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self.experiment_id = self._experiment(suite, location)
         self.runs = Runs(self._all_runs())
@@ -321,7 +321,7 @@ class Mirror:
 
 
 @contextlib.contextmanager
-def reported(uri: str) -> Iterator[None]:
+def tracking_errors(uri: str) -> Iterator[None]:
     """Turn errors of the tracking store inside the block into TrackingError."""
     try:
         from mlflow.exceptions import MlflowException

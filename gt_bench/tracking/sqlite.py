@@ -29,7 +29,7 @@ def file_of(uri: str) -> Path | None:
 
 
 @contextlib.contextmanager
-def whole(uri: str) -> Iterator[None]:
+def ready_database(uri: str) -> Iterator[None]:
     """Make sure that the database of `uri` is complete, and hold its lock inside the block.
 
     Nothing is done for a server.
@@ -60,7 +60,7 @@ def whole(uri: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone(uri: str, suite: str) -> Iterator[None]:
+def suite_lock(uri: str, suite: str) -> Iterator[None]:
     """Hold the lock of a suite inside the block, so that two processes do not add the same missing runs.
 
     Two machines may still add runs twice on a server; the next update removes them.

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.store.attempts import records_of, superseded
 from gt_bench.store.run_store import Store
-from gt_bench.tracking.mirror import Mirror, reported
+from gt_bench.tracking.mirror import Mirror, tracking_errors
 from gt_bench.tracking.payload import tracked_search
-from gt_bench.tracking.sqlite import TrackingError, alone
+from gt_bench.tracking.sqlite import TrackingError, suite_lock
 from gt_bench.tracking.uri import tracking_uri, warn
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def complete(
     uri = tracking_uri()
     results = list(results)
     earlier = {result["cell"]: superseded(result, store) if store else [] for result in results}
-    with reported(uri), alone(uri, suite):
+    with tracking_errors(uri), suite_lock(uri, suite):
         mirror = Mirror(uri, suite)
         for result in results:
             mine = [records[d] for d in result["runs"] if d in records]
@@ -98,7 +98,7 @@ def track_search(cell: "Cell", tuned: Path = Path("tuned")) -> None:
     try:
         rows = _trials(cell.cell, tuned)
         if rows:
-            with reported(uri), alone(uri, cell.suite):
+            with tracking_errors(uri), suite_lock(uri, cell.suite):
                 mirror = Mirror(uri, f"{cell.suite}-search")
                 _put_search(mirror, named, rows, tuned)
                 mirror.put_views()

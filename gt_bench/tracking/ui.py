@@ -8,9 +8,9 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from gt_bench.tracking.mirror import PATIENCE, QUIET, reported
+from gt_bench.tracking.mirror import PATIENCE, QUIET, tracking_errors
 from gt_bench.tracking.saved_views import PREFIX, address_of, first_view
-from gt_bench.tracking.sqlite import TrackingError, whole
+from gt_bench.tracking.sqlite import TrackingError, ready_database
 from gt_bench.tracking.uri import tracking_uri
 from gt_bench.utils.redact import without_credentials
 
@@ -23,7 +23,7 @@ def addresses(uri: str, root: str) -> list[str]:
     Raises:
         TrackingError: the tracking store cannot be read.
     """
-    with reported(uri), whole(uri):
+    with tracking_errors(uri), ready_database(uri):
         from mlflow import MlflowClient
 
         found = MlflowClient(tracking_uri=uri, registry_uri=uri).search_experiments(order_by=["name ASC"])

@@ -169,7 +169,7 @@ def test_a_protocol_is_timed_on_the_parts_of_a_miniature_and_counted_with_its_ow
     monkeypatch.setattr(timed, "seconds_of", noted)
     cell = grid.find("ppgt/brec/gin")
     some = load_recipe(cell.recipe_path).with_values({"brec.pairs": [[100, 160]]})
-    monkeypatch.setattr(room, "recipe_asked", lambda *_: some)
+    monkeypatch.setattr(room, "recipe_to_train", lambda *_: some)
     found = forecast_cell(cell, grid, data=Path("nothing"), budget=0.0)
     assert (found.problem, timed_parts, found.seconds) == (None, [2], 60 / 2 * 7.0)
 

@@ -232,7 +232,7 @@ def broken(change: tuple[str, str]) -> str:
     [
         (broken(("import torch\n", "import torhc\n")), "import torhc", "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
         (broken(("def __init__(self,", "def __init__ self,")), "def __init__ self", "raises SyntaxError: "),
-        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; put what is to run as a script alone below `if __name__"),
+        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; move the code of the script below `if __name__"),
         (broken(("self, data)", "self, nodes, graph)")), "def forward", "Plain.forward takes nodes, graph; expected one argument"),
         (broken(("width=8", "width")), "def __init__", "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
         (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward", r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),

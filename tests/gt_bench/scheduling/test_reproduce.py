@@ -71,11 +71,11 @@ def chain(cells: list[str], train: str, encode: str = "true") -> None:
     [
         (-9, "killed by signal 9: probably out of memory"),
         (137, "killed by signal 9: probably out of memory"),
-        (-15, "killed by signal 15: asked to end"),
-        (130, "killed by signal 2: stopped by hand"),
+        (-15, "killed by signal 15: asked to stop"),
+        (130, "killed by signal 2: Ctrl-C"),
         (-11, "killed by signal 11: SIGSEGV"),
-        (1, "failed with exit status 1, for the reason above"),
-        (255, "failed with exit status 255, for the reason above"),
+        (1, "failed with exit status 1, see above"),
+        (255, "failed with exit status 255, see above"),
     ],
 )
 def test_an_end_in_words(status, says):

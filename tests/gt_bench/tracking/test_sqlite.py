@@ -18,7 +18,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.tracking import sqlite
 from gt_bench.tracking import uri as address
 from gt_bench.tracking.mirror import Mirror
-from gt_bench.tracking.sqlite import TrackingError, make, whole
+from gt_bench.tracking.sqlite import TrackingError, make, ready_database
 from gt_bench.tracking.sync import complete
 from tests.gt_bench.cells import make_record, make_result
 
@@ -113,7 +113,7 @@ def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
     killed(make, FILE, 40)
     assert not FILE.exists()
     assert list(FILE.parent.glob(".mlflow.db.*.new"))
-    with whole(sqlite.OWN):
+    with ready_database(sqlite.OWN):
         assert FILE.exists()
     assert [path.name for path in sorted(FILE.parent.iterdir())] == ["mlflow.db", "mlflow.db.lock"]
     assert capsys.readouterr().err == ""
@@ -137,7 +137,7 @@ def test_no_attempt_meets_the_connection_of_one_that_failed(monkeypatch):
 def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick, capsys):
     for number in (1, 2):
         FILE.write_bytes(b"no database, %d" % number * 1000)
-        with whole(sqlite.OWN):
+        with ready_database(sqlite.OWN):
             pass
         assert "is damaged (file is not a database): set aside" in capsys.readouterr().err
         assert FILE.with_name(f"mlflow.db.damaged-{number}").read_bytes().startswith(b"no database, %d" % number)
