@@ -28,8 +28,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "`kill -9` of `dvc repro`",
         "`make reproduce` removes or renames broken lock files of DVC, with a line for each; the result is "
-        "bit-identical to "
-        "an undisturbed one, and no run is computed twice",
+        "bit-identical to an undisturbed one, and no run is computed twice",
         (
             "tests/faults/test_repro.py::test_dvc_killed_by_signal_9_and_make_reproduce_nothing_differs",
             "tests/gt_bench/utils/test_dvc.py::test_a_lock_that_a_killed_process_left_broken_is_mended",
@@ -68,8 +67,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a full disk",
         "one line that names the file or says that the disk is full, status 1; every file has its old or its new "
-        "content; "
-        "the same command resumes. MLflow: a warning",
+        "content; the same command resumes. MLflow: a warning",
         (
             "tests/faults/test_disk.py::test_a_full_disk_is_said_and_the_same_command_goes_on",
             "tests/gt_bench/store/test_run_store.py::test_a_full_disk_leaves_everything_as_it_was",
@@ -122,8 +120,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a damaged journal of a search",
         "an incomplete last entry is removed; any other damage is reported with its line; trials are records and are "
-        "not "
-        "computed again",
+        "not computed again",
         (
             "tests/gt_bench/search/test_storage.py::"
             "test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_else",
@@ -156,8 +153,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a damaged tracking database",
         "the project's own database is renamed and created again from the records; a database of another MLflow or "
-        "another "
-        "project is not changed, and the message says what to do",
+        "another project is not changed, and the message says what to do",
         (
             "tests/gt_bench/tracking/test_sqlite.py::"
             "test_one_that_is_no_database_is_set_aside_and_none_overwrites_another",
@@ -180,8 +176,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "out of memory",
         "a row `oom`, before the kernel kills: the lowest limit of machine, control group and process counts; tried "
-        "again "
-        "where more memory is available",
+        "again where more memory is available",
         (
             "tests/gt_bench/runtime/test_resources.py::"
             "test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process",

@@ -122,8 +122,7 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
     params = Path("params.yaml")
     grid = params.read_text()
     asked = (
-        "resources: "
-        "{small-web-refused: {slurm: {partition: nowhere}}, small-web-huge: {memory_gib: 100000}, "
+        "resources: {small-web-refused: {slurm: {partition: nowhere}}, small-web-huge: {memory_gib: 100000}, "
         "small-web-cancelled: {hours: %s}}\n"
     )
     params.write_text(grid + asked % 1)

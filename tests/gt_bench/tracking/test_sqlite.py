@@ -96,8 +96,7 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
     said = (
         "mlruns/mlflow.db is incomplete, because a process was killed: renamed to mlflow.db.damaged-1, and created "
-        "again "
-        "from the records\n"
+        "again from the records\n"
     )
     err = capsys.readouterr().err
     assert err.endswith(said)
