@@ -138,7 +138,7 @@ def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick,
         FILE.write_bytes(b"no database, %d" % number * 1000)
         with ready_database(sqlite.OWN):
             pass
-        assert "is damaged (file is not a database): set aside" in capsys.readouterr().err
+        assert "is damaged (file is not a database): renamed to" in capsys.readouterr().err
         assert FILE.with_name(f"mlflow.db.damaged-{number}").read_bytes().startswith(b"no database, %d" % number)
 
 
