@@ -494,4 +494,4 @@ def test_no_job_is_an_error(project):
     project.recipe()
     done = run_cli(CELL, "--jobs", "0")
     assert isinstance(done.exception, RecipeError)
-    assert "--jobs 0: give how many cells train at once, 1 or more" in str(done.exception)
+    assert "--jobs 0: expected 1 or more, the number of cells that train at once" in str(done.exception)
