@@ -26,7 +26,7 @@ from gt_bench.utils.format import markdown_text
 from gt_bench.utils.redact import commit_id, without_credentials
 from gt_bench.utils.versions import version_text
 
-# Limits of all versions and backends of MLflow, in characters.
+# Lengths in characters that all versions and backends of MLflow accept.
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
 NOTE = "mlflow.note.content"  # tag that MLflow shows as description
 ROOT = Path(__file__).parents[2]
