@@ -244,7 +244,7 @@ def test_a_space_that_contradicts_the_recipe(project, space, words):
     project.recipe(search={"trials": 2, "space": space})
     with pytest.raises(RecipeError) as error:
         tune()
-    for word in ["small/web/mlp.yaml", *words]:
+    for word in ["suites/small/recipes/web/mlp.yaml", *words]:
         assert word in str(error.value)
 
 
