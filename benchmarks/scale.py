@@ -29,7 +29,7 @@ from benchmarks.scale_devices import Calibrated, Device, calibrated, donor_ratio
 from benchmarks.scale_schedule import jobs_by, simulate
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import load_recipe
-from gt_bench.utils.format import hours
+from gt_bench.utils.format import duration
 from gt_bench.utils.io import write_json
 
 PAGE = ROOT / "docs" / "scale.md"
@@ -56,7 +56,7 @@ def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
         total = [
             sum(runs_of(one) * of(one) for one in known) / 3600 for of in (cpu.seconds, device.floor, device.unfused)
         ]
-        longest = hours(max((device.unfused(one) for one in known), default=0.0))
+        longest = duration(max((device.unfused(one) for one in known), default=0.0))
         counts = (len(cells), len(known) - estimated, estimated, sum(map(runs_of, known)))
         lines.append(
             f"| {suite or '**all**'} | {' | '.join(f'{n:,}' for n in counts)} | {' | '.join(map(number, total))} | {longest} |"
@@ -100,7 +100,7 @@ def cost_lines(kept: dict[str, Any], cpu: Calibrated, count: int = 10) -> list[s
         one = kept[name]
         share = f"{100 * total / whole:.0f} %"
         lines.append(
-            f"| {name} | {runs_of(one)} | {hours(cpu.seconds(one))} | {hours(device.unfused(one))} | {share} |"
+            f"| {name} | {runs_of(one)} | {duration(cpu.seconds(one))} | {duration(device.unfused(one))} | {share} |"
         )
     return lines
 
@@ -137,8 +137,8 @@ def schedule_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[st
         for workers in WORKERS:
             found = simulate(jobs, workers)
             lines.append(
-                f"| {workers} {name}{'s' if workers > 1 else ''} | {found.jobs:,} | {hours(found.makespan)} | {100 * found.utilisation:.0f} % | "
-                f"{hours(found.chain)} | {found.bound} | {found.longest} |"
+                f"| {workers} {name}{'s' if workers > 1 else ''} | {found.jobs:,} | {duration(found.makespan)} | {100 * found.utilisation:.0f} % | "
+                f"{duration(found.chain)} | {found.bound} | {found.longest} |"
             )
     return lines
 

@@ -24,10 +24,10 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import imported, line_in
 from gt_bench.runtime.signals import Stopped
 from gt_bench.schemas import Settings
+from gt_bench.utils.code_digest import text_digest
 from gt_bench.utils.entry_points import described, loaded, package_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import is_plain_name
-from gt_bench.utils.source_digest import text_digest
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import BaseData

@@ -19,8 +19,8 @@ from typing import Final, Generic, TypeVar
 import psutil
 import torch
 
-from gt_bench.runtime.signals import Stopped, handled
-from gt_bench.runtime.worker_pool import Ending, Lost, die_with_parent, portable, stop
+from gt_bench.runtime.signals import Stopped, die_with_parent, handled, ignore_interrupts
+from gt_bench.runtime.worker_pool import Lost, TaskResult, portable, stop
 from gt_bench.schemas import Record
 from gt_bench.training.ddp import TIMEOUT, RetryWithCheckpointing, Share
 
@@ -136,7 +136,7 @@ class Ranks(Generic[T]):
 
     def _lost(self, rank: int) -> Lost:
         self.processes[rank].join()
-        return Lost(f"process {rank} of {self.world}: {Ending(status=self.processes[rank].exitcode).died}")
+        return Lost(f"process {rank} of {self.world}: {TaskResult(status=self.processes[rank].exitcode).died}")
 
 
 def _run_rank(
@@ -151,7 +151,7 @@ def _run_rank(
 ) -> None:
     """Main function of a process: sends its result to the parent, then waits until the parent has all results."""
     with handled(say=False) if rank == 0 else contextlib.nullcontext():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the parent decides
+        ignore_interrupts()  # Ctrl-C reaches all processes of a terminal; the parent decides
         if rank:
             # a scheduler sends it to all processes; rank 0 needs the others to end the epoch
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -159,9 +159,9 @@ def _run_rank(
         try:
             device = torch.device("cuda", rank) if gpu else torch.device("cpu")
             share = Share.join(rank, world, init_file, device, timeout)
-            ending = Ending(work(share, lambda *message: pipe.send(("message", message))))
+            ending = TaskResult(work(share, lambda *message: pipe.send(("message", message))))
         except Exception as error:
-            ending = Ending(error=portable(error))
+            ending = TaskResult(error=portable(error))
         pipe.send(("ended", ending))
         with contextlib.suppress(EOFError):
             pipe.recv()

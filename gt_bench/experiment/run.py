@@ -36,9 +36,9 @@ from gt_bench.runtime.environment import (
     memory_limit_mib,
     now,
 )
-from gt_bench.runtime.garbage_collection import spare_what_is_loaded
 from gt_bench.runtime.global_state import DETERMINISTIC, global_state
 from gt_bench.runtime.malloc import keep_allocations
+from gt_bench.runtime.startup import freeze_loaded_objects
 from gt_bench.runtime.threads import computing_with
 from gt_bench.schemas import Digests, Record, Settings
 from gt_bench.store.run_store import SCHEMA, Store, run_digest, sealed
@@ -482,7 +482,7 @@ class Experiment:
             share: rank and process group if several processes compute the run together.
             recomputed: start with activation checkpointing; see `Run.recomputed`.
         """
-        spare_what_is_loaded()
+        freeze_loaded_objects()
         process = global_state() | {DETERMINISTIC: self.device.type == "cpu"} if is_own(self.recipe.model.name) else {}
         clock, memory, usage = Clock(), PeakMemory(self.device), Usage(self.device)
 

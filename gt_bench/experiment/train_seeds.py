@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.progress import Progress
-from gt_bench.runtime.worker_pool import Crew, Ending, Lost
+from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.schemas import Record
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
         try:
             record, computed = experiment.run(seed, on_start=watch.start, on_epoch=partial(watch.epoch, seed))
         except RecipeError as error:  # it may concern only the split or the source of this seed
-            errors[seed] = Ending(error=error)
+            errors[seed] = TaskResult(error=error)
             continue
         watch.finish(seed, record, computed)
         records.append(record)
@@ -113,7 +113,7 @@ def work_of(experiment: "Experiment") -> Callable[..., str]:
     return work
 
 
-def train_in_parallel(experiment: "Experiment", watch: Watch, crew: Crew[tuple[int, bool]]) -> list[Record]:
+def train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]]) -> list[Record]:
     """Trains the seeds of a cell in worker processes.
 
     A seed that runs out of memory or is killed is run again after the others, alone.
@@ -121,7 +121,7 @@ def train_in_parallel(experiment: "Experiment", watch: Watch, crew: Crew[tuple[i
     Args:
         experiment: experiment of the cell.
         watch: is told what happens.
-        crew: the worker pool. A task is (seed, whether it runs alone).
+        pool: the worker pool. A task is (seed, whether it runs alone).
 
     Returns:
         The records, in the order of the seeds.
@@ -132,7 +132,7 @@ def train_in_parallel(experiment: "Experiment", watch: Watch, crew: Crew[tuple[i
     """
     seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()
     found: dict[int, Record] = {}
-    crew.say = watch.progress.say
+    pool.say = watch.progress.say
 
     def finish(seed: int) -> None:
         record = experiment.take(experiment.digest(seed))
@@ -150,7 +150,7 @@ def train_in_parallel(experiment: "Experiment", watch: Watch, crew: Crew[tuple[i
             pace.epoch(seed)
             watch.epoch(seed, *content)
 
-    def ended(task: tuple[int, bool], ending: Ending) -> None:
+    def ended(task: tuple[int, bool], ending: TaskResult) -> None:
         seed, alone = task
         pace.end(seed)
         if ending.ok and (alone or ending.value != "oom"):
@@ -166,13 +166,13 @@ def train_in_parallel(experiment: "Experiment", watch: Watch, crew: Crew[tuple[i
     for seed in stored:
         finish(seed)
     tasks = [(seed, False) for seed in seeds if seed not in stored]
-    endings = crew.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), ended=ended)
+    endings = pool.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), on_done=ended)
     again = [
         (seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")
     ]
-    crew.most = 1
-    crew.refill()  # replaces workers that were killed
-    endings |= crew.run(again, heard, ended=ended)
+    pool.max_workers = 1
+    pool.refill()  # replaces workers that were killed
+    endings |= pool.run(again, heard, on_done=ended)
     errors = {
         seed: ending
         for (seed, alone), ending in endings.items()
@@ -231,7 +231,7 @@ class Pace:
         )
 
 
-def _raise_errors(cell: str, seeds: list[int], errors: dict[int, Ending], stored: int) -> None:
+def _raise_errors(cell: str, seeds: list[int], errors: dict[int, TaskResult], stored: int) -> None:
     """Raises the errors of seeds without a record: an unexpected exception unchanged, others as one message."""
     rest = (
         f"{stored} of {len(seeds)} seeds {'is' if stored == 1 else 'are'} stored; run the same command again to resume"

@@ -1,1 +1,1 @@
-"""Estimated time of cells."""
+"""Estimated time, memory and disk space of cells."""

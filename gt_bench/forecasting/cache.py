@@ -1,6 +1,6 @@
-"""What a run of a cell costs: forecast once on this kind of machine and kept in store/forecasts.json; delete that file to measure anew.
+"""Cache of the cost of a run of each cell on this device, in store/forecasts.json; delete the file to reset it.
 
-Where records of the cell were made on this device, what they took counts instead.
+If the cell has records from this device, their time and memory replace the forecast.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import digest_of, load_recipe
-from gt_bench.forecasting.estimate import actual, forecast, recipe_asked
+from gt_bench.forecasting.estimate import actual, forecast, recipe_to_train
 from gt_bench.utils.io import held, make_folder, write_json
 
 FILE = "forecasts.json"
@@ -19,8 +19,17 @@ FILE = "forecasts.json"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run: seconds, peak memory in MiB, bytes of its record and of its checkpoint. `search_seconds`: of the cell's whole search;
-    `data_bytes`: of dataset and encodings; `problem`: why nothing is known."""
+    """Cost of one run.
+
+    Attributes:
+        seconds: of the run.
+        memory_mib: peak memory in MiB.
+        search_seconds: of the whole search of the cell.
+        record_bytes: of its record.
+        checkpoint_bytes: of its checkpoint.
+        data_bytes: of dataset and encodings.
+        problem: why there is no forecast.
+    """
 
     seconds: float | None = None
     memory_mib: float | None = None
@@ -39,16 +48,25 @@ def costs_of(
     measure: bool = True,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Cost]:
-    """The cost of a run of each cell under its grid's limits; what is not known yet is measured, so many cells at once, or left open."""
+    """Return the cost of a run of each cell.
+
+    Args:
+        wanted: cells, each with a grid that has its limits.
+        store_root: folder of the cache and of records.
+        data: folder of packed data and encodings.
+        at_once: how many cells are measured at the same time.
+        measure: False to return an empty cost for cells that are not in the cache.
+        say: called for each line of output.
+    """
     path = store_root / FILE
     known, keys = _read(path), [_key(cell, grid, data) for cell, grid in wanted]
-    lacking = {key: one for key, one in zip(keys, wanted) if key not in known}
-    if lacking and measure:
-        say(f"forecasting {len(lacking)} of {len(set(keys))} cells, a few seconds each")
+    missing = {key: one for key, one in zip(keys, wanted) if key not in known}
+    if missing and measure:
+        say(f"forecasting {len(missing)} of {len(set(keys))} cells, a few seconds each")
         with ThreadPoolExecutor(at_once) as pool:
-            for key, cost in zip(lacking, pool.map(lambda one: _measured(one[0], one[1], data), lacking.values())):
+            for key, cost in zip(missing, pool.map(lambda one: _measured(one[0], one[1], data), missing.values())):
                 known[key] = cost
-                _add(path, key, cost)  # at once: a stop costs no measurement
+                _add(path, key, cost)  # immediately, so that a stop loses no measurement
     return [_as_it_was(known.get(key, Cost()), cell, grid, store_root) for key, (cell, grid) in zip(keys, wanted)]
 
 
@@ -73,10 +91,10 @@ def _as_it_was(cost: Cost, cell: Cell, grid: Grid, store_root: Path) -> Cost:
 
 
 def _key(cell: Cell, grid: Grid, data: Path) -> str:
-    """What a forecast depends on: recipe, search, whether the data are here, and the device."""
+    """Return a digest of what a forecast depends on: recipe, search, whether the data are available, and the device."""
     from gt_bench.runtime.environment import choose_device, cpu_name, device_name
 
-    recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_to_train(cell, grid), load_recipe(cell.recipe_path).search
     search = searched and [searched.model_dump(mode="json"), grid.limits_of(cell).trials]
     here = (data / "packed" / cell.dataset / "header.json").exists()
     return digest_of(
@@ -87,12 +105,16 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
 def _read(path: Path) -> dict[str, Cost]:
     try:
         return {key: _sound(Cost(**cost)) for key, cost in json.loads(path.read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # not there, or damaged: measured again
+    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged: measure again
         return {}
 
 
 def _sound(cost: Cost) -> Cost:
-    """Raises TypeError for what is no number."""
+    """Return the cost.
+
+    Raises:
+        TypeError: a field is not a number.
+    """
     numbers = [
         value
         for key, value in asdict(cost).items()
@@ -104,7 +126,7 @@ def _sound(cost: Cost) -> Cost:
 
 
 def _add(path: Path, key: str, cost: Cost) -> None:
-    """Adds a cost to the file, which several processes may do at once."""
+    """Add a cost to the file; several processes may do that at the same time."""
     make_folder(path.parent)
     with held(path.with_suffix(".lock")):
         write_json(path, {k: asdict(v) for k, v in (_read(path) | {key: cost}).items()})

@@ -1,8 +1,8 @@
-"""Forecast: hours, memory and disk of cells before anyone pays for them, from a few steps of each on the present device.
+"""Forecast of time, memory and disk space of cells, from a few training steps of each on this device.
 
-A step is timed on the real packed data where they are on disk, else on random graphs as large as the dataset's are on average; the forecast
-says which. Everything else is counted: steps of an epoch, epochs of each phase, evaluations, seeds, trials. Early stopping is not foreseen:
-a forecast is what a cell takes if it trains to its last epoch.
+Steps are timed on the packed data if they are on disk, else on random graphs of the dataset's average size; the
+forecast says which. Everything else is counted: steps per epoch, epochs of each phase, evaluations, seeds, trials.
+Early stopping is ignored: a forecast assumes that a cell trains to its last epoch.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ from gt_bench.config.recipe import Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice
 from gt_bench.experiment.cell import limited
-from gt_bench.runtime.interrupts import listen, started_quietly
+from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
 from gt_bench.schemas import Settings
 from gt_bench.search.space import space_size, trials_of
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.format import hours
+from gt_bench.utils.format import duration
 
 if TYPE_CHECKING:
     from gt_bench.data.packed import PackedDataset
@@ -40,8 +40,21 @@ BUDGET = 3.0  # seconds of timed training steps, and of timed evaluation, of eac
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one cell will take. Seconds of one seed; `problem` says why there is no forecast. `actual_*`: of the cell's records, of one seed,
-    where they were made on this device."""
+    """Forecast of one cell.
+
+    Attributes:
+        cell: name.
+        basis: the data that steps were timed on, REAL or LIKE.
+        seconds: of one seed.
+        seeds: number of seeds.
+        search_seconds: of the whole search.
+        encode_seconds: of encodings that are not cached.
+        memory_mib: peak memory of a run in MiB.
+        disk: bytes by file, so that a total counts shared files once.
+        problem: why there is no forecast.
+        actual_seconds: of one seed, from the cell's records on this device.
+        actual_memory_mib: the same for memory.
+    """
 
     cell: str
     basis: str | None = None
@@ -50,14 +63,14 @@ class Forecast:
     search_seconds: float = 0.0
     encode_seconds: float = 0.0
     memory_mib: float | None = None
-    disk: Mapping[str, int] | None = None  # bytes by what they are of, so that a total counts shared files once
+    disk: Mapping[str, int] | None = None
     problem: str | None = None
     actual_seconds: float | None = None
     actual_memory_mib: float | None = None
 
     @property
     def total_seconds(self) -> float:
-        """Of all seeds one after the other, with the search."""
+        """Seconds of all seeds one after the other, with the search."""
         return (self.seconds or 0.0) * self.seeds + self.search_seconds
 
     @property
@@ -73,39 +86,42 @@ def forecast(
     budget: float = BUDGET,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Forecast]:
-    """One forecast per cell, each measured in a process of its own (so that memory is the cell's), beside what was measured in full runs."""
+    """Return one forecast per cell, with the actual cost if the cell has records from this device.
+
+    Each cell is measured in a new process, so that its peak memory is known.
+
+    Args:
+        cells: to forecast.
+        grid: the grid.
+        data: folder of packed data and encodings.
+        budget: seconds of timed steps per phase.
+        say: called for each line of output.
+    """
     found = []
     for cell in cells:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=listen) as pool:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=accept_interrupts) as pool:
             try:
-                with started_quietly():
+                with interrupts_blocked():
                     measured = pool.submit(forecast_cell, cell, grid, data, budget)
                 one = measured.result()
             except BrokenProcessPool:
-                one = Forecast(
-                    cell.cell, problem="its process was killed, probably for too little memory on this machine"
-                )
+                one = Forecast(cell.cell, problem="its process was killed, probably out of memory")
         if took := actual(cell, grid):
             one = replace(one, actual_seconds=took.seconds, actual_memory_mib=took.memory_mib)
-        say(f"{cell.cell}: {one.problem or f'{hours(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
+        say(f"{cell.cell}: {one.problem or f'{duration(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
         found.append(one)
     return found
 
 
 def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: float = BUDGET) -> Forecast:
-    """The forecast of one cell, measured in this process. Whatever keeps it from being measured becomes its `problem`."""
+    """Return the forecast of one cell, measured in this process; an error becomes its `problem`."""
     from gt_bench.experiment.run import prepare_process
 
     try:
         allocator = prepare_process(grid.run, load_recipe(cell.recipe_path).threads)
         with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory(prefix="gt-forecast-") as folder:
             return _measured(cell, grid, data, Path(folder), budget, allocator)
-    except (
-        RecipeError,
-        DatasetError,
-        ValueError,
-        RuntimeError,
-    ) as error:  # RuntimeError: torch's own, of widths and losses that do not fit
+    except (RecipeError, DatasetError, ValueError, RuntimeError) as error:  # RuntimeError: of torch, for example shapes
         return Forecast(cell.cell, problem=str(error))
 
 
@@ -119,7 +135,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from gt_bench.store.run_store import Store
     from gt_models.encodings import find_encoding
 
-    recipe, searched = recipe_asked(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_to_train(cell, grid), load_recipe(cell.recipe_path).search
     tried = [recipe] if searched is None else _ends(load_recipe(cell.recipe_path), cell, grid)
     chosen = [recipe] if searched is None or cell.settings_path.exists() else tried
     real = (data / "packed" / cell.dataset / "header.json").exists()
@@ -128,7 +144,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
         data = folder / "data"
         miniature(spec, data / "packed" / cell.dataset, life_size=LIFE_SIZE)
     packed = PackedDataset.open(data / "packed" / cell.dataset)
-    # stand-in data: scale per-graph and per-node costs to the real size
+    # for stand-in data, scale the cost per graph and per node to the real size
     scale = 1.0 if real else max(1.0, (shape_of(spec).nodes or 0) / packed.num_nodes)
     disk = {f"data/{cell.dataset}": int(packed.header.data_bytes * scale)}
     encodings, encode_seconds = data / "encodings" / cell.dataset, 0.0
@@ -162,21 +178,23 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     )
     _, memory, parameters, reports = (max(column) for column in zip(*measured.values()))
     disk[f"store/{cell.cell}"] = (reports * 120 + 4000) * len(recipe.seeds)
-    # weights, two moments and the best weights; one run of a cell at a time
+    # weights, two moments and the best weights of one run
     disk["checkpoints"] = 16 * parameters
     search = 0.0 if searched is None else _trials(cell, grid) * len(searched.seeds) * search
     return Forecast(cell.cell, REAL if real else LIKE, seconds, len(recipe.seeds), search, encode_seconds, memory, disk)
 
 
-def recipe_asked(cell: Cell, grid: Grid) -> Recipe:
-    """What would be trained: the tuned recipe where the search is done, under the limits of params.yaml."""
+def recipe_to_train(cell: Cell, grid: Grid) -> Recipe:
+    """Return the recipe that would be trained within the limits: the tuned one if the search is complete."""
     source = cell.settings_path if cell.settings_path.exists() else cell.recipe_path
     return limited(load_recipe(source), grid, cell)[0]
 
 
 def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
-    """The recipe at both ends of its search space, all keys at their first or smallest and all at their last or largest value: a trial costs
-    something between them, and takes their mean here."""
+    """Return the recipe with all searched keys at their first or smallest values, and at their last or largest values.
+
+    The forecast of a trial is the mean cost of the two.
+    """
     ends: tuple[list[object], list[object]] = ([], [])
     for space in recipe.searched.space.values():
         low, high = (space.choices[0], space.choices[-1]) if isinstance(space, Choice) else (space.low, space.high)
@@ -190,7 +208,7 @@ def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
 
 
 def _trials(cell: Cell, grid: Grid) -> int:
-    """How many trials its search will have: its recipe's or the suite's fair number, within the limits and the points of a grid."""
+    """Return the number of trials of the search, by recipe, suite, limits and points of a grid search."""
     recipe = load_recipe(cell.recipe_path)
     asked = trials_of(cell, grid, recipe)
     points = space_size(recipe.searched)[0] if recipe.searched.sampler == "grid" else asked
@@ -208,7 +226,7 @@ def _sound(packed: "PackedDataset", encodings: Path, name: str, arguments: Setti
 
 
 def _encodings_beside(packed: "PackedDataset", encodings: Path, root: Path) -> Path:
-    """A folder for encodings that are not computed yet, with links to those that are: a forecast leaves nothing in data/."""
+    """Return a temporary folder with links to the cached encodings, so that a forecast writes nothing to data/."""
     target = root / "encodings" / packed.folder.name
     if not target.exists():
         target.mkdir(parents=True)
@@ -219,29 +237,23 @@ def _encodings_beside(packed: "PackedDataset", encodings: Path, root: Path) -> P
     return target
 
 
-class Took(NamedTuple):
-    """What a cell took: the mean of the `seconds` of a seed, and the largest peak of memory."""
+class ActualCost(NamedTuple):
+    """Cost of a cell by its records: mean seconds of a seed, and largest peak memory in MiB."""
 
     seconds: float
     memory_mib: float
 
 
-def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> Took | None:
-    """By the cell's records on this device; None where there are none."""
+def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> ActualCost | None:
+    """Return the cost of a cell by its records on this device; None if there are none."""
     from gt_bench.runtime.environment import choose_device, cpu_name, device_name
     from gt_bench.store.run_store import Store, StoreError
 
     try:
-        recipe = recipe_asked(cell, grid)
+        recipe = recipe_to_train(cell, grid)
         result = json.loads(Path("results", f"{cell.cell}.json").read_text(encoding="utf-8"))
         records = [Store(store_root).get(digest) for digest in result["runs"]]
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        StoreError,
-    ):  # not there, or no result: the leaderboard says which
+    except (OSError, ValueError, KeyError, TypeError, StoreError):  # missing or damaged: the leaderboard reports it
         return None
     device, cpu = device_name(choose_device(grid.run.device)), cpu_name()
     here = [
@@ -257,4 +269,4 @@ def actual(cell: Cell, grid: Grid, store_root: Path = Path("store")) -> Took | N
     ]
     if not here:
         return None
-    return Took(statistics.fmean(m["seconds"] for m in here), max(m["peak_memory_mib"] for m in here))
+    return ActualCost(statistics.fmean(m["seconds"] for m in here), max(m["peak_memory_mib"] for m in here))

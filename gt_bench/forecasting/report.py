@@ -1,17 +1,17 @@
-"""Forecasts as rows, totals and Markdown."""
+"""Forecasts as a table, with totals, for the terminal and as Markdown."""
 
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gt_bench.utils.format import bytes_text, hours, markdown_line, print_text
+from gt_bench.utils.format import duration, file_size, markdown_line, print_text
 
 if TYPE_CHECKING:
     from gt_bench.forecasting.estimate import Forecast
 
 
 def totals(forecasts: Sequence["Forecast"]) -> dict[str, float]:
-    """Seconds in all (encodings counted once per dataset and cell), largest memory in MiB, bytes on disk (shared files counted once)."""
+    """Return total seconds with encodings, largest memory in MiB, and bytes on disk (shared files counted once)."""
     disk: dict[str, int] = {}
     for one in forecasts:
         for name, size in (one.disk or {}).items():
@@ -24,7 +24,7 @@ def totals(forecasts: Sequence["Forecast"]) -> dict[str, float]:
 
 
 def median_error(forecasts: Sequence["Forecast"]) -> float | None:
-    """Of forecasts whose cells were run here, as a share of the actual seconds; None where there is none."""
+    """Return the median relative error of forecasts whose cells have records from this device; None without any."""
     errors = [one.error for one in forecasts if one.error is not None]
     return statistics.median(errors) if errors else None
 
@@ -33,33 +33,34 @@ COLUMNS = ("cell", "measured on", "seeds", "one seed", "search", "in all", "memo
 
 
 def row(one: "Forecast") -> list[str]:
-    """The texts of `COLUMNS`."""
+    """Return the texts of `COLUMNS`."""
     if one.problem or one.seconds is None:
         return [one.cell, "no forecast: " + " ".join((one.problem or "").split()), *[""] * (len(COLUMNS) - 2)]
     took = one.actual_seconds
+    search = duration(one.search_seconds) if one.search_seconds else "–"
     return [
-        one.cell, one.basis or "", str(one.seeds), hours(one.seconds), hours(one.search_seconds) if one.search_seconds else "–",
-        hours(one.total_seconds), f"{one.memory_mib:,.0f} MiB", bytes_text(sum((one.disk or {}).values())),
-        "–" if took is None else hours(took), f"{100 * (one.seconds / took - 1):+.0f}%" if took else "–",
+        one.cell, one.basis or "", str(one.seeds), duration(one.seconds), search, duration(one.total_seconds),
+        f"{one.memory_mib:,.0f} MiB", file_size(sum((one.disk or {}).values())),
+        "–" if took is None else duration(took), f"{100 * (one.seconds / took - 1):+.0f}%" if took else "–",
     ]  # fmt: skip
 
 
 def summary(forecasts: Sequence["Forecast"]) -> str:
-    """Hours, memory and disk of all, in a line; a second one says how good forecasts of known cells are."""
+    """Return a line with total time, memory and disk space, and a line with the error of forecasts of known cells."""
     whole, middle = totals(forecasts), median_error(forecasts)
     count = sum(one.problem is None for one in forecasts)
     lines = [
-        f"{count} of {len(forecasts)} cells: {hours(whole['seconds'])} one after the other, at most {whole['memory_mib']:,.0f} MiB at once, "
-        f"{bytes_text(whole['bytes'])} on disk (shared files once)"
+        f"{count} of {len(forecasts)} cells: {duration(whole['seconds'])} one after the other, at most "
+        f"{whole['memory_mib']:,.0f} MiB at once, {file_size(whole['bytes'])} on disk (shared files counted once)"
     ]
     if middle is not None:
         known = sum(one.error is not None for one in forecasts)
-        lines.append(f"median error over {known} cells that were run here: {100 * middle:.0f}%")
+        lines.append(f"median error over {known} cells with records from this device: {100 * middle:.0f}%")
     return "\n".join(lines)
 
 
 def show(forecasts: Sequence["Forecast"]) -> None:
-    """The rows and the summary on the terminal."""
+    """Print the rows and the summary."""
     from gt_bench.leaderboard.terminal import print_table
 
     priority = ("cell", "in all", "memory", "measured on")
@@ -70,6 +71,6 @@ def show(forecasts: Sequence["Forecast"]) -> None:
 
 
 def markdown(forecasts: Sequence["Forecast"]) -> str:
-    """The rows as a table, and the summary below it."""
+    """Return the rows as a Markdown table, and the summary below it."""
     rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(one) for one in forecasts)]
     return "\n".join(map(markdown_line, rows)) + "\n\n" + summary(forecasts).replace("\n", "  \n") + "\n"

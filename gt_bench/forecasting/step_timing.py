@@ -1,4 +1,4 @@
-"""Seconds and memory of a whole run, from a few of its steps: some epochs of every phase are timed, everything else is counted."""
+"""Estimated seconds and memory of a run: some epochs of every phase are timed, everything else is counted."""
 
 import contextlib
 import statistics
@@ -23,7 +23,7 @@ Sampled = tuple[GraphBatch, Tensor | None]
 
 
 class Stopwatch:
-    """What the loop tells of time, one entry per stretch of work."""
+    """Clock of the training loop that keeps the seconds of each timed block."""
 
     def __init__(self) -> None:
         self.totals = {"train": 0.0, "eval": 0.0, "test": 0.0}
@@ -31,7 +31,7 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
-        """Notes the block's seconds."""
+        """Record the seconds of the block."""
         start = time.perf_counter()
         try:
             yield
@@ -40,7 +40,10 @@ class Stopwatch:
 
 
 class Sample:
-    """A loader that ends an epoch early, once `budget` seconds and three batches are over; `taken` and `whole` count batches of each kind."""
+    """A loader that ends an epoch early, after `budget` seconds and at least three batches.
+
+    `taken` counts the batches of each part; `whole` says whether an epoch was complete.
+    """
 
     def __init__(self, loader: Batches, budget: float):
         self._loader, self._budget = loader, budget
@@ -51,11 +54,11 @@ class Sample:
         return getattr(self._loader, name)
 
     def training(self, epoch: int) -> Iterator[Sampled]:
-        """The first batches of an epoch."""
+        """Yield the first batches of an epoch."""
         return self._until("train", self._loader.training(epoch))
 
     def evaluation(self, part: str) -> Iterator[Sampled]:
-        """The first batches of `part`."""
+        """Yield the first batches of `part`."""
         return self._until(part, self._loader.evaluation(part))
 
     def _until(self, what: str, batches: Iterator[Sampled]) -> Iterator[Sampled]:
@@ -70,7 +73,7 @@ class Sample:
 
 
 class Lenient:
-    """A task whose metric is not asked for on a part of a split's graphs, which may hold one class only."""
+    """A task that ignores undefined metrics: a sample of a split may contain only one class."""
 
     def __init__(self, task: Objective):
         self._task = task
@@ -79,7 +82,7 @@ class Lenient:
         return getattr(self._task, name)
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
-        """Zeros where a metric is not defined: only time counts here."""
+        """Return the metrics, or zeros if they are undefined: only time matters here."""
         with contextlib.suppress(ValueError):
             return self._task.evaluate(outputs, targets)
         return {"loss": 0.0, self._task.metric: 0.0}
@@ -87,7 +90,7 @@ class Lenient:
 
 @dataclass
 class Trial:
-    """A few epochs of a run: what they took, and on how many batches."""
+    """A few epochs of a run, with their times and numbers of batches."""
 
     watch: Stopwatch
     sample: Sample
@@ -95,7 +98,16 @@ class Trial:
 
 
 def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[float, float, int, int]:
-    """(seconds of one run, peak memory in MiB, parameters, epochs reported)."""
+    """Estimate the cost of one run.
+
+    Args:
+        experiment: of the run.
+        scale: size of the real dataset, in units of the dataset of `experiment`.
+        budget: seconds of timed steps.
+
+    Returns:
+        (seconds, peak memory in MiB, number of parameters, reported epochs).
+    """
     recipe, memory = experiment.recipe, PeakMemory(experiment.device)
     before = memory.read() if experiment.device.type == "cpu" else 0.0
     memory.start()
@@ -103,14 +115,14 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     own = experiment.task.runner
     if own is not None:
         if not hasattr(own, "seconds"):
-            raise ValueError(f"{experiment.path}: its task has a protocol of its own, which the forecast does not know")
-        if recipe.protocol:  # as many parts as the time allows
+            raise ValueError(f"{experiment.path}: the forecast does not support the protocol of this task")
+        if recipe.protocol:  # as many parts as the budget allows
             once = own.seconds(_short(recipe, 2, 1), trial.watch.stretches)
             parts = int(min(60, budget / max(1e-6, once)))
             if parts > 4:
                 trial = _trial(experiment, 2, budget, parts)
         return own.seconds(recipe, trial.watch.stretches), memory.read(), trial.outcome.parameters, recipe.reports
-    # what is short is timed many times; the first one warmed up
+    # short epochs are timed many times; the first one is a warm-up
     once = statistics.fmean(t for what in ("train", "eval") for t in trial.watch.stretches[what][1:])
     epochs = int(min(60, budget / max(1e-6, once)))
     if epochs > 4:
@@ -129,9 +141,9 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
         if loader.by_node
         else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
     )
-    if loader.by_node:  # one graph in place of a larger one
+    if loader.by_node:  # one graph that stands for a larger one
         peak = before + max(0.0, peak - before) * scale
-    # what only the first epoch of a process pays, and of a cell's seeds only the first
+    # extra time of the first epoch of a process, which only the first seed of a cell has
     usual = typical[0], statistics.median(eval_times[1:])
     paid = first.watch.stretches["train"][0], first.watch.stretches["eval"][0]
     warmup = sum(max(0.0, p - u) for p, u in zip(paid, usual)) / len(recipe.seeds)
@@ -139,8 +151,11 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
 
 
 def _trial(experiment: "Experiment", epochs: int, budget: float, parts: int = 4) -> Trial:
-    """`epochs` epochs of every phase, of a protocol so many parts, each evaluated, and a pass over the test part, for its time alone: its graphs
-    may be of another size. Raises ValueError where the run does not end well."""
+    """Run and evaluate `epochs` epochs of every phase (of a protocol `parts` parts), and one pass over the test part.
+
+    Raises:
+        ValueError: the run fails.
+    """
     recipe, task, seed = experiment.recipe, experiment.task, experiment.recipe.seeds[0]
     sample = Sample(experiment.loader(seed), budget)
     watch = Stopwatch()
@@ -160,8 +175,8 @@ def _trial(experiment: "Experiment", epochs: int, budget: float, parts: int = 4)
 
 
 def _short(recipe: Recipe, epochs: int, parts: int) -> Recipe:
-    """`epochs` epochs of every phase, each evaluated; of a protocol so many parts."""
-    # weights that it would start from cost no time
+    """Return the recipe with `epochs` epochs per phase, each evaluated; of a protocol `parts` parts."""
+    # loading initial weights takes no time
     changes: dict[str, object] = {"eval_every": 1, "eval_after": None, "patience": None, "start": None}
     if recipe.phases:
         changes["phases"] = [phase.model_copy(update={"epochs": epochs}) for phase in recipe.phases]
@@ -176,7 +191,7 @@ def _evaluates(recipe: Recipe, epoch: int) -> bool:
 
 
 def _batches(loader: Sample, part: str, scale: float) -> float:
-    """Batches of a whole epoch of the whole dataset, in batches of the sample; a graph in place of a larger one counts so many times."""
+    """Return the number of batches of a whole epoch of the real dataset, in units of the sample's batches."""
     if loader.whole[part]:
         return loader.taken[part] * scale
     return (loader.steps_per_epoch if part == "train" else loader.num_batches(part)) * scale

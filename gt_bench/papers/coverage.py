@@ -12,7 +12,7 @@ from gt_bench.data.registry import catalog
 from gt_bench.papers.pair_counts import pairs_of
 from gt_bench.papers.published import Published, PublishedError, everything, further, lookup, resolve
 from gt_bench.schemas import Record, Row
-from gt_bench.utils.format import hours
+from gt_bench.utils.format import duration
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def spent(seconds: Mapping[str, float]) -> str:
     """Seconds of runs by device, for people: "2.3 h of runs", "2.3 h of runs on the CPU and 18.9 min on NVIDIA H100 80GB HBM3"."""
     if set(seconds) <= {"cpu"}:
-        return f"{hours(seconds.get('cpu', 0.0))} of runs"
+        return f"{duration(seconds.get('cpu', 0.0))} of runs"
     first, *others = sorted(seconds, key=lambda device: (device != "cpu", device))
     on = {
-        device: f"{hours(took)}{' of runs' if device == first else ''} on {'the CPU' if device == 'cpu' else device}"
+        device: f"{duration(took)}{' of runs' if device == first else ''} on {'the CPU' if device == 'cpu' else device}"
         for device, took in seconds.items()
     }
     return " and ".join(on[device] for device in (first, *others))

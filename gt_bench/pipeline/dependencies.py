@@ -1,12 +1,13 @@
-"""Stage state: always runs, cheap. Writes what the other stages depend on as small files that change only when something that matters does.
+"""Stage state: write the dependencies of the other stages as small files. It always runs, and takes little time.
 
-state/datasets/<dataset>.json             what decides its packed bytes, and whether it can be had now
-state/encodings/<dataset>.json            which encodings some recipe asks for, and the versions of what computes them
-state/cells/<suite>/<dataset>/<model>.json   versions of what computes the cell, what is cut of it, and what its recipe starts from
-state/suites/<suite>.json                 its cells, and what decides its leaderboard: published numbers, code, rules of verdicts, tracking store
+state/datasets/<dataset>.json                what decides its packed bytes, and whether it is available
+state/encodings/<dataset>.json               the encodings that recipes request, and the versions of their code
+state/cells/<suite>/<dataset>/<model>.json   versions of the code of the cell, its limits, and its base recipes
+state/suites/<suite>.json                    cells, code and settings of the leaderboard
 
-Code itself is in none of them. Where that of a finished cell has changed, its golden values are compared (gt_bench/experiment/golden_values.py); where they
-differ and no version was raised, its file says so, and the cell runs again.
+A file changes only if a stage must run again. The files contain no digest of the code of cells. If the code of a
+finished cell changed, its golden values are compared (gt_bench/experiment/golden_values.py). If they differ and no
+version was raised, the file of the cell says so, and the cell runs again.
 """
 
 import hashlib
@@ -40,24 +41,13 @@ from gt_bench.utils.versions import modules_of_encodings, version_of
 from gt_models.registry import list_models, model_module
 
 ROOT, DATA = Path("state"), Path("data")
-# packages whose code decides what a report says; an edit of them runs the leaderboards again, which is cheap
-REPORTING = tuple(
-    f"gt_bench.{name}"
-    for name in (
-        "claims",
-        "leaderboard",
-        "papers",
-        "pipeline.leaderboard",
-        "provenance",
-        "reports",
-        "stats",
-        "tracking",
-    )
-)
+# Packages whose code decides the reports. If it changes, the leaderboards run again, which takes little time.
+_REPORTING = ("claims", "leaderboard", "papers", "pipeline.leaderboard", "provenance", "reports", "stats", "tracking")
+REPORTING = tuple(f"gt_bench.{name}" for name in _REPORTING)
 
 
 def write_state(grid: Grid) -> None:
-    """Writes all state files; files of what is no longer in the grid are removed."""
+    """Write all state files, and remove files of cells and datasets that are no longer in the grid."""
     from gt_bench.data.inventory import available
     from gt_bench.data.prepare import contradicted
     from gt_bench.data.registry import get_spec
@@ -71,37 +61,29 @@ def write_state(grid: Grid) -> None:
         state_of = ROOT / "cells" / f"{cell.cell}.json"
         try:
             recipe = load_recipe(cell.recipe_path)
-        except RecipeError as error:  # its stages stop and say it again, and no other cell waits for that
-            print_text(
-                f"{error}\n{cell.cell} cannot be run until that is mended; the other cells go on", file=sys.stderr
-            )
+        except RecipeError as error:  # the stages of the cell stop with this error; other cells are not affected
+            print_text(f"{error}\n{cell.cell} cannot run until this is fixed; other cells continue", file=sys.stderr)
             wanted[state_of], requests[cell.dataset][cell.key] = {"error": str(error)}, []
             continue
         try:
             state = _identity(recipe, specs[cell.dataset].task)
         except KeyError as error:
             raise RecipeError(f"{cell.recipe_path}, dataset {cell.dataset!r}: {error.args[0]}") from error
-        except (
-            UserError
-        ) as error:  # of a model of one's own: its stage stops and says it, and no other cell waits for that
+        except UserError as error:  # of a user's model: the stage of the cell stops with this error
             state = {"error": str(error)}
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]
-        # the recipe itself is a dependency of its stages; what it starts from shows here
-        base = (
-            {"base": digest_of(recipe.model_dump(mode="json", exclude_unset=True))}
-            if bases_of(cell.recipe_path)
-            else {}
-        )
-        wanted[state_of] = states[cell.cell] = state | {"limits": limits, **base}
+        wanted[state_of] = states[cell.cell] = state | {"limits": limits}
+        if bases_of(cell.recipe_path):  # stages depend on the recipe file itself, but not on its base recipes
+            states[cell.cell]["base"] = digest_of(recipe.model_dump(mode="json", exclude_unset=True))
         requests[cell.dataset][cell.key] = encoding_requests(recipe)
     for name, modified in _modified(grid, states, {name: spec.task for name, spec in specs.items()}).items():
         states[name]["modified"] = modified
     for name, spec in specs.items():
-        can_be_had, _ = available(name, DATA, grid.run.mirrors)
-        other = contradicted(name, DATA)  # named only then, so that the pins of a first use run nothing again
-        state = {"spec": spec.digest, "available": can_be_had} | ({"packed_from_other": other} if other else {})
+        is_available, _ = available(name, DATA, grid.run.mirrors)
+        other = contradicted(name, DATA)  # absent otherwise, so that pins of a first use run nothing again
+        state = {"spec": spec.digest, "available": is_available} | ({"packed_from_other": other} if other else {})
         wanted[ROOT / "datasets" / f"{name}.json"] = state
         wanted[ROOT / "encodings" / f"{name}.json"] = {
             "versions": _encoding_versions(requests[name]),
@@ -122,25 +104,31 @@ def write_state(grid: Grid) -> None:
 
 
 def _identity(recipe: Recipe, task: str) -> Settings:
-    """What of the code decides a cell's runs: versions, and the files of a user's own model. torch takes longer to import than all else
-    here, and a model of the library needs only its file. Raises KeyError, UserError."""
-    model, own = recipe.model.name, None
+    """Return what of the code decides a cell's runs: versions, and the digest of a user's model.
+
+    Models of the library are not imported: importing torch takes longer than everything else in this stage.
+
+    Raises:
+        KeyError: an unknown name in the recipe.
+        UserError: the user's model is invalid.
+    """
+    model, files = recipe.model.name, None
     if not (model in list_models() and model_module(model).startswith("gt_models.")):
         from gt_bench.plugins.models import files_digest
 
-        own = files_digest(model, recipe.model.arguments)
-    versions = run_versions(None if own else model, task, recipe.decisive())
-    return {"versions": versions} | ({"files": own} if own else {})
+        files = files_digest(model, recipe.model.arguments)
+    versions = run_versions(None if files else model, task, recipe.decisive())
+    return {"versions": versions} | ({"files": files} if files else {})
 
 
 def _encoding_versions(requests: dict[str, list[tuple[str, Settings]]]) -> dict[str, int]:
-    """Versions of the encodings that recipes of a dataset request, by component."""
+    """Return component -> version of the encodings that recipes of a dataset request."""
     modules = modules_of_encodings({name for of_cell in requests.values() for name, _ in of_cell})
     return {component: version_of(module) for component, module in modules.items()}
 
 
 def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, str]) -> dict[str, str]:
-    """Of the cells that have a result: those whose code computes other golden values under the same versions, with the hash of the code."""
+    """Return cell -> digest of its code, for cells with a result whose golden values changed without a new version."""
     guardians, codes = {}, {}
     for cell in grid.cells.values():
         if "versions" not in states.get(cell.cell, {}) or not Path("results", f"{cell.cell}.json").exists():
@@ -155,7 +143,7 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
     for name, guardian in guardians.items():
         if found[guardian]:
             print_text(
-                f"{name}: {found[guardian]}, and no version was raised: it runs under a key of its own", file=sys.stderr
+                f"{name}: {found[guardian]}, and no version was raised: it runs under a new key", file=sys.stderr
             )
     return {cell: codes[guardian] for cell, guardian in guardians.items() if found[guardian]}
 
@@ -171,8 +159,10 @@ def _published_numbers() -> str:
 
 
 def _tracking_store() -> str:
-    """Which tracking store is in use: a server's address, or the id of the local one. A deleted store gets a new id, so that the leaderboards
-    are run again and fill it from the records."""
+    """Return the address of the tracking server, or the id of the local tracking store.
+
+    A local store that was deleted gets a new id, so that the leaderboards run again and fill it from the records.
+    """
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
         return without_credentials(uri)
@@ -197,6 +187,6 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 
 
 def main() -> int:
-    """Exit status of the stage's command."""
+    """Run the stage and return its exit status."""
     keep_in_memory()
     return status_of(lambda: write_state(load_grid()))

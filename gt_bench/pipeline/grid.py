@@ -1,8 +1,9 @@
-"""The grid from the recipes: every recipe suites/SUITE/recipes/DATASET/ROW.yaml is a cell. Writes grid.yaml: datasets, suites, cells,
-finetunes and searches, which dvc.yaml reads.
+"""Write grid.yaml from the recipes: every suites/<suite>/recipes/<dataset>/<row>.yaml is a cell.
+
+grid.yaml lists datasets, suites, cells, finetunes and searches. dvc.yaml reads it.
 
     python -m gt_bench.pipeline.grid            write
-    python -m gt_bench.pipeline.grid --check    only say what would change; status 1 if anything
+    python -m gt_bench.pipeline.grid --check    only compare; exit status 1 if grid.yaml is out of date
 """
 
 import sys
@@ -16,13 +17,12 @@ from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import SUITES
 
 GRID = Path("grid.yaml")
-OLD_MARK = (
-    "# Below: written by `python -m gt_bench.pipeline.grid`"  # where older checkouts had the grid: in params.yaml
-)
+# Older versions wrote the grid into params.yaml, below this line.
+OLD_MARK = "# Below: written by `python -m gt_bench.pipeline.grid`"
 
 
 def main(arguments: list[str]) -> int:
-    """Writes grid.yaml; with --check only says whether it is what the recipes give (exit status 1 where not)."""
+    """Write grid.yaml; with --check only compare it with the recipes. Return the exit status."""
     if arguments not in ([], ["--check"]):
         return usage(__doc__ or "", arguments)
     return status_of(lambda: _check() if arguments else write_grid())
@@ -33,28 +33,31 @@ def _check() -> int:
     print(
         f"{GRID} agrees with the recipes"
         if agrees
-        else f"{GRID} differs from the recipes: run `python -m gt_bench.pipeline.grid`"
+        else f"{GRID} differs from the recipes; run `python -m gt_bench.pipeline.grid`"
     )
     return int(not agrees)
 
 
 def write_grid() -> int:
-    """Writes grid.yaml from the recipes and prints how many cells there are. Raises RecipeError."""
+    """Write grid.yaml from the recipes, and print how many cells it has.
+
+    Raises:
+        RecipeError: a recipe is invalid, or this folder has no params.yaml.
+    """
     params = Path("params.yaml")
     if not params.exists():
-        raise RecipeError(
-            f"{params}: no such file here; grid.yaml is only written next to a params.yaml, and only needed there"
-        )
+        raise RecipeError(f"{params}: no such file; run this in a folder with params.yaml and suites/")
     text = render(SUITES)
     own, mark, _ = params.read_text(encoding="utf-8").partition(OLD_MARK)
     if mark:
         write_bytes(params, own.rstrip().encode() + b"\n")
-        print(f"{params}: the grid that stood at its end is in {GRID} now")
+        print(f"{params}: moved the grid at its end to {GRID}")
     if text != _present():
         write_bytes(GRID, text.encode())
     grid = load_grid(params)
     print(
-        f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, {len(grid.datasets)} datasets"
+        f"{GRID}: {len(grid.cells)} cells, {len(grid.searches)} with a search, {len(grid.suites)} suites, "
+        f"{len(grid.datasets)} datasets"
     )
     return 0
 

@@ -1,9 +1,10 @@
-"""Stage leaderboard@suite: reports/SUITE.json, .csv and .md from results and records, metrics and plots for DVC, the page of all suites, a table
-on the terminal, MLflow completed.
+"""Stage leaderboard@suite: write the reports of a suite from its results and records.
 
     python -m stages.leaderboard SUITE
 
-Equal records give equal files. Nothing that is missing or broken stops it: the row of that cell says what is wrong and what mends it.
+It writes reports/SUITE.json, .csv and .md, metrics and plots for DVC, and the HTML page of all suites. It prints a
+table and updates MLflow. Equal records give equal files. Missing or damaged records do not stop it: the row of their
+cell says what is wrong and how to fix it.
 """
 
 import sys
@@ -41,7 +42,7 @@ def leaderboard(
     mlflow: bool = True,
     print_: Annotated[bool, typer.Option("--print/--no-print")] = True,
 ) -> None:
-    """Writes the leaderboard of SUITE and completes its MLflow experiment."""
+    """Write the leaderboard of SUITE and update its MLflow experiment."""
     grid = load_grid(params)
     sweep(reports, reports / "published")
     rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
@@ -56,7 +57,7 @@ def leaderboard(
 
 
 def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -> None:
-    """Prints the rows, the count of verdicts and which files were written."""
+    """Print the rows, the count of verdicts and the names of the written files."""
     from gt_bench.leaderboard.terminal import print_rows
 
     print_rows(suite, rows)
@@ -65,52 +66,49 @@ def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -
 
 
 def written(suite: str, grid: Grid) -> list[Row]:
-    """The rows of a suite as last written. Raises RecipeError, and StoreError for a file that is no leaderboard."""
+    """Return the rows of a suite as last written.
+
+    Raises:
+        RecipeError: there is no such suite, or its leaderboard was not written yet.
+        StoreError: the file is not a leaderboard.
+    """
     grid.suite(suite)
     path = Path("reports", f"{suite}.json")
     if not path.exists():
         raise RecipeError(
-            f"{path} is not there yet: run `make reproduce SUITE={suite}`; of what ran already, `python -m stages.leaderboard {suite}` writes it"
+            f"{path}: no such file; run `make reproduce SUITE={suite}`, or `python -m stages.leaderboard {suite}` for "
+            "the runs that are already stored"
         )
     return rows_in(path)
 
 
 def show_written(suite: str, grid: Grid) -> None:
-    """Prints the leaderboard of a suite as last written. Raises as `written`."""
+    """Print the leaderboard of a suite as last written; raises the errors of `written`."""
     from gt_bench.tracking.uri import tracking_uri
     from gt_bench.utils.redact import without_credentials
 
-    show(
-        suite,
-        written(suite, grid),
-        [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")],
-        grid.run.verdict,
-    )
+    files = [Path("reports", f"{suite}.{form}") for form in ("json", "csv", "md")]
+    show(suite, written(suite, grid), files, grid.run.verdict)
     uri = without_credentials(tracking_uri())
-    print_text(
-        f"MLflow: open {uri}"
-        if uri.startswith("http")
-        else "MLflow: `make ui` serves it and prints the address of each suite"
-    )
+    how = f"open {uri}" if uri.startswith("http") else "run `make ui` to see the address of each suite"
+    print_text(f"MLflow: {how}")
 
 
 def write_the_page(grid: Grid, out: Path, results: Path, store: Path, say: bool) -> None:
-    """Writes the page of all suites; what keeps it from being written costs a warning, never the reports."""
+    """Write the HTML page of all suites; an error is printed as a warning and does not affect the reports."""
     from gt_bench.papers.published import PublishedError
     from gt_bench.reports.html.build import write_page
 
     try:
         write_page(grid, out, results, store)
         if say:
-            print_text(f"all suites, for a browser: {out}")
+            print_text(f"HTML page of all suites: {out}")
     except (UserError, PublishedError) as error:
-        print_text(
-            f"warning: {out} was not written: {error}. `gt-bench page` writes it when that is mended.", file=sys.stderr
-        )
+        print_text(f"warning: {out} was not written: {error}; fix this and run `gt-bench page`", file=sys.stderr)
 
 
 def track(suite: str, results: Sequence[Result], records: dict[str, Record], rows: Sequence[Row], store: Store) -> None:
-    """Completes MLflow and says how to look at it; a store that cannot be reached costs a warning, never the reports."""
+    """Update MLflow and print how to see it; an error is printed as a warning and does not affect the reports."""
     from gt_bench.tracking.sqlite import TrackingError
     from gt_bench.tracking.sync import complete
     from gt_bench.tracking.uri import tracking_uri
@@ -120,15 +118,11 @@ def track(suite: str, results: Sequence[Result], records: dict[str, Record], row
     try:
         complete(suite, results, records, rows=rows, store=store)
     except (TrackingError, StoreError) as error:
-        remedy = f"when it is back, `python -m stages.leaderboard {suite}` completes it from the records"
         print_text(
-            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}. The reports are written; {remedy}.",
+            f"warning: MLflow at {uri} was not updated: {without_credentials(str(error))}. The reports are written; "
+            f"run `python -m stages.leaderboard {suite}` later to update it from the records.",
             file=sys.stderr,
         )
         return
-    look = (
-        f"open {uri}"
-        if uri.startswith("http")
-        else "`make ui` (or `python -m gt_bench.tracking.ui`) serves it and prints the address of each suite"
-    )
-    print_text(f"MLflow: {look}", flush=True)
+    command = "run `make ui` (or `python -m gt_bench.tracking.ui`) to see the address of each suite"
+    print_text(f"MLflow: {f'open {uri}' if uri.startswith('http') else command}", flush=True)

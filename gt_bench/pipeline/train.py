@@ -1,9 +1,9 @@
-"""Stage train@cell: every seed of one cell, side by side where the machine has room, each at most once in its life.
+"""Stage train@cell: train all seeds of one cell that are not stored yet, in parallel if the machine allows it.
 
     python -m stages.train suite/dataset/model
 
-Writes results/suite/dataset/model.json, which names the records, and metrics/suite/dataset/model.json for DVC. A dataset that cannot be had gives
-the status "not run: data".
+It writes results/suite/dataset/model.json, which names the records, and metrics/suite/dataset/model.json for DVC. If
+the dataset is unavailable, the status is "not run: data".
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.experiment.cell import cell_stage, experiment_of, limited, settings_of
 from gt_bench.experiment.train_seeds import Watch, train_in_parallel, train_sequentially, work_of
 from gt_bench.runtime.resources import at_once
-from gt_bench.runtime.worker_pool import Crew
+from gt_bench.runtime.worker_pool import WorkerPool
 from gt_bench.schemas import Result
 from gt_bench.search.artifacts import search_summary
 from gt_bench.tracking.uri import is_installed
@@ -32,10 +32,24 @@ def train_cell(
     bar: bool = True,
     notice: Callable[[], None] = lambda: None,
 ) -> Result:
-    """Runs what is not in the store yet and writes the cell's result; returns it. Seeds run side by side where `run.parallel` and the machine
-    allow it. `metrics`: for DVC, None where it does not know the cell; `bar`: False for plain lines; `notice`: called after each epoch.
+    """Train the seeds that are not stored yet, and write the result of the cell.
 
-    Raises RecipeError for a recipe that does not fit, and Lost where processes of seeds died: after the other seeds are finished.
+    Args:
+        cell: to train.
+        grid: the grid; seeds run in parallel as its `run.parallel` and the machine allow.
+        data: folder of packed data and encodings.
+        store_root: folder of the store.
+        results: folder of results.
+        metrics: folder of metrics for DVC; None if DVC does not know the cell.
+        bar: False to print plain lines instead of a progress bar.
+        notice: called after each epoch.
+
+    Returns:
+        The result.
+
+    Raises:
+        RecipeError: the recipe is invalid for this cell.
+        Lost: processes of seeds died. It is raised after the other seeds have finished.
     """
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset
     from gt_bench.leaderboard.dvc_metrics import write_training
@@ -48,9 +62,11 @@ def train_cell(
 
     recipe, cuts = limited(settings_of(cell), grid, cell)
     result: Result = {
-        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok", "reason": None, "metric": None, "direction": None,
-        "runs": [], "seeds": recipe.seeds, "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
-        "published": recipe.published.model_dump() if recipe.published else None, "search": search_summary(cell) if cell.settings == "tuned" else None,
+        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok",
+        "reason": None, "metric": None, "direction": None, "runs": [], "seeds": recipe.seeds,
+        "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
+        "published": recipe.published.model_dump() if recipe.published else None,
+        "search": search_summary(cell) if cell.settings == "tuned" else None,
     }  # fmt: skip
     path = results / f"{cell.cell}.json"
     sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
@@ -67,7 +83,7 @@ def train_cell(
     from gt_bench.experiment.run import prepare_process
     from gt_bench.store.weights import keep_best
 
-    allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` takes as many as the recipe says
+    allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` uses the number of the recipe
 
     experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
     experiment.check_metric(recipe.seeds)
@@ -86,17 +102,17 @@ def train_cell(
         "statistics": header.statistics,
     }
     gpu = experiment.device.type == "cuda"
-    # what is stored needs no process; on a GPU nobody may ask before processes are forked, for it would touch the GPU
+    # Stored seeds need no process. On a GPU `settled` would use the GPU, which must not happen before the fork.
     missing = len(recipe.seeds) if gpu else sum(experiment.settled(seed) is None for seed in recipe.seeds)
     most = at_once(grid.run.parallel, missing, recipe.cores, gpu)
     with contextlib.ExitStack() as stack:
-        crew = None
+        pool = None
         if most > 1:
-            crew = stack.enter_context(Crew(work_of(experiment), most, memory=not gpu))
+            pool = stack.enter_context(WorkerPool(work_of(experiment), most, check_memory=not gpu))
         live = Live(cell, result["recipe"], described) if grid.run.tracking and is_installed() else None
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
         watch = Watch(progress, live, recipe, notice)
-        records = train_in_parallel(experiment, watch, crew) if crew else train_sequentially(experiment, watch)
+        records = train_in_parallel(experiment, watch, pool) if pool else train_sequentially(experiment, watch)
     result["runs"] = [r["digest"] for r in records]
     failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
     if failed:
@@ -112,5 +128,5 @@ def train_cell(
 
 
 def main() -> int:
-    """Exit status of the stage."""
+    """Run the stage and return its exit status."""
     return cell_stage(__doc__, train_cell)

@@ -1,10 +1,11 @@
-"""Stage tune@cell: searches the space that a recipe declares, on validation only, and writes the recipe with the chosen values.
+"""Stage tune@cell: search the space of a recipe, on validation only, and write the recipe with the best values.
 
     python -m stages.tune suite/dataset/model
 
-The study is a journal file (studies/<cell>/journal.log), or lives in the database that run.study_storage of params.yaml or
-GT_STUDY_STORAGE names, and continues where it was. Started several times, on one machine or (with PostgreSQL) on many, the searches share the
-trials; those that were killed are queued again. Writes tuned/<cell>.yaml, .csv (all trials), .history.png, .importance.png and .parallel.png.
+The study is a journal file (studies/<cell>/journal.log), or is in the database that run.study_storage of params.yaml or
+GT_STUDY_STORAGE names. A search that was stopped resumes. If it is started several times, on one machine or (with
+PostgreSQL) on several, the processes share the trials; killed trials are queued again. The stage writes
+tuned/<cell>.yaml, .csv (all trials), .history.png, .importance.png and .parallel.png.
 """
 
 from pathlib import Path
@@ -31,14 +32,18 @@ def tune_cell(
     tuned: Path = TUNED,
     studies: Path = STUDIES,
 ) -> Recipe:
-    """Runs the trials that are missing, writes the stage's five files and returns the chosen recipe. Raises RecipeError."""
+    """Run the missing trials, write the five files of the stage and return the recipe with the best values.
+
+    Raises:
+        RecipeError: the search is invalid, or no trial gave a validation value.
+    """
     chosen = take_part(cell, grid, None, data, store_root, tuned, studies).chosen
-    assert chosen is not None  # without a share it goes on to the end
+    assert chosen is not None  # without a limit of trials it continues to the end
     return chosen
 
 
 class Part(NamedTuple):
-    """`ran`: how many trials a worker ran; `chosen`: the recipe, None where the search has trials left."""
+    """The number of trials that a worker ran, and the chosen recipe (None if the search has trials left)."""
 
     ran: int
     chosen: Recipe | None
@@ -53,8 +58,20 @@ def take_part(
     tuned: Path = TUNED,
     studies: Path = STUDIES,
 ) -> Part:
-    """One of several workers of a search: runs at most so many of the trials that are left, and writes the stage's files where the search is
-    whole then. Without `most` it runs and waits until that is so. Raises RecipeError."""
+    """Take part in a search as one of several workers; write the files of the stage if the search is complete.
+
+    Args:
+        cell: to search.
+        grid: the grid.
+        most: most trials to run; None to run and wait until the search is complete.
+        data: folder of packed data and encodings.
+        store_root: folder of the store.
+        tuned: folder of the stage's files.
+        studies: folder of studies.
+
+    Raises:
+        RecipeError: the search is invalid, or no trial gave a validation value.
+    """
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 
     check_packages()
@@ -75,10 +92,14 @@ def take_part(
         best = best_of(study)
         if best is None:
             raise RecipeError(
-                f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and widen the space"
+                f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and "
+                "widen search.space"
             )
-        used = [t.number for t in study.trials if ended(t)]  # those that were not killed
-        note = f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds {recipe.searched.seeds}"
+        used = [t.number for t in study.trials if ended(t)]  # trials that were not killed
+        note = (
+            f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds "
+            f"{recipe.searched.seeds}"
+        )
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
         described = {
             "origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note),
@@ -97,10 +118,10 @@ def take_part(
 
 
 def _origins(recipe: Recipe) -> dict[str, str]:
-    """The origins of what is left of a recipe without its search section."""
+    """Return the origins of the keys of a recipe, without its search section."""
     return {key: text for key, text in recipe.origin.items() if key.split(".")[0] != "search"}
 
 
 def main() -> int:
-    """Exit status of the stage."""
+    """Run the stage and return its exit status."""
     return cell_stage(__doc__, tune_cell)

@@ -20,9 +20,8 @@ from torch import nn
 from gt_bench.config.schema import nearest
 from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, where
 from gt_bench.runtime.module_loader import PREFIX, imported
-from gt_bench.utils.code_digest import closure, meaning
+from gt_bench.utils.code_digest import closure, files_of, meaning, project_modules, text_digest
 from gt_bench.utils.entry_points import described, loaded, package_of
-from gt_bench.utils.source_digest import files_of, project_modules, text_digest
 from gt_bench.utils.versions import version_of
 from gt_models import registry
 from gt_models.registry import ModelInfo

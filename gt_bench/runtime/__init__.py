@@ -1,1 +1,1 @@
-"""Threads, memory, signals, devices and the worker pool."""
+"""Threads, memory, signals, devices and worker processes."""

@@ -1,4 +1,4 @@
-"""The measured part of a record: time, memory, machine. Nothing here changes a number of the deterministic part."""
+"""The measured part of a record: time, memory, machine. It does not affect the deterministic part."""
 
 import contextlib
 import importlib.metadata
@@ -17,22 +17,23 @@ import psutil
 import threadpoolctl
 import torch
 
-from gt_bench.runtime import memory_limits
+from gt_bench.runtime import resources
 from gt_bench.schemas import Environment
 from gt_bench.utils.code_digest import PACKAGES, ROOT, imported_packages
 from gt_bench.utils.paths import SHIPPED
 
-# git pathspecs of what decides numbers; which cells run and how they are reported (dvc.yaml, grid.yaml, records, docs/) decides none
+# git pathspecs of files that decide numbers. Other files only decide which cells run and how they are reported
+# (dvc.yaml, grid.yaml, records, docs/).
 DECIDING = ("gt_bench", "gt_models", "suites/*/recipes/*", "suites/*.py", "params.yaml")
-# modules that compute -> the package whose version says which they are
+# Modules that compute -> the package that has their version.
 COMPUTING = {
-    "torch": "torch", "torch_geometric": "torch-geometric", "numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "ogb": "ogb",
-    "numba": "numba", "llvmlite": "llvmlite", "triton": "triton",
+    "torch": "torch", "torch_geometric": "torch-geometric", "numpy": "numpy", "scipy": "scipy",
+    "sklearn": "scikit-learn", "ogb": "ogb", "numba": "numba", "llvmlite": "llvmlite", "triton": "triton",
 }  # fmt: skip
 
 
 class Clock:
-    """Seconds spent per kind of work; a run that is continued adds to what it had."""
+    """Seconds per kind of work; a run that resumes adds to its earlier seconds."""
 
     def __init__(self) -> None:
         self.totals = {"train": 0.0, "eval": 0.0, "test": 0.0}
@@ -40,7 +41,7 @@ class Clock:
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
-        """Adds the block's seconds to `totals[what]`."""
+        """Add the seconds of the block to `totals[what]`."""
         start = time.perf_counter()
         try:
             yield
@@ -49,21 +50,21 @@ class Clock:
 
 
 class PeakMemory:
-    """Largest memory in MiB since `start`: allocated on the GPU, or resident in this process."""
+    """Peak memory in MiB since `start`: allocated on the GPU, or resident in this process."""
 
     def __init__(self, device: torch.device):
         self.device = device
 
     def start(self) -> None:
-        """Forgets what was used before."""
+        """Reset the peak."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
-            with contextlib.suppress(OSError):  # kernels without this file report the peak of the whole process
+            with contextlib.suppress(OSError):  # kernels without this file report the peak since the process started
                 Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
     def read(self) -> float:
-        """In MiB."""
+        """Return the peak in MiB."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 2**20
         for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
@@ -73,8 +74,10 @@ class PeakMemory:
 
 
 class Usage:
-    """Memory in MiB and processor use in percent (of one core) of this process as a run goes: a point after an epoch, at most one a second, and
-    ever fewer of a long run."""
+    """Memory (MiB) and CPU use (percent of one core) of this process during a run.
+
+    There is at most one point per second, after an epoch, and at most `MOST` points in all.
+    """
 
     MOST = 200  # points
 
@@ -84,13 +87,13 @@ class Usage:
         self.last, self.busy, self.seen = time.monotonic(), time.process_time(), 0
 
     def epoch(self, epoch: int) -> None:
-        """Notes that `epoch` is over, and a point if one is due."""
+        """Report a finished epoch; adds a point if enough time has passed."""
         self.seen = epoch
         if time.monotonic() - self.last >= self.every:
             self._add()
 
     def read(self) -> dict[str, list[float]]:
-        """The points, the last of them of now."""
+        """Return all points, with one for the last epoch."""
         if self.seen and self.points["epoch"][-1:] != [self.seen]:
             self._add()
         return self.points
@@ -113,12 +116,16 @@ class Usage:
 
 
 def now() -> str:
-    """In UTC, ISO 8601 to the second."""
+    """Return the time in UTC, ISO 8601 to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def choose_device(name: str) -> torch.device:
-    """ "auto" is the GPU where there is one. Raises ValueError for a device that this machine lacks."""
+    """Return the device of a name; "auto" is the GPU if there is one, else the CPU.
+
+    Raises:
+        ValueError: this machine has no such device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -127,27 +134,27 @@ def choose_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """What records call the device."""
+    """Return the name of the device in records."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def memory_limit_mib(device: torch.device) -> float:
-    """Memory of the device in MiB; on the CPU the smallest of the machine's, the container's and the process's limits."""
+    """Return the memory of the device in MiB; for the CPU the lowest limit of machine, control group and ulimit."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory / 2**20
-    return memory_limits.memory_limit() / 2**20
+    return resources.memory_limit() / 2**20
 
 
 def bound_memory(device: torch.device, share: float = 1.0) -> None:
-    """On the CPU, makes an allocation beyond `share` of the memory that is free an error that becomes a record, not a kill of the process."""
+    """On the CPU, make an allocation beyond `share` of the free memory raise an error, which becomes a record."""
     if device.type == "cpu":
-        memory_limits.bound(share)
+        resources.bound(share)
 
 
 def environment(device: torch.device, allocator: str) -> Environment:
-    """What took part in a run besides its digest, read at its end: versions of the packages that compute, vector width, BLAS, machine, commit.
+    """Return what a run used besides the content of its digest: package versions, vector width, BLAS, machine, commit.
 
-    Nothing here names a path, a user or a host.
+    It contains no path, user name or host name. Call it at the end of the run.
     """
     found = {
         "python": platform.python_version(),
@@ -165,34 +172,36 @@ def environment(device: torch.device, allocator: str) -> Environment:
 
 
 def packages(loaded: Collection[str] | None = None, root: Path = ROOT) -> dict[str, str]:
-    """Versions of the computing packages that the code of this project imported. `loaded`: names of the modules in this process.
+    """Return the versions of the computing packages that the code of this project imported.
 
-    torch_geometric imports numba wherever it is installed: a package counts where a loaded module of this project imports it too.
+    torch_geometric imports numba if it is installed, so a package counts only if a loaded module of this project
+    imports it.
+
+    Args:
+        loaded: names of modules; by default those in this process.
+        root: folder of the project.
     """
     loaded = sys.modules.keys() if loaded is None else loaded
     ours = [name for name in list(loaded) if name.partition(".")[0] in PACKAGES]
     used = imported_packages(ours, root) & set(loaded)
-    if "numba" in used:  # its compiler
-        used.add("llvmlite")
+    if "numba" in used:
+        used.add("llvmlite")  # its compiler
     versions = {}
     for package in (package for name, package in COMPUTING.items() if name in used):
-        with contextlib.suppress(
-            importlib.metadata.PackageNotFoundError
-        ):  # installed under another name (pytorch-triton)
+        # some are installed under another name (pytorch-triton)
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
 
 
 def blas() -> dict[str, str]:
-    """The matrix libraries in this process with their threads, by the package that brought them."""
+    """Return the BLAS libraries in this process and their threads, by the package that contains them."""
     config = torch.__config__.show()
     name, mkl = re.search(r"BLAS_INFO=(\w+)", config), re.search(r"Math Kernel Library Version (\S+)-", config)
-    # linked into torch's own library, where threadpoolctl sees none
-    found = (
-        {"torch": f"{name[1]}{f' {mkl[1]}' if mkl and name[1] == 'mkl' else ''}, {_threads(torch.get_num_threads())}"}
-        if name
-        else {}
-    )
+    found = {}
+    if name:  # linked statically into torch, where threadpoolctl does not find it
+        version = f" {mkl[1]}" if mkl and name[1] == "mkl" else ""
+        found["torch"] = f"{name[1]}{version}, {_threads(torch.get_num_threads())}"
     for library in threadpoolctl.threadpool_info():
         if library["user_api"] != "blas":
             continue
@@ -210,37 +219,40 @@ def _threads(count: int) -> str:
 
 
 def commit(root: Path = ROOT) -> str | None:
-    """The commit of the working tree, with "-dirty" if a file that decides numbers (`DECIDING`) differs from it or is not in it.
+    """Return the commit of the working tree, with "-dirty" if a file that decides numbers (`DECIDING`) was changed.
 
-    None outside a repository that has this code, and of an installed package.
+    Args:
+        root: folder of the repository.
+
+    Returns:
+        None outside a repository that contains this code, and for an installed package.
     """
     if SHIPPED.is_dir():
         return None
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout.strip()
+
     try:
-        if not subprocess.run(
-            ["git", "ls-files", "gt_models"], cwd=root, capture_output=True, encoding="utf-8", check=True
-        ).stdout:
-            return None  # unpacked within another repository
-        head = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, encoding="utf-8", check=True
-        ).stdout.strip()
-        status = ["git", "status", "--porcelain", "--untracked-files=normal", "--", *DECIDING]
-        changed = subprocess.run(status, cwd=root, capture_output=True, encoding="utf-8", check=True).stdout
+        if not git("ls-files", "gt_models"):
+            return None  # the code was unpacked inside another repository
+        head = git("rev-parse", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=normal", "--", *DECIDING)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return head + ("-dirty" if changed.strip() else "")
+    return head + ("-dirty" if changed else "")
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's model name with family and model, or its architecture where the system does not say. Virtual machines give one name to
-    several generations ("AMD EPYC"), whose seconds differ by a factor and whose last bits may."""
+    """Return the name of the CPU with family and model, or the architecture if the system does not report it.
+
+    Virtual machines use one name ("AMD EPYC") for several generations, whose speed and last bits of results differ.
+    """
     with contextlib.suppress(OSError):
         first = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0]
         said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
         if name := said.get("model name"):
-            return (
-                f"{name} (family {said['cpu family']}, model {said['model']})"
-                if {"cpu family", "model"} <= said.keys()
-                else name
-            )
+            known = {"cpu family", "model"} <= said.keys()
+            return f"{name} (family {said['cpu family']}, model {said['model']})" if known else name
     return platform.processor() or platform.machine()

@@ -1,82 +1,73 @@
-"""How a command ends: what a user can mend in one line and status 1, a stop in status 130 or 143, a bug in its traceback."""
+"""Exit status of a command: one line and status 1 for a user error, 130 or 143 for a stop, a traceback for a bug."""
 
 import errno
 import functools
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import ParamSpec
 
+from gt_bench.runtime.signals import restore_interrupts
 from gt_bench.runtime.startup import use_utf8
 from gt_bench.utils.errors import UserError, missing
 from gt_bench.utils.format import print_text
+from gt_bench.utils.io import DISK_FULL, FIX_AND_RETRY
 
 P = ParamSpec("P")
-# what keeps a file from being read or written that its owner can mend
-OF_A_FILE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+# Errors of reading or writing a file that its owner can fix.
+FIXABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def status_of(work: Callable[[], int | None]) -> int:
-    """The exit status of `work`: what it returns, or what its error comes to, having said it."""
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_DFL
-    ):  # as gt_bench/runtime/startup.py sets it while a stage is imported
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Return the exit status of `work()`: its result, or the status of its error after the error was printed."""
+    restore_interrupts()
     use_utf8()
     try:
         return work() or 0
     except UserError as error:
-        print_text(f"error: {error}", file=sys.stderr)
-        return 1
+        return _failed(str(error))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("", "stages", "gt_models", "gt_bench"):  # a bug
             raise
-        print_text(f"error: {missing(error)}", file=sys.stderr)
-        return 1
+        return _failed(str(missing(error)))
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            print_text(
-                "error: the disk is full; free some space and run the same command again: it continues where it was",
-                file=sys.stderr,
-            )
-        elif error.errno == errno.ENOMEM:
-            return status_of(_out_of_memory)
-        elif error.errno in OF_A_FILE and error.filename is not None:
-            print_text(
-                f"error: {error.filename}: {error.strerror}; mend that and run the same command again", file=sys.stderr
-            )
-        else:
-            raise
-        return 1
+            return _failed(DISK_FULL)
+        if error.errno == errno.ENOMEM:
+            return _failed(_out_of_memory())
+        if error.errno in FIXABLE and error.filename is not None:
+            return _failed(f"{error.filename}: {error.strerror}; {FIX_AND_RETRY}")
+        raise
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
             raise
-        from gt_bench.runtime.memory_limits import memory_limit
-
-        limit = memory_limit() // 2**20
-        print_text(
-            f"error: out of memory: {limit:,} MiB is the least of what the machine, its control group and ulimit grant this process; free some, or "
-            "raise that limit, and run the same command again",
-            file=sys.stderr,
-        )
-        return 1
+        return _failed(_out_of_memory())
     except KeyboardInterrupt:
-        print_text("stopped; the same command continues where it was", file=sys.stderr)
+        print_text("stopped; run the same command again to resume", file=sys.stderr)
         return 130
 
 
-def _out_of_memory() -> None:
-    raise MemoryError
+def _failed(message: str) -> int:
+    print_text(f"error: {message}", file=sys.stderr)
+    return 1
+
+
+def _out_of_memory() -> str:
+    from gt_bench.runtime.resources import memory_limit
+
+    return (
+        f"out of memory: this process may use {memory_limit() // 2**20:,} MiB, the lowest limit of machine, control "
+        "group and ulimit; free memory or raise that limit, and run the same command again"
+    )
 
 
 def usage(text: str, arguments: Sequence[str]) -> int:
-    """Prints how a command is called; its exit status: 0 where that was asked for, else 2, as for every command line that cannot be."""
+    """Print the usage of a command and return its exit status: 0 for `--help`, 2 for invalid arguments."""
     print_text(text)
     return 0 if {"-h", "--help"} & set(arguments) else 2
 
 
 def ends_in_order(command: Callable[P, None]) -> Callable[P, None]:
-    """A command of typer that ends by `status_of`."""
+    """Decorate a typer command so that it exits with `status_of`."""
 
     @functools.wraps(command)
     def ending(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""What of the whole process a user-supplied model could change, and a run must not: other runs and later epochs would depend on it."""
+"""State of the whole process that a user-supplied model must not change: other runs and later epochs depend on it."""
 
 import os
 import signal
@@ -11,16 +11,16 @@ from torch.nn.modules import module
 DETERMINISTIC = "torch's deterministic mode"
 HOOKS = tuple(name for name in vars(module) if name.startswith("_global_") and hasattr(getattr(module, name), "keys"))
 REMEDIES = {
-    "torch's default dtype": "write dtype=... where a tensor is made",
-    "torch's gradient mode": "write `with torch.no_grad():` around what needs no gradient",
-    "torch's global hooks": "register the hook of one module: self.layer.register_forward_hook(...)",
+    "torch's default dtype": "pass dtype=... where a tensor is created",
+    "torch's gradient mode": "write `with torch.no_grad():` around code that needs no gradient",
+    "torch's global hooks": "register the hook on one module: self.layer.register_forward_hook(...)",
     "the working directory": "use absolute paths",
-    "torch's number of threads": "say `threads:` in the recipe",
+    "torch's number of threads": "set `threads:` in the recipe",
 }
 
 
 def global_state() -> dict[str, object]:
-    """By name what may not change."""
+    """Return the state that must not change, by name."""
     return {
         "torch's default dtype": torch.get_default_dtype(),
         "torch's default device": torch.get_default_device(),
@@ -37,7 +37,7 @@ def global_state() -> dict[str, object]:
 
 @contextmanager
 def unchanged_process() -> Iterator[list[str]]:
-    """Names what the block changed of the process, in the list that it gives, and changes back what can be."""
+    """Yield a list that names, after the block, the state that the block changed; restore that state if possible."""
     before, changed = global_state(), list[str]()
     hooks = {name: dict(getattr(module, name)) for name in HOOKS}
     functions = [getattr(owner, name) for owner, name in _WATCHED]
@@ -58,24 +58,13 @@ def unchanged_process() -> Iterator[list[str]]:
                 setattr(owner, name, function)
 
 
-# what a model most likely replaces to change how all others compute
+# Functions that a model is most likely to replace in order to change how all others compute.
 _WATCHED = tuple(
     (owner, name)
     for owner in (torch.nn.functional, torch, torch.Tensor)
     for name in (
-        "relu",
-        "dropout",
-        "softmax",
-        "linear",
-        "layer_norm",
-        "matmul",
-        "sigmoid",
-        "tanh",
-        "cross_entropy",
-        "gelu",
-        "mm",
-        "add",
-        "exp",
+        "relu", "dropout", "softmax", "linear", "layer_norm", "matmul", "sigmoid", "tanh", "cross_entropy", "gelu",
+        "mm", "add", "exp",
     )
     if hasattr(owner, name)
-)
+)  # fmt: skip

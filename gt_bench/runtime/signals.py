@@ -1,29 +1,36 @@
-"""SIGTERM and SIGINT: a run ends after its epoch with a checkpoint, a process with status 143 or 130 and one line.
+"""SIGTERM and SIGINT (Ctrl-C), in this process and in its child processes.
 
-Nothing of it is decisive: what goes on from the checkpoint ends as if nobody had stopped it.
+A run that is stopped finishes its epoch and saves a checkpoint. The process then exits with status 143 or 130 and
+prints one line. A run that resumes from the checkpoint computes the same numbers as one that was never stopped.
 """
 
 import contextlib
+import ctypes
+import os
 import signal
 import sys
 import time
 from collections.abc import Iterator
 
-# seconds that an epoch may still take, below what schedulers and `docker stop` (10 s) leave before they kill
+# Seconds that an epoch may still take: less than schedulers and `docker stop` (10 s) wait before they kill.
 GRACE = 7.0
 
-_asked: tuple[int, float] | None = None  # the signal, and when it came
+_asked: tuple[int, float] | None = None  # the signal and the time when it arrived
 _deferred = False
 _say = True
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop; `code` is 128 and the signal's number, as a shell has it."""
+    """The process was asked to stop. `code` is 128 plus the number of the signal, as in a shell."""
 
 
 @contextlib.contextmanager
 def handled(say: bool = True) -> Iterator[None]:
-    """Inside, the two signals stop the process in order, with one line where it is to `say` so. For the main thread of an entry point."""
+    """Handle SIGTERM and SIGINT inside the block; use it in the main thread of an entry point.
+
+    Args:
+        say: whether to print a line when the process stops.
+    """
     global _asked, _say
     _say = say
     before = {number: signal.signal(number, _ask) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -37,7 +44,7 @@ def handled(say: bool = True) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Inside, a signal is kept until `asked` is looked at, or `poll` after GRACE; a second one stops at once."""
+    """Defer a signal inside the block until `asked` is checked or `poll` raises; a second signal stops at once."""
     global _deferred
     if _asked:
         leave()
@@ -49,21 +56,21 @@ def deferred() -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Whether a signal waits."""
+    """Return whether a deferred signal is pending."""
     return _asked is not None
 
 
 def poll() -> None:
-    """Raises Stopped where a signal has waited for longer than GRACE."""
+    """Raise `Stopped` if a signal has been pending for longer than `GRACE`."""
     if _asked is not None and time.monotonic() - _asked[1] > GRACE:
         leave()
 
 
 def leave() -> None:
-    """Says what stops the process, and raises Stopped."""
+    """Print which signal stops the process, and raise `Stopped`."""
     number = signal.Signals(_asked[0])  # type: ignore[index]
     if _say:
-        print(f"stopped by {number.name}; the same command continues where it was", file=sys.stderr, flush=True)
+        print(f"stopped by {number.name}; run the same command again to resume", file=sys.stderr, flush=True)
     raise Stopped(128 + number)
 
 
@@ -72,3 +79,49 @@ def _ask(number: int, frame: object) -> None:
     first, _asked = _asked is None, (number, time.monotonic())
     if not (first and _deferred):
         leave()
+
+
+def silence_interrupts() -> None:
+    """Let Ctrl-C end this process without a traceback, for example while it imports its code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def restore_interrupts() -> None:
+    """Undo `silence_interrupts`: Ctrl-C raises KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C in a child process: a terminal sends it to all processes, and the parent decides what to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Start a child process inside the block: Ctrl-C reaches it only after it calls `accept_interrupts`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def accept_interrupts() -> None:
+    """Let Ctrl-C end this child process without a traceback, also a Ctrl-C that arrived before this call."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def die_with_parent(parent: int, by: int = signal.SIGTERM) -> None:
+    """Ask the kernel to send a signal to this process when its parent ends, also when the parent is killed by SIGKILL.
+
+    Args:
+        parent: process id of the parent. If the parent has already ended, this process exits.
+        by: the signal.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(1, by)  # PR_SET_PDEATHSIG of linux/prctl.h
+    if os.getppid() != parent:
+        sys.exit(128 + by)

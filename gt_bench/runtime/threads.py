@@ -1,16 +1,18 @@
-"""Threads: a run computes with as many as its recipe says, whatever the machine, its cores or its environment offer.
+"""Number of threads of a run: the recipe decides it, not the machine or the environment.
 
-Nothing here imports torch at the top: libraries read their variables once, when they are loaded, and `settle_environment` comes before that.
+This module does not import torch at its top: libraries read their environment variables when they are loaded, and
+`settle_environment` must run before that.
 """
 
 import contextlib
 import os
 from collections.abc import Iterator
 
-# Threads that wait sleep. Spinning is up to twice as fast on a machine of one's own, and 20 times as slow beside other work (docs/speed.md).
+# Waiting threads sleep. Spinning is up to twice as fast on an idle machine, and 20 times slower on a busy one
+# (docs/speed.md).
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-# Variables, by how their names begin, that choose threads or instructions and with them the order of sums
+# Prefixes of variables that choose threads or instructions, and therefore the order of sums.
 DECIDING = (
     "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "GOTO_", "BLIS_", "VECLIB_", "NUMEXPR_",
     "NUMBA_NUM_THREADS", "NUMBA_THREADING_LAYER", "NUMBA_CPU_", "NUMBA_OPT", "NUMBA_DISABLE_JIT",
@@ -21,8 +23,10 @@ HARMLESS = frozenset({"KMP_DUPLICATE_LIB_OK"})  # macOS with two OpenMP librarie
 
 
 def settle_environment() -> None:
-    """Takes out of the environment what would decide a number, and sets how threads wait. For entry points, before torch or numpy is loaded;
-    child processes inherit it."""
+    """Remove environment variables that would change numbers, and set how threads wait.
+
+    Entry points call it before torch or numpy is loaded. Child processes inherit the result.
+    """
     for name in [name for name in os.environ if name.startswith(DECIDING) and name not in HARMLESS]:
         del os.environ[name]
     os.environ.update(dict.fromkeys(ONE_THREAD, "1") | WAITING)
@@ -30,7 +34,7 @@ def settle_environment() -> None:
 
 @contextlib.contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """This many threads in torch, OpenMP and BLAS; afterwards as many as before."""
+    """Use this number of threads in torch, OpenMP and BLAS inside the block."""
     import torch
     from threadpoolctl import threadpool_limits
 

@@ -1,11 +1,11 @@
-"""Tasks side by side on one machine: each in a process of its own, as many at once as cores and memory hold.
+"""Run tasks in parallel on one machine, each in a forked process, as many at once as cores and memory allow.
 
-Workers are forked: that takes milliseconds where importing torch takes seconds, and a worker has what was read before. A fork is sound while
-this process has neither run a team of OpenMP threads nor touched a GPU, so workers come before all of that, and only on Linux.
+A fork takes milliseconds where a new interpreter needs seconds to import torch, and it shares data that was read
+before. It is safe only while this process has not started a team of OpenMP threads or used a GPU, so the pool is
+created before that, and only on Linux.
 """
 
 import contextlib
-import ctypes
 import os
 import pickle
 import signal
@@ -19,29 +19,28 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar, cast
 
-from gt_bench.runtime import memory_limits
-from gt_bench.runtime.resources import available_mib, family, peak_mib, resident_mib
-from gt_bench.runtime.signals import GRACE, handled
+from gt_bench.runtime.resources import available_mib, bound, family, peak_mib, resident_mib
+from gt_bench.runtime.signals import GRACE, die_with_parent, handled, ignore_interrupts
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import WriteError
 
-MARGIN = 1.1  # of memory: epochs to come may need a little more than those so far
-POLL_SECONDS = 0.2  # between two looks at memory while tasks wait
-KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may end its epoch and keep a checkpoint
-Task = TypeVar("Task", bound=Hashable)  # what is done: it must pickle
+MARGIN = 1.1  # of memory: later epochs may need a little more than the first ones
+POLL_SECONDS = 0.2  # between two checks of memory while tasks wait
+KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may finish its epoch and save a checkpoint
+Task = TypeVar("Task", bound=Hashable)  # description of a task; must pickle
 
 
 class Lost(UserError, RuntimeError):
-    """Tasks that gave no result; the message says of each what happened, and what to do."""
+    """Tasks without a result. The message says what happened to each task and what to do."""
 
 
 class Killed(Lost):
-    """The process of a run was killed as the kernel kills for want of memory."""
+    """The process of a run was killed by SIGKILL, probably by the kernel because memory ran out."""
 
 
 @dataclass
-class Ending:
-    """How a task ended: with `value`, with the `error` it raised, or with the `signal` or exit `status` that its process died of."""
+class TaskResult:
+    """Outcome of a task: the `value` it returned, the `error` it raised, or the exit `status` of its process."""
 
     value: object = None
     error: Exception | None = None
@@ -49,12 +48,12 @@ class Ending:
 
     @property
     def ok(self) -> bool:
-        """Whether the task returned."""
+        """Whether the task returned a value."""
         return self.error is None and self.status is None
 
     @property
     def died(self) -> str:
-        """In words, where the process died."""
+        """How the process ended, in words."""
         if self.status is None or self.status >= 0:
             return f"its process ended with status {self.status}"
         if self.status == -signal.SIGKILL:
@@ -65,13 +64,13 @@ class Ending:
 
     @property
     def killed(self) -> bool:
-        """Whether its process was killed as the kernel kills for want of memory."""
+        """Whether the process was killed by SIGKILL, as the kernel does when memory runs out."""
         return self.status == -signal.SIGKILL or isinstance(self.error, Killed)
 
 
 @dataclass
 class Worker(Generic[Task]):
-    """A process, this end of its pipe, and the task that it is at."""
+    """A process, this end of its pipe, and its current task."""
 
     process: BaseProcess
     pipe: Connection
@@ -79,29 +78,33 @@ class Worker(Generic[Task]):
 
 
 @dataclass
-class Crew(Generic[Task]):
-    """Up to `most` processes that do tasks, each one task at a time. Use as a context manager: at its end no process is left.
+class WorkerPool(Generic[Task]):
+    """Up to `max_workers` processes, each of which runs one task at a time.
+
+    Use it as a context manager: no process is left when the block ends.
 
     Args:
-        work: called in a process as work(task, tell); `tell(*what)` passes on to `heard` of `run`. What it returns must pickle.
-        fresh: one process for each task, forked when it starts; otherwise `most` are forked at once, and do one task after the other.
-        say: is called with the reason why fewer than `most` are at work.
-        memory: False where it is not this machine's memory that tasks take most of.
+        work: called in a process as `work(task, tell)`. Its result must pickle. `tell(*what)` sends a message to
+            `on_message` of `run`.
+        max_workers: number of processes.
+        fresh: start a new process for each task. By default all processes start at once and run several tasks.
+        say: called with the reason if memory allows fewer than `max_workers`.
+        check_memory: False if tasks do not mainly use the memory of this machine.
     """
 
     work: Callable[[Task, Callable[..., None]], object]
-    most: int
+    max_workers: int
     fresh: bool = False
     say: Callable[[str], None] = print
-    memory: bool = True
-    largest: float = 0.0  # MiB, of one process (with its own) so far
+    check_memory: bool = True
+    largest: float = 0.0  # peak memory in MiB of a worker and its descendants so far
     _idle: list[Worker[Task]] = field(default_factory=list)
     _busy: list[Worker[Task]] = field(default_factory=list)
     _said: bool = False
 
-    def __enter__(self) -> "Crew[Task]":
+    def __enter__(self) -> "WorkerPool[Task]":
         if not self.fresh:
-            self._idle = [self._fork() for _ in range(self.most)]
+            self._idle = [self._fork() for _ in range(self.max_workers)]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -109,90 +112,94 @@ class Crew(Generic[Task]):
         self._idle, self._busy = [], []
 
     def refill(self) -> None:
-        """Starts a process where none is left: all were killed."""
+        """Start a process if all were killed."""
         if not (self.fresh or self._idle or self._busy):
             self._idle.append(self._fork())
 
     @property
     def tasks(self) -> list[Task]:
-        """Under way."""
+        """The running tasks."""
         return [worker.task for worker in self._busy if worker.task is not None]
 
     def run(
         self,
         tasks: Sequence[Task],
-        heard: Callable[..., None] = lambda task, *what: None,
-        more: Callable[[list[Task]], bool] = lambda waiting: True,
-        ready: Callable[[Task, list[Task]], bool] = lambda task, unfinished: True,
-        ended: Callable[[Task, Ending], None] = lambda task, ending: None,
-        until: float | None = None,
-    ) -> dict[Task, Ending]:
-        """Does all tasks, whatever becomes of some; returns how each ended. A disk that cannot be written ends what has not begun.
+        on_message: Callable[..., None] = lambda task, *what: None,
+        may_add: Callable[[list[Task]], bool] = lambda waiting: True,
+        is_ready: Callable[[Task, list[Task]], bool] = lambda task, unfinished: True,
+        on_done: Callable[[Task, TaskResult], None] = lambda task, result: None,
+        deadline: float | None = None,
+    ) -> dict[Task, TaskResult]:
+        """Run all tasks; a task that fails does not stop the others, but a disk that cannot be written stops new tasks.
 
         Args:
-            heard: called here as heard(task, *what) for each `tell(*what)`.
-            more: whether to start another task beside the running ones, where memory and `most` allow it; given those that wait.
-            ready: whether a task may start while those `unfinished` are.
-            ended: called when a task has ended.
-            until: when to return whatever is still under way, by time.monotonic(); the end of the context stops it.
+            tasks: in the order in which they should start.
+            on_message: called here as `on_message(task, *what)` for each `tell(*what)` of a task.
+            may_add: called with the waiting tasks; whether to start another task next to the running ones.
+            is_ready: called as `is_ready(task, unfinished)`; whether a task may start while others are unfinished.
+            on_done: called when a task has ended.
+            deadline: time by `time.monotonic()` at which to return; the end of the context stops running tasks.
+
+        Returns:
+            The result of each task that has ended.
         """
         waiting = list(tasks)
-        endings: dict[Task, Ending] = {}
-        while (waiting or self._busy) and (until is None or time.monotonic() < until):
-            while (task := self._next(waiting, more, ready)) is not None:
+        results: dict[Task, TaskResult] = {}
+        while (waiting or self._busy) and (deadline is None or time.monotonic() < deadline):
+            while (task := self._next(waiting, may_add, is_ready)) is not None:
                 self._start(task)
                 waiting.remove(task)
-            if not self._busy:  # all who could do them were killed
+            if not self._busy:  # all workers were killed
                 break
-            left = None if until is None else max(0.0, until - time.monotonic())
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
             ready_pipes = wait(
                 [worker.pipe for worker in self._busy],
-                POLL_SECONDS if waiting or (self.memory and self._busy[1:]) else left,
+                POLL_SECONDS if waiting or (self.check_memory and self._busy[1:]) else left,
             )
-            self._share()
+            self._share_memory()
             for pipe in ready_pipes:
                 worker = next(w for w in self._busy if w.pipe is pipe)
                 task, message = cast(Task, worker.task), self._receive(worker)
-                if isinstance(message, Ending):
-                    endings[task] = message
-                    ended(task, message)
+                if isinstance(message, TaskResult):
+                    results[task] = message
+                    on_done(task, message)
                     if isinstance(message.error, OSError | WriteError):
                         waiting.clear()
                 else:
-                    heard(task, *message)
-        return endings
+                    on_message(task, *message)
+        return results
 
     def _next(
-        self, waiting: list[Task], more: Callable[[list[Task]], bool], ready: Callable[[Task, list[Task]], bool]
+        self, waiting: list[Task], may_add: Callable[[list[Task]], bool], is_ready: Callable[[Task, list[Task]], bool]
     ) -> Task | None:
-        """The task to start now, None for none."""
-        if not waiting or not (self._idle or self.fresh) or len(self._busy) >= self.most:
+        """Return the task to start now, or None."""
+        if not waiting or not (self._idle or self.fresh) or len(self._busy) >= self.max_workers:
             return None
         unfinished = [*waiting, *self.tasks]
-        task = next((t for t in waiting if ready(t, [u for u in unfinished if u != t])), None)
+        task = next((t for t in waiting if is_ready(t, [u for u in unfinished if u != t])), None)
         if not self._busy:
             return waiting[0] if task is None else task
-        return task if task is not None and more(list(waiting)) and self._has_room() else None
+        return task if task is not None and may_add(list(waiting)) and self._memory_allows() else None
 
     def _start(self, task: Task) -> None:
         worker = self._fork() if self.fresh else self._idle.pop(0)
         worker.task = task
         self._busy.append(worker)
-        self._share()
-        with contextlib.suppress(BrokenPipeError):  # it died while it was idle: `_receive` finds out
+        self._share_memory()
+        with contextlib.suppress(BrokenPipeError):  # the idle worker died; `_receive` notices
             worker.pipe.send(task)
 
-    def _receive(self, worker: Worker[Task]) -> tuple[object, ...] | Ending:
-        """What a worker tells, or how its task ended."""
+    def _receive(self, worker: Worker[Task]) -> tuple[object, ...] | TaskResult:
+        """Return a message of a worker or the result of its task."""
         self.largest = max(self.largest, peak_mib(worker.process.pid))
         try:
             kind, content = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join()
             self._busy.remove(worker)
-            # a kill for want of memory: one fewer at once from here on
-            self.most = max(1, self.most - (worker.process.exitcode == -signal.SIGKILL))
-            return Ending(status=worker.process.exitcode)
+            # After a kill for lack of memory, run one task fewer at once.
+            self.max_workers = max(1, self.max_workers - (worker.process.exitcode == -signal.SIGKILL))
+            return TaskResult(status=worker.process.exitcode)
         if kind == "told":
             return content
         self._busy.remove(worker)
@@ -203,25 +210,26 @@ class Crew(Generic[Task]):
             self._idle.append(worker)
         return content
 
-    def _share(self) -> None:
-        """Bounds the memory of the running ones by what is free, so that they get an error before the kernel kills one of them."""
-        if self.memory and sys.platform == "linux":
+    def _share_memory(self) -> None:
+        """Limit the memory of each busy worker to its share, so that it gets an error before the kernel kills it."""
+        if self.check_memory and sys.platform == "linux":
             for worker in self._busy:
-                for pid in family(worker.process.pid):  # it may have a process of its own that computes
-                    memory_limits.bound(1 / len(self._busy), pid)
+                for pid in family(worker.process.pid):  # a child process of the worker may compute
+                    bound(1 / len(self._busy), pid)
 
-    def _has_room(self) -> bool:
-        """Whether memory holds one more, beside what the running ones may still grow to."""
-        if not self.memory:
+    def _memory_allows(self) -> bool:
+        """Return whether one more worker fits into memory if the busy ones still grow to the largest peak."""
+        if not self.check_memory:
             return True
-        held = [(peak_mib(w.process.pid), resident_mib(w.process.pid)) for w in self._busy]
-        self.largest = max([self.largest, *(peak for peak, _ in held)])
+        usage = [(peak_mib(w.process.pid), resident_mib(w.process.pid)) for w in self._busy]
+        self.largest = max([self.largest, *(peak for peak, _ in usage)])
         need = MARGIN * self.largest
-        free = available_mib() - sum(max(0.0, need - resident) for _, resident in held)
+        free = available_mib() - sum(max(0.0, need - resident) for _, resident in usage)
         if free < need and not self._said:
             self._said = True
             self.say(
-                f"memory holds {len(self._busy)} of {self.most} at once: one takes up to {need:,.0f} MiB, and {max(0.0, free):,.0f} are left"
+                f"memory allows {len(self._busy)} of {self.max_workers} workers: each needs up to {need:,.0f} MiB, "
+                f"and {max(0.0, free):,.0f} MiB are free"
             )
         return free >= need
 
@@ -235,57 +243,49 @@ class Crew(Generic[Task]):
 
 
 def _serve(work: Callable[..., object], pipe: Connection, near: Connection, parent: int, once: bool) -> None:
-    """A worker's life: one task, or task after task until it is stopped or its parent is gone."""
+    """Run tasks in a worker process: one, or one after the other until it is stopped or its parent is gone."""
     near.close()
-    with handled(say=False):  # the parent says it, once
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everyone at a terminal; the parent decides
+    with handled(say=False):  # the parent prints it once
+        ignore_interrupts()
         die_with_parent(parent)
-        _do_tasks(work, pipe, once)
+        _run_tasks(work, pipe, once)
 
 
-def _do_tasks(work: Callable[..., object], pipe: Connection, once: bool) -> None:
+def _run_tasks(work: Callable[..., object], pipe: Connection, once: bool) -> None:
     while True:
         try:
             task = pipe.recv()
         except EOFError:
             return
         try:
-            ending = Ending(work(task, lambda *what: pipe.send(("told", what))))
+            result = TaskResult(work(task, lambda *what: pipe.send(("told", what))))
         except Exception as error:
-            ending = Ending(error=portable(error))
-        pipe.send(("ended", ending))
+            result = TaskResult(error=portable(error))
+        pipe.send(("ended", result))
         if once:
             return
 
 
 def portable(error: Exception) -> Exception:
-    """The error with its traceback as a note, in a form that gets through a pipe."""
+    """Return the error with its traceback as a note, in a form that pickles."""
     trace = "".join(traceback.format_exception(error)).rstrip()
     error.add_note(trace)
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever its class makes of it
+    except Exception:  # its class may raise anything
         error = RuntimeError(f"{type(error).__name__}: {error}")
         error.add_note(trace)
     return error
 
 
-def die_with_parent(parent: int, by: int = signal.SIGTERM) -> None:
-    """Has the kernel send this signal when the parent is gone, which nothing else tells where it was killed by signal 9."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(1, by)  # PR_SET_PDEATHSIG of linux/prctl.h
-    if os.getppid() != parent:
-        sys.exit(128 + by)
-
-
 def stop(processes: Sequence[BaseProcess]) -> None:
-    """Ends them: asked by SIGTERM, and after KILL_SECONDS by SIGKILL."""
+    """Send SIGTERM to the processes, and SIGKILL to those that still run after `KILL_SECONDS`."""
     for process in processes:
         if process.is_alive():
             process.terminate()
-    until = time.monotonic() + KILL_SECONDS
+    deadline = time.monotonic() + KILL_SECONDS
     for process in processes:
-        process.join(max(0.0, until - time.monotonic()))
+        process.join(max(0.0, deadline - time.monotonic()))
         if process.is_alive():
             process.kill()
             process.join()

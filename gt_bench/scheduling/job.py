@@ -1,11 +1,16 @@
-"""One job in a process of its own: data, some trials of a search, or some runs of one cell, each computed at most once and continued where it was.
+"""A job in a new process: data and encodings, trials of a search, or runs of a cell. Each run is computed at most once.
 
     python -m gt_bench.scheduling.job < JOB.json
 
-Each line of its output is JSON: {"say": text}, {"seed": n, "outcome": ..., "why": ...} (of a search {"seed": null, "trials": how many it ran}) and,
-last, {"whole": true} where every run of the cell is in the store and results/<cell>.json is written. Outcomes: the status of the record; `stored`: it
-was there; `elsewhere`: another process is at it; `unsearched`: its cell's search has trials left; `failed`; `no data`; `full`: the disk; `changed`: the
-code on disk is no longer what this process has loaded, so that a new one must go on.
+`run_job` starts the process; `do` is what it does. Each line of its output is a JSON object (`Line`):
+
+    {"say": text}                                   a message
+    {"seed": n, "outcome": ..., "why": ...}         the end of a run; of a search {"seed": null, "trials": number}
+    {"whole": true}                                 all runs of the cell are stored, results/<cell>.json is written
+
+Outcomes: the status of the record; `stored` (it was in the store); `elsewhere` (another process computes it);
+`unsearched` (the search of its cell has trials left); `failed`; `no data`; `full` (the disk); `changed` (the code on
+disk differs from the code that this process has loaded, so a new process must continue).
 """
 
 import contextlib
@@ -14,6 +19,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,22 +32,15 @@ if TYPE_CHECKING:
     from gt_bench.scheduling.planner import Job
 
 ROOT = Path(__file__).parent.parent.parent
-SAY_SECONDS = 600.0  # between two lines of a run under way
+COMMAND = (sys.executable, "-m", "gt_bench.scheduling.job")
+SAY_SECONDS = 600.0  # between two progress lines of a run
 
 
-def sources() -> dict[str, tuple[int, int]]:
-    """What tells one state of the project's code from another, cheaply."""
-    found = {}
-    for package in ("gt_bench", "gt_models"):
-        for path in (ROOT / package).rglob("*.py"):
-            with contextlib.suppress(FileNotFoundError):
-                stat = path.stat()
-                found[str(path)] = (stat.st_mtime_ns, stat.st_size)
-    return found
+class Content(TypedDict):
+    """A job as its process reads it.
 
-
-class Asked(TypedDict):
-    """A job as it is handed to the process that does it. `limits`: those of `Limits` that are given; `shared`: whether others run in the same memory."""
+    `limits` has the given fields of `Limits`; `shared`: whether other runs use the same memory.
+    """
 
     kind: str
     name: str
@@ -51,21 +50,96 @@ class Asked(TypedDict):
     shared: bool
 
 
+class Line(TypedDict, total=False):
+    """A line of the output of a job; see the module's docstring.
+
+    `pid` is the id of its process. The record of a run is stored under `key`, computed by the code in the folder
+    `root`.
+    """
+
+    pid: int
+    say: str
+    whole: bool
+    seed: int | None
+    outcome: str
+    why: str | None
+    trials: int
+    key: str
+    root: str
+
+
 def as_json(job: "Job", shared: bool) -> str:
-    """The job as `do` reads it. `shared`: whether others run in the same memory."""
+    """Return a job as JSON of a `Content`. `shared`: whether other runs use the same memory."""
     content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
-    return json.dumps({key: content[key] for key in ("kind", "name", "seeds", "trials", "limits", "shared")})
+    return json.dumps({key: content[key] for key in Content.__annotations__})
 
 
-def do(content: Asked, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
-    """Does a job in the working directory's project. `tell(**line)` is called for each line of output; `began`: the `sources` at the start of
-    this process."""
+def run_job(
+    content: str, tell: Callable[[Line], None], started: Callable[[subprocess.Popen[str]], None] = lambda process: None
+) -> int:
+    """Run a job in a new process. An exception here terminates the job, which saves a checkpoint.
+
+    Args:
+        content: the job, as `as_json` returns it.
+        tell: called for each line of its output.
+        started: called with the process.
+
+    Returns:
+        The exit status of the process.
+
+    Raises:
+        WriteError: the disk is full.
+    """
+    from gt_bench.runtime.fresh_process import child_environment, terminate
+    from gt_bench.utils.io import WriteError
+
+    full = None
+    with subprocess.Popen(
+        COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=child_environment()
+    ) as process:
+        try:
+            started(process)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(content)
+            process.stdin.close()
+            for text in process.stdout:
+                tell(line := json.loads(text))
+                full = line["why"] if line.get("outcome") == "full" else full
+            process.wait()
+        except BaseException:
+            terminate(process)
+            raise
+    if full is not None:
+        raise WriteError(full)
+    return process.returncode
+
+
+def sources() -> dict[str, tuple[int, int]]:
+    """Return modification time and size of each source file, to notice quickly whether the code has changed."""
+    found = {}
+    for package in ("gt_bench", "gt_models"):
+        for path in (ROOT / package).rglob("*.py"):
+            with contextlib.suppress(FileNotFoundError):
+                stat = path.stat()
+                found[str(path)] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, int]]) -> None:
+    """Do a job in the project of the working directory.
+
+    Args:
+        content: the job.
+        tell: called as `tell(**line)` for each line of output.
+        began: `sources` at the start of this process.
+    """
     from gt_bench.config.grid import Limits, load_grid
     from gt_bench.scheduling.plan_file import limited_grid
     from gt_bench.utils.io import WriteError
 
     grid = load_grid()
-    # MLflow has one writer: the leaderboard stage completes it from the records
+    # MLflow has a single writer: the leaderboard stage completes it from the records.
     grid = grid.model_copy(update={"run": grid.run.model_copy(update={"tracking": False})})
     try:
         if content["kind"] == "data":
@@ -151,7 +225,7 @@ def _runs(
             if not mine:
                 tell(seed=seed, outcome="elsewhere")
                 continue
-            tell(say=f"{cell.cell} seed {seed}: begins")
+            tell(say=f"{cell.cell} seed {seed}: started")
             try:
                 record, computed = experiment.run(
                     seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=shared
@@ -166,13 +240,13 @@ def _runs(
     if all(experiment.settled(seed) is not None for seed in recipe.seeds):
         from gt_bench.pipeline.train import train_cell
 
-        with contextlib.redirect_stdout(io.StringIO()):  # each run was said
+        with contextlib.redirect_stdout(io.StringIO()):  # each run was reported above
             train_cell(cell, grid, bar=False)
         tell(whole=True)
 
 
 class _Report:
-    """Says now and then how far a run is."""
+    """Report the progress of a run every SAY_SECONDS."""
 
     def __init__(self, cell: str, seed: int, reports: int, tell: Callable[..., None]):
         self.cell, self.seed, self.reports, self.tell, self.last = cell, seed, reports, tell, time.monotonic()
@@ -185,7 +259,7 @@ class _Report:
 
 
 class _Lines(io.TextIOBase):
-    """A text file whose lines are said."""
+    """A text file whose lines become messages."""
 
     def __init__(self, tell: Callable[..., None]):
         self.say, self.rest = tell, ""
@@ -199,14 +273,14 @@ class _Lines(io.TextIOBase):
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a disk is full, said by the system or by what writes here."""
+    """Return whether an error of the system or a WriteError means that a disk is full."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextlib.contextmanager
 def _output() -> Iterator[Callable[..., None]]:
-    """`tell` onto the present standard output; whatever else writes there becomes text on standard error."""
+    """Yield a `tell` that writes JSON lines to stdout; everything else that is written to stdout goes to stderr."""
     sys.stdout.flush()
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as lines:
         os.dup2(2, 1)
@@ -214,15 +288,14 @@ def _output() -> Iterator[Callable[..., None]]:
 
 
 def main() -> int:
-    """Reads one job from stdin, does it, and writes its events to stdout as JSON lines."""
+    """Read one job from stdin, do it, and write its lines to stdout."""
     began = sources()
     from gt_bench.runtime.exit_status import status_of
-    from gt_bench.runtime.signals import handled
+    from gt_bench.runtime.signals import die_with_parent, handled
     from gt_bench.runtime.threads import settle_environment
-    from gt_bench.runtime.worker_pool import die_with_parent
 
     settle_environment()
-    # Slurm warns every process of a job of its time limit; the one that started this answers for both
+    # Slurm warns all processes of a job before its time limit; the parent of this one reacts for both.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""The jobs that sweeps have handed to Slurm, in store/sweep/submitted.jsonl, and what each has said."""
+"""The jobs that sweeps have submitted to Slurm, in store/sweep/submitted.jsonl, and the output of each."""
 
 import json
 from collections.abc import Sequence
@@ -6,16 +6,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from gt_bench.scheduling.subprocess_job import Line
+from gt_bench.scheduling.job import Line
 from gt_bench.schemas import Settings
 from gt_bench.store.run_store import Store
 
-Run = tuple[str, str, int | None]  # cell, what is cut of it as JSON, seed; None: its search
+Run = tuple[str, str, int | None]  # cell, its limits as JSON, seed (None: its search)
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job in Slurm's hands. `share`: of how many jobs of its array may run at once; `lines`: the file of what it says."""
+    """A job that was submitted to Slurm.
+
+    `share` is how many jobs of its array may run at once; `lines` is the file with its output.
+    """
 
     id: str
     lines: str
@@ -26,32 +29,32 @@ class Submitted:
 
     @property
     def array(self) -> str:
-        """The id of its array."""
+        """The id of the array of jobs."""
         return self.id.partition("_")[0]
 
     @property
     def runs(self) -> list[Run]:
-        """What it computes."""
+        """The runs that the job computes, or its search."""
         return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
 
     def said(self) -> list[Line]:
-        """What it has said so far."""
+        """Return the lines of its output so far."""
         return cast(list[Line], _objects(Path(self.lines)))
 
 
 def register(store: Store, jobs: Sequence[Submitted]) -> None:
-    """Notes jobs for every other sweep of this store."""
+    """Append jobs to the file, for other sweeps of this store."""
     with _file(store).open("a", encoding="utf-8") as file:
         file.writelines(f"{json.dumps(asdict(job))}\n" for job in jobs)
 
 
 def registered(store: Store) -> list[Submitted]:
-    """Every job that was noted, in whatever state it is now."""
+    """Return all jobs of the file, whatever their state."""
     found = []
     for content in _objects(_file(store)):
         try:
             found.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
-        except (TypeError, KeyError):  # a line of something else names no job
+        except (TypeError, KeyError):  # the line does not describe a job
             continue
     return found
 
@@ -61,7 +64,7 @@ def _file(store: Store) -> Path:
 
 
 def _objects(path: Path) -> list[Settings]:
-    """One JSON object a line; none of a line that a full disk, a kill or a node that died cut short."""
+    """Return the JSON object of each line; lines cut short by a full disk or a kill are ignored."""
     found = []
     for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:

@@ -1,7 +1,7 @@
-"""The queue of one machine: runs of the highest value first, side by side, until all are done or the hours are over.
+"""The queue of one machine: compute missing runs in parallel, most valuable first, until all are done or time is over.
 
-Each job (see job.py) is a process of its own, so that code which changes under a queue of days is never half loaded. At the end of the hours
-runs end their epoch and keep a checkpoint; whoever comes next continues from it.
+Each job (job.py) is a new process, so that a queue of days never mixes old and new code. When the time is over, runs
+finish their epoch and save a checkpoint, from which the next process resumes.
 """
 
 import shutil
@@ -14,23 +14,21 @@ from pathlib import Path
 from gt_bench.config.grid import Cell, Grid, Limits
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.resources import at_once, available_mib, resident_mib
-from gt_bench.runtime.worker_pool import Crew, Ending
-from gt_bench.scheduling.job import as_json
+from gt_bench.runtime.worker_pool import TaskResult, WorkerPool
+from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, plan
 from gt_bench.scheduling.run_lock import check_locks
-from gt_bench.scheduling.subprocess_job import Line, run_job
-from gt_bench.scheduling.verdict_changes import news
+from gt_bench.scheduling.verdict_changes import changed_results
 from gt_bench.store.run_store import Store
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.format import bytes_text
-from gt_bench.utils.format import hours as hours_text
+from gt_bench.utils.format import duration, file_size
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.paths import SUITES
 
-MARGIN = 1.1  # of memory: a forecast is of a few steps
-SHOWN = 5  # of the next jobs
+MARGIN = 1.1  # of memory: a forecast measures only a few steps
+SHOWN = 5  # jobs that are listed
 
 
 def work(
@@ -41,15 +39,28 @@ def work(
     export: Path = SUITES,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
 ) -> bool:
-    """Computes what is missing of the entries; returns whether all of it is done. `export`: folder for the records of finished cells; into
-    suites/ only runs of code that is in a commit. Raises RecipeError for no hours or jobs, WriteError where the disk is full,
-    StoreError where the store's file system has no locks."""
+    """Compute the missing runs of the entries.
+
+    Args:
+        entries: what to compute, in order.
+        grid: the grid.
+        hours: time limit; None for no limit.
+        jobs: runs that are computed at once; None for the setting `run.parallel`.
+        export: folder for the records of finished cells. suites/ gets only runs of committed code.
+        say: called for each line of output.
+
+    Returns:
+        Whether all runs are stored.
+
+    Raises:
+        RecipeError: `hours` or `jobs` is not positive.
+        WriteError: the disk is full.
+        StoreError: the file system of the store has no locks.
+    """
     if hours is not None and not hours > 0:
-        raise RecipeError(
-            f"--hours {hours:g}: give how long to work, more than 0; without it the queue works until all is done"
-        )
+        raise RecipeError(f"--hours {hours:g}: expected more than 0; without it the queue runs until all is done")
     if jobs is not None and jobs < 1:
-        raise RecipeError(f"--jobs {jobs}: give how many runs at once, 1 or more")
+        raise RecipeError(f"--jobs {jobs}: expected 1 or more, the number of runs at once")
     most = at_once(jobs or grid.run.parallel, 10**6, gpu=_has_gpu(grid))
     check_locks(Path("store"))
     queue = _Queue(grid, most, export, say, until=None if hours is None else time.monotonic() + hours * 3600)
@@ -77,18 +88,18 @@ class _Queue:
     say: Callable[[str], None]
     until: float | None
     store: Store = field(default_factory=Store)
-    tried: set[tuple[object, ...]] = field(default_factory=set)  # what was done or cannot be: once is enough
-    alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory beside others
+    tried: set[tuple[object, ...]] = field(default_factory=set)  # jobs that ended or cannot run: not tried again
+    alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory next to others
     computed: int = 0
     told: set[str] = field(default_factory=set)
-    full: str | None = None  # what a full disk said
+    full: str | None = None  # the message of a full disk
     progress: bool = True  # in the last round
-    trials: Counter[str] = field(default_factory=Counter)  # that were run in the last round, by cell
-    lost: dict[str, str] = field(default_factory=dict)  # cell -> what a job of its search died of in the last round
+    trials: Counter[str] = field(default_factory=Counter)  # trials of the last round, by cell
+    lost: dict[str, str] = field(default_factory=dict)  # cell -> why a job of its search died in the last round
     pids: dict[Job, int] = field(default_factory=dict)
     answered: dict[Job, set[int]] = field(default_factory=dict)
     elsewhere: int = 0
-    keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # under which runs are missing
+    keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # keys of the missing runs
     disagrees: bool = False
 
     @property
@@ -96,14 +107,14 @@ class _Queue:
         return self.full is not None or not self.progress or (self.until is not None and time.monotonic() >= self.until)
 
     def round(self, found: Plan) -> bool:
-        """Does what the plan has; returns whether there was something to do. What others computed meanwhile, or left, is another plan's."""
+        """Run the jobs of a plan; return whether there were any. The next plan includes what other processes left."""
         for problem in found.problems:
-            self._say_once(f"left out: {problem}")
-        self._say_news({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
+            self._say_once(f"skipped: {problem}")
+        self._report_results({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
         for name, why in self.lost.items():
-            if not self.trials[name]:  # else another worker takes the trial that was lost
+            if not self.trials[name]:  # otherwise another worker runs the lost trial
                 self.tried.add(("search", name))
-                self._say_once(f"left out: {name} search: {why}")
+                self._say_once(f"skipped: {name} search: {why}")
         self.trials.clear()
         self.lost.clear()
         self.keys = {_name(run): run.digest for run in found.missing}
@@ -114,26 +125,30 @@ class _Queue:
             return False
         self.progress, self.elsewhere = False, 0
         self._announce(found, runs, jobs)
-        # each job says how much memory it takes, better than the largest so far does
-        with Crew(_launch(self.most > 1, self.alone), self.most, fresh=True, memory=False) as crew:
-            crew.run(
+        # `_ready` checks memory: the forecast of a job is more precise than the largest peak so far
+        with WorkerPool(_launch(self.most > 1, self.alone), self.most, fresh=True, check_memory=False) as pool:
+            pool.run(
                 jobs,
                 self._heard,
-                ready=lambda job, unfinished: self._ready(job, unfinished, crew.tasks),
-                ended=self._ended,
-                until=self.until,
+                is_ready=lambda job, unfinished: self._ready(job, unfinished, pool.tasks),
+                on_done=self._ended,
+                deadline=self.until,
             )
         return True
 
     def close(self, found: Plan) -> bool:
-        """Says what is left; returns whether nothing is. Raises WriteError where the disk is full."""
+        """Report what is missing; return whether everything is done.
+
+        Raises:
+            WriteError: the disk is full.
+        """
         left = found.missing
-        others = f", {self.elsewhere} of them are with other processes" if self.elsewhere else ""
+        others = f", {self.elsewhere} of them run in other processes" if self.elsewhere else ""
         self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + found.stored} are missing{others}")
         if self.full is not None:
             raise WriteError(f"{self.full}\n{self._needs(left)}")
         if left and self.until is not None and time.monotonic() >= self.until:
-            self.say("the hours are over; the same command continues where it was")
+            self.say("the time limit is reached; run the same command again to resume")
         return not left and not found.problems and not self.disagrees
 
     def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
@@ -145,12 +160,12 @@ class _Queue:
         from gt_bench.runtime.environment import choose_device, memory_limit_mib
 
         device = choose_device(self.grid.run.device)
-        # a GPU is one process's own
+        # on a GPU each process of a run has a device of its own
         need, limit = run.memory_mib if device.type == "cpu" else run.cost.memory_mib, memory_limit_mib(device)
         if need is None or need <= limit:
             return False
         self._say_once(
-            f"left out: {run.cell.cell}: a run takes {need:,.0f} MiB by forecast, and there are {limit:,.0f} here"
+            f"skipped: {run.cell.cell}: a run needs {need:,.0f} MiB by forecast, and this machine has {limit:,.0f} MiB"
         )
         return True
 
@@ -183,16 +198,19 @@ class _Queue:
             self._outcome(job, line["seed"], line["outcome"], line.get("why"), line.get("trials", 0))
 
     def _check_key(self, job: Job, line: Line) -> None:
-        """Reports a run that its process knows by another key than this one: it would be computed, and be missing all the same."""
+        """Report a run whose process uses another key than the plan: the planned run would still be missing."""
         wanted, key = self.keys.get((job.name, job.limits, line["seed"])), line.get("key")
         if wanted is None or key is None or key == wanted:
             return
         self.disagrees = True
-        why = f"its process ran the code in {line['root']}, and the queue that in {ROOT}" if line["root"] != str(ROOT) else (
-            "code, data, encodings or files of the model were changed meanwhile, or golden values could not be compared the same way"
-        )  # fmt: skip
+        why = (
+            "code, data, encodings or files of the model changed meanwhile, or golden values were compared differently"
+        )
+        if line["root"] != str(ROOT):
+            why = f"its process ran the code in {line['root']}, and the queue the code in {ROOT}"
         self._say_once(
-            f"error: {job.name} seed {line['seed']}: computed under the key {key[:16]}, and missing under {wanted[:16]}: {why}; run the same command again"
+            f"error: {job.name} seed {line['seed']}: stored under the key {key[:16]}, expected {wanted[:16]}: {why}; "
+            "run the same command again"
         )
 
     def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None, trials: int = 0) -> None:
@@ -211,65 +229,63 @@ class _Queue:
         if outcome == "oom" and self.most > 1 and name not in self.alone:
             self.alone.add(name)
             self.progress = True
-            self.say(f"{what}: out of memory beside others; it runs alone later")
+            self.say(f"{what}: out of memory next to other runs; it will run alone")
             return
         if outcome in ("failed", "no data"):
             self.tried.add(name)
-            self._say_once(f"left out: {what}: {why}")
+            self._say_once(f"skipped: {what}: {why}")
             return
         self.progress = True
         self.tried.add(name)
         self.computed += job.kind == "runs"
         self.say(f"{what}: {outcome}{f', {why}' if why else ''}")
 
-    def _ended(self, job: Job, ending: Ending) -> None:
+    def _ended(self, job: Job, result: TaskResult) -> None:
         self.pids.pop(job, None)
-        if isinstance(ending.error, WriteError):
-            self.full = str(ending.error)
+        if isinstance(result.error, WriteError):
+            self.full = str(result.error)
         if job.kind == "runs":
-            self._say_news({self.grid.find(job.name): job.limits})
+            self._report_results({self.grid.find(job.name): job.limits})
         missed = set(job.seeds or [-1]) - self.answered.pop(job, set())
-        status = ending.value if ending.ok else None
         if missed and self.full is None:
-            why = (
-                str(ending.error)
-                if ending.error
-                else (f"its process ended with status {status}" if ending.ok else ending.died)
-            )
+            if result.error:
+                why = str(result.error)
+            else:
+                why = f"its process ended with status {result.value}" if result.ok else result.died
             if job.kind == "search":
                 self.lost[job.name] = why
                 self.progress = True
                 self.say(f"{job}: {why}; its trial is queued again")
                 return
-            if ending.killed and self.most > 1 and job.kind == "runs" and not self._is_alone(job):
+            if result.killed and self.most > 1 and job.kind == "runs" and not self._is_alone(job):
                 self.alone.update((job.name, job.limits, seed) for seed in missed)
                 self.progress = True
-                self.say(f"{job}: {why}; it runs alone later")
+                self.say(f"{job}: {why}; it will run alone")
                 return
             self.tried.update(
                 (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed
             )
-            self._say_once(f"left out: {job}: {why}")
+            self._say_once(f"skipped: {job}: {why}")
 
-    def _say_news(self, cells: dict[Cell, Limits]) -> None:
+    def _report_results(self, cells: dict[Cell, Limits]) -> None:
         try:
-            for line in news(
+            for line in changed_results(
                 [(cell, limited_grid(self.grid, cell, limits)) for cell, limits in cells.items()], self.store
             ):
-                self.say(f"learnt: {line}")
+                self.say(f"new result: {line}")
         except WriteError as error:
             self.full = self.full or str(error)
 
     def _export(self, cell: Cell) -> None:
-        """A finished cell as a file for others; what keeps it from being one is said, and the records stay in the store."""
+        """Export the records of a finished cell; if that is not possible, report why. The records stay in the store."""
         from gt_bench.provenance.transfer import export_cell
         from gt_bench.runtime.environment import commit
 
         head, shipped = commit(), self.export.resolve() == SUITES.resolve()
         if shipped and (head is None or head.endswith("-dirty")):
-            what = "the code is in no commit" if head is None else f"the code differs from commit {head[:12]}"
+            what = "the code is not committed" if head is None else f"the code differs from commit {head[:12]}"
             self._say_once(
-                f"nothing is written to {self.export}/: {what}; commit it first, or give --export another folder"
+                f"nothing is exported to {self.export}/: {what}; commit it, or use another folder for --export"
             )
             return
         try:
@@ -282,21 +298,21 @@ class _Queue:
         known = [run.seconds for run in runs if run.seconds is not None]
         unknown = f" ({len(runs) - len(known)} without a forecast)" if len(known) < len(runs) else ""
         self.say(
-            f"{len(runs)} runs of {len({run.cell for run in runs})} cells are missing, {found.stored} are there: {hours_text(sum(known))} of one process{unknown}, "
-            f"{self.most} at once"
+            f"{len(runs)} runs of {len({run.cell for run in runs})} cells are missing, {found.stored} are stored; "
+            f"{duration(sum(known))} in one process{unknown}, {self.most} at once"
         )
         for job in jobs[:SHOWN]:
-            self.say(f"  {job}{'' if job.seconds is None else f': {hours_text(job.seconds)}'}")
+            self.say(f"  {job}{'' if job.seconds is None else f': {duration(job.seconds)}'}")
         if jobs[SHOWN:]:
-            self.say(f"  and {len(jobs) - SHOWN} jobs more")
+            self.say(f"  and {len(jobs) - SHOWN} more jobs")
 
     def _needs(self, left: Sequence[Missing]) -> str:
         records = sum(run.cost.record_bytes for run in left)
         checkpoints = self.most * max((run.cost.checkpoint_bytes for run in left), default=0)
         free = shutil.disk_usage(self.store.root).free
         return (
-            f"what is left takes about {bytes_text(records + checkpoints)} of {self.store.root}/ ({bytes_text(records)} of records, "
-            f"{bytes_text(checkpoints)} of checkpoints); {bytes_text(free)} are free there"
+            f"the missing runs need about {file_size(records + checkpoints)} in {self.store.root}/ "
+            f"({file_size(records)} for records, {file_size(checkpoints)} for checkpoints); {file_size(free)} are free"
         )
 
     def _say_once(self, line: str) -> None:
@@ -306,10 +322,10 @@ class _Queue:
 
 
 def _launch(shared: bool, alone: set[tuple[object, ...]]) -> Callable[..., int]:
-    """What a worker of the crew does: a job in a process of its own, whose lines it passes on."""
+    """Return what a worker of the pool does: run a job in a new process and pass its lines on."""
 
     def launch(job: Job, tell: Callable[..., None]) -> int:
-        beside = shared and not any((job.name, job.limits, seed) in alone for seed in job.seeds)
-        return run_job(as_json(job, beside), tell, lambda process: tell({"pid": process.pid}))
+        shares_memory = shared and not any((job.name, job.limits, seed) in alone for seed in job.seeds)
+        return run_job(as_json(job, shares_memory), tell, lambda process: tell({"pid": process.pid}))
 
     return launch

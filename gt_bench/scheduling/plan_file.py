@@ -1,11 +1,12 @@
-"""A plan file: what is worth its hours, entry after entry.
+"""Plan files: which runs to compute, in which order.
 
     runs:
     - cells: [edge-transformer/texas/edge-transformer, "ppgt/zinc/*"]    # suites, cells, or a pattern of cells
-    - {cells: [polynormer], seeds: 3}       # cuts as in params.yaml: seeds, trials, epochs, pairs
-    - {cells: [polynormer]}                 # and then to the end
+    - {cells: [polynormer], seeds: 3}       # limits as in params.yaml: seeds, trials, epochs, pairs
+    - {cells: [polynormer]}                 # then all runs
 
-Every run of an entry comes before those of the next; within one the planner orders (see planner.py). What an entry cuts is shown as `reduced`.
+All runs of an entry come before those of the next entry; within an entry the planner decides the order (planner.py).
+Results of limited cells are shown as `reduced`.
 """
 
 from collections.abc import Sequence
@@ -29,27 +30,40 @@ class _File(Strict):
 
 @dataclass(frozen=True)
 class Entry:
-    """Cells whose runs come before those of the next entry, and what is cut of them."""
+    """Cells whose runs come before those of the next entry, and their limits."""
 
     cells: tuple[Cell, ...]
     limits: Limits = field(default_factory=Limits)
 
 
 def limited_grid(grid: Grid, cell: Cell, limits: Limits) -> Grid:
-    """The grid in which `cell` is cut by `limits`, and where they say nothing, as params.yaml says."""
+    """Return the grid with `limits` for `cell`; limits that are not given remain as in params.yaml."""
     merged = Limits(**(grid.limits_of(cell).model_dump(exclude_none=True) | limits.model_dump(exclude_none=True)))
     return grid.model_copy(update={"limits": {**grid.limits, cell.cell: merged}})
 
 
 def entries_of(names: Sequence[str], plan: Path | None, grid: Grid) -> list[Entry]:
-    """What a command line asks for: the plan, or one entry of the named suites and cells, all where none is named. Raises RecipeError."""
+    """Return the entries of a command line: those of the plan, or one entry with the named suites and cells.
+
+    Args:
+        names: of suites and cells; all if empty.
+        plan: path of a plan file.
+        grid: the grid.
+
+    Raises:
+        RecipeError: both are given, or one of them is invalid.
+    """
     if names and plan is not None:
-        raise RecipeError(f"give names or --plan {plan}, not both: the plan says which cells")
+        raise RecipeError(f"give either names or --plan {plan}, not both: the plan names the cells")
     return read_plan(plan, grid) if plan is not None else [Entry(tuple(grid.chosen(names)))]
 
 
 def read_plan(path: Path, grid: Grid) -> list[Entry]:
-    """Raises RecipeError for a file that is not there or not of this form, and for a suite, cell or pattern that names nothing."""
+    """Return the entries of a plan file.
+
+    Raises:
+        RecipeError: the file is missing or invalid, or a suite, cell or pattern matches nothing.
+    """
     file: _File = validated(_File, read_yaml(path), str(path))
     entries = []
     for number, entry in enumerate(file.runs, 1):
@@ -68,4 +82,4 @@ def _named(name: str, grid: Grid) -> list[Cell]:
         return grid.chosen([name])
     if found := [cell for cell in grid.cells.values() if fnmatchcase(cell.cell, name)]:
         return found
-    raise RecipeError(f"no cell is named like {name!r}; `gt-bench list` shows all")
+    raise RecipeError(f"no cell matches {name!r}; `gt-bench list` shows all")

@@ -1,19 +1,19 @@
-"""Which runs are missing, what each needs and costs, and in which order they are worth their hours.
+"""Missing runs, their needs and costs, and the order in which to compute them.
 
-The unit is one run: a cell with one seed. The value of the n-th run of a cell, in the order of its recipe's seeds, is
+A run is a cell with one seed. The value of the n-th run of a cell, in the order of the seeds of its recipe, is
 
-    value(n) = N / (n (n + 1))        N: the printed numbers that the cell's verdicts are about, costs left out
+    value(n) = N / (n (n + 1))        N: the published numbers that the cell's verdicts compare with, without costs
 
-and all runs together are worth N: the first brings half of what a cell can tell, the first three bring three quarters, the tenth 1/110. Runs are
-taken in this order:
+All runs of a cell together are worth N: the first is worth N/2, the first three 3N/4, the tenth N/110. The order is:
 
-  1. by the entry of the plan that they belong to;
-  2. first cells whose paper prints the number as its own method's, then what it compares with, last what nobody prints;
-  3. by value per hour that is still to be computed, the highest first: a run that was begun has fewer of them, one whose cell is to be searched first
-     has those of the search besides. A run without a forecast comes last;
-  4. the earlier seed first.
+  1. by the entry of the plan;
+  2. cells for which a paper publishes a number of its own method, then those it compares with, then all others;
+  3. by value per remaining hour, highest first. A run with a checkpoint has fewer remaining hours; a run whose cell
+      must be
+     searched first has those of the search in addition. Runs without a forecast come last;
+  4. by seed.
 
-What takes minutes shares a process with other runs of its cell, or other trials of its search (`jobs_of`).
+Runs of minutes share a process with other runs of their cell, and trials with others of their search (`jobs_of`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,14 +30,29 @@ from gt_bench.search.optimize import Trials, trials_left
 from gt_bench.store.run_store import Store, StoreError, curves_reached
 from gt_bench.utils.errors import DatasetError
 
-SHARED = 300.0  # seconds of runs that share a process: starting one takes several
-OWN, QUOTED, UNPRINTED = range(3)  # ranks of cells
+SHARED = 300.0  # seconds of runs that share a process: starting a process takes several
+OWN, QUOTED, UNPRINTED = range(3)  # ranks of cells; see `printed`
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A run that the store lacks. `place`: its n, from 1; `done`: the part of it that its checkpoint has; `digest` None: not known before
-    data, encodings or the search are there; `searched`: False where its cell's search comes first."""
+    """A run that is missing in the store.
+
+    Attributes:
+        cell: of the run.
+        limits: of the entry.
+        entry: number of the entry of the plan.
+        seed: of the run.
+        place: n of the module's docstring, from 1.
+        rank: OWN, QUOTED or UNPRINTED.
+        numbers: N of the module's docstring.
+        threads: of all its processes.
+        processes: of the run.
+        digest: its key; None until data, encodings and search are available.
+        searched: False if the search of its cell comes first.
+        done: part of the run that its checkpoint has, 0 to 1.
+        cost: by forecast or records.
+    """
 
     cell: Cell
     limits: Limits
@@ -46,7 +61,7 @@ class Missing:
     place: int
     rank: int
     numbers: int
-    threads: int  # of all its processes
+    threads: int
     processes: int = 1
     digest: str | None = None
     searched: bool = True
@@ -55,22 +70,22 @@ class Missing:
 
     @property
     def value(self) -> float:
-        """Printed numbers that it serves, by how much the n-th run narrows their mean: 1/n - 1/(n + 1)."""
+        """N (1/n - 1/(n + 1)): how much the n-th run narrows the mean, times the published numbers."""
         return self.numbers / (self.place * (self.place + 1))
 
     @property
     def seconds(self) -> float | None:
-        """That are left of it."""
+        """Remaining seconds."""
         return None if self.cost.seconds is None else self.cost.seconds * (1 - self.done)
 
     @property
     def memory_mib(self) -> float | None:
-        """Of all its processes, each of which may take as much as one alone."""
+        """Memory of all its processes, each of which may use as much as a single process."""
         return None if self.cost.memory_mib is None else self.cost.memory_mib * self.processes
 
     @property
     def order(self) -> tuple[int, int, float, int]:
-        """Sorts by the plan's entry and rank, then by value per hour."""
+        """Sort key: entry, rank, value per hour, place."""
         ahead = 0.0 if self.searched else self.cost.search_seconds
         per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds + ahead, 1e-3) * 3600
         return self.entry, self.rank, -per_hour, self.place
@@ -78,8 +93,23 @@ class Missing:
 
 @dataclass(frozen=True)
 class Job:
-    """What one process does. `kind`: "data" (download and encode `name`, a dataset), "search" (at most so many `trials` of the cell `name`, as the
-    worker `number`) or "runs" (of it, with `seeds`). `problem`: why there is no forecast."""
+    """The work of one process.
+
+    Attributes:
+        kind: "data" (download and encode), "search" (trials of a cell) or "runs" (of a cell).
+        name: of the dataset or cell.
+        dataset: of the cell.
+        seeds: of the runs.
+        trials: most trials to run.
+        number: of this worker of the search.
+        limits: of the entry.
+        after: the cell whose weights its runs start from.
+        threads: of all its processes.
+        processes: of a run.
+        seconds: by forecast.
+        memory_mib: of all its processes, by forecast.
+        problem: why there is no forecast.
+    """
 
     kind: str
     name: str
@@ -88,15 +118,15 @@ class Job:
     trials: int = 0
     number: int = 0
     limits: Limits = field(default_factory=Limits)
-    after: str | None = None  # the cell whose weights its runs start from
-    threads: int = 1  # of all its processes, as is the memory
+    after: str | None = None
+    threads: int = 1
     processes: int = 1
     seconds: float | None = None
     memory_mib: float | None = None
     problem: str | None = None
 
     def waits_for(self, other: "Job") -> bool:
-        """Whether it needs what `other` makes."""
+        """Return whether the job needs the result of `other`."""
         if other.kind == "data":
             return self.kind != "data" and other.name == self.dataset
         if other.kind == "search":
@@ -110,8 +140,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """`missing` in order; `searches`: the trials of cells that are searched first; `data`: datasets that lack something on disk; `stored`: how many runs
-    the store has, and `begun` the cells that they are of, with their limits; `problems`: what keeps a cell out, one line each."""
+    """The missing runs and what they need.
+
+    Attributes:
+        missing: runs in order.
+        searches: cell -> trials, for cells that are searched first.
+        data: datasets of which data or encodings are missing on disk.
+        stored: number of runs in the store.
+        begun: cells with stored runs, and their limits.
+        problems: why cells are skipped, one line each.
+    """
 
     missing: list[Missing]
     searches: Mapping[str, Trials]
@@ -130,12 +168,23 @@ def plan(
     say: Callable[[str], None] = lambda line: None,
     measure: bool = True,
 ) -> Plan:
-    """What is missing of the plan's entries, with costs, in order. A run that two entries ask for belongs to the first. What a cell starts from
-    is added before it. `measure`: False to go without the costs that are not known yet; `at_once`: how many are measured at once."""
+    """Return the missing runs of the entries, with costs, in order.
+
+    A run of two entries belongs to the first. A cell that another one starts from comes before it.
+
+    Args:
+        entries: what to compute.
+        grid: the grid.
+        store: with the stored runs.
+        data: folder of packed data and encodings.
+        at_once: how many costs are measured at the same time.
+        say: called for each line of output.
+        measure: False to skip costs that are not known yet.
+    """
     store = store or Store()
     found: dict[tuple[str, str, int], Missing] = {}
     searches: dict[str, Trials] = {}
-    lacking: dict[str, None] = {}
+    unprepared: dict[str, None] = {}
     begun: dict[Cell, Limits] = {}
     stored, problems = set(), []
     for number, entry in enumerate(entries):
@@ -144,7 +193,7 @@ def plan(
                 runs, kept = _of_cell(cell, limits, number, grid, store, data)
                 if runs and not runs[0].searched and cell.cell not in searches:
                     searches[cell.cell] = trials_left(cell, limited_grid(grid, cell, limits), data, store.root)
-            except (ValueError, StoreError, SyntaxError) as error:  # the last: of the model's file
+            except (ValueError, StoreError, SyntaxError) as error:  # SyntaxError: in the file of a model
                 problems.append(f"{cell.cell}: {error}")
                 continue
             stored |= kept
@@ -153,25 +202,30 @@ def plan(
             for run in runs:
                 found.setdefault((run.cell.cell, run.digest or _cut(run), run.seed), run)
             if runs and not is_prepared(cell, data):
-                lacking[cell.dataset] = None
+                unprepared[cell.dataset] = None
     missing = list(found.values())
     wanted = {(run.cell, _cut(run)): limited_grid(grid, run.cell, run.limits) for run in missing}
     given = costs_of([(cell, own) for (cell, _), own in wanted.items()], store.root, data, at_once, measure, say)
     costs = dict(zip(wanted, given, strict=True))
     missing = [replace(run, cost=costs[run.cell, _cut(run)]) for run in missing]
     missing.sort(key=lambda run: run.order)
-    return Plan(missing, searches, list(lacking), len(stored), begun, list(dict.fromkeys(problems)))
+    return Plan(missing, searches, list(unprepared), len(stored), begun, list(dict.fromkeys(problems)))
 
 
 def _cut(run: Missing) -> str:
-    """What is cut of the run itself."""
+    """Return the limits that change the run itself, as JSON."""
     return run.limits.model_dump_json(exclude={"seeds"})
 
 
 def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float = SHARED) -> list[Job]:
-    """The plan as jobs in its order, each in front of which stand the data and the search that it needs. Runs of one cell share a job up to
-    `shared` seconds. `missing`: some of the plan's."""
-    jobs: dict[tuple[object, ...], Job] = {}  # in order; the key tells one from another
+    """Return the jobs of a plan in order; the data and the search that a job needs come before it.
+
+    Args:
+        plan: the plan.
+        missing: some of its runs; by default all.
+        shared: seconds up to which runs of a cell share a job.
+    """
+    jobs: dict[tuple[object, ...], Job] = {}  # in order
     open_jobs: dict[tuple[str, str], tuple[object, ...]] = {}
     for run in plan.missing if missing is None else missing:
         cell, kind = run.cell, (run.cell.cell, run.limits.model_dump_json())
@@ -194,7 +248,7 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
 
 
 def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
-    """Jobs that take the trials which are left, in equal parts; one where all are done, since somebody has to write what was found."""
+    """Return jobs that share the remaining trials equally; one job if none is left, to write the result."""
     each = run.cost.search_seconds / trials.asked
     most = max(1, int(shared / each)) if each else 1
     sizes = [min(most, trials.left - first) for first in range(0, trials.left, most)] or [0]
@@ -208,13 +262,13 @@ def _job(
 ) -> Job:
     cell, cost = run.cell, run.cost
     return Job(
-        kind, cell.cell, cell.dataset, seconds=seconds, memory_mib=run.memory_mib, limits=run.limits, after=cell.after, threads=run.threads,
-        processes=run.processes, problem=cost.problem, seeds=seeds, trials=trials, number=number,
+        kind, cell.cell, cell.dataset, seeds=seeds, trials=trials, number=number, limits=run.limits, after=cell.after,
+        threads=run.threads, processes=run.processes, seconds=seconds, memory_mib=run.memory_mib, problem=cost.problem,
     )  # fmt: skip
 
 
 def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
-    """The entry's cells with what is cut of them, each after the cell that it starts from, of which only seeds are cut."""
+    """Return the cells of an entry and their limits, each after the cell it starts from, which only limits seeds."""
     found: dict[tuple[Cell, Limits], None] = {}
 
     def add(cell: Cell, limits: Limits) -> None:
@@ -230,7 +284,7 @@ def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
 def _of_cell(
     cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path
 ) -> tuple[list[Missing], set[str]]:
-    """(runs of the cell that are missing, digests of those that are not)."""
+    """Return (missing runs of the cell, digests of its stored runs)."""
     own = limited_grid(grid, cell, limits)
     asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
     rank, numbers = printed(cell)
@@ -245,7 +299,7 @@ def _of_cell(
         experiment = experiment_of(cell, recipe, own, store, data)
         digests = {seed: experiment.digest(seed) for seed in recipe.seeds}
         kept = {seed for seed in recipe.seeds if experiment.settled(seed) is not None}
-    except DatasetError:  # data or encodings are not there yet
+    except DatasetError:  # data or encodings are not available yet
         return every, set()
     missing = [run for run in every if run.seed not in kept]
     missing = [
@@ -255,12 +309,15 @@ def _of_cell(
 
 
 def part_done(store: Store, digest: str, recipe: Recipe) -> float:
-    """The part of a run that its checkpoint has; 0 where there is none that can be read."""
+    """Return the part of a run that its checkpoint has, 0 to 1; 0 if there is no valid checkpoint."""
     return min(1.0, len(curves_reached(store.folder(digest)).get("epoch", ())) / recipe.reports)
 
 
 def printed(cell: Cell) -> tuple[int, int]:
-    """(rank, how many printed numbers the cell's verdicts are about): the paper's own where there are any. Costs are no numbers here."""
+    """Return (rank, number of published numbers that the cell's verdicts compare with), without costs.
+
+    If a paper publishes numbers of its own method, only these count.
+    """
     from gt_bench.papers.coverage import printed_numbers
 
     judged = printed_numbers(cell)
@@ -279,7 +336,7 @@ def _is_unsearched(cell: Cell) -> bool:
 
 
 def is_prepared(cell: Cell, data: Path) -> bool:
-    """Whether the dataset is here, and every encoding that a run or a trial of the cell may need."""
+    """Return whether the dataset and all encodings that a run or a trial of the cell may need are on disk."""
     from gt_bench.data.packed import PackedDataset
     from gt_bench.encodings.cache import EncodedDataset
     from gt_bench.encodings.encode_dataset import requests

@@ -1,11 +1,13 @@
-"""One suite from raw archive to leaderboard: `dvc repro leaderboard@SUITE`; where a stage dies, the board of what is there and what happened.
+"""Reproduce one suite, from raw archive to leaderboard: `dvc repro leaderboard@SUITE` with two additions.
 
     python -m gt_bench.scheduling.reproduce SUITE
 
-DVC runs one stage after the other. Here the cells that have no result yet train side by side first, in one process that has imported everything,
-and DVC is told of the results; what fails on the way DVC runs again, and says why.
+DVC runs one stage after the other. Here all cells without a result train in parallel first, forked from one process
+that has imported everything, and `dvc commit` records their results. DVC runs cells that fail again and reports the
+reason.
 
-DVC skips the leaderboard of a suite when one of its cells fails. Here it is written all the same: the cell's row says how it ended.
+DVC skips the leaderboard of a suite if one of its cells fails. Here it is written anyway, and the row of the cell says
+how it ended.
 """
 
 import contextlib
@@ -27,15 +29,23 @@ from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.resources import at_once
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
-from gt_bench.utils.dvc import mended
+from gt_bench.utils.dvc import repaired
 
-ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "stopped by hand", signal.SIGTERM: "asked to end"}
+ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "asked to stop"}
 
 
 def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
-    """Runs what is missing of a suite and shows its leaderboard; returns the exit status. Raises RecipeError, StoreError."""
+    """Compute the missing parts of a suite and show its leaderboard.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        RecipeError: of the grid.
+        StoreError: of the store.
+    """
     grid = load_grid(params)
-    for line in (*without_git(), *mended()):
+    for line in (*without_git(), *repaired()):
         print(line, flush=True)
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)
     status, died = repro(f"leaderboard@{suite}")
@@ -43,16 +53,16 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
         show_written(suite, grid)
         return 0
     said = [after(command, code, grid) for command, code in died]
-    with contextlib.suppress(typer.Exit):  # it says itself what is wrong
+    with contextlib.suppress(typer.Exit):  # the error was printed
         leaderboard(suite, params)
     for line in said:
         print(line, file=sys.stderr)
-    print("the leaderboard above is of what is there", file=sys.stderr)
+    print("the leaderboard above is partial", file=sys.stderr)
     return 1
 
 
 def without_git() -> Iterator[str]:
-    """Sets `core.no_scm` for DVC in a copy that is no git repository, where it would refuse to run; yields what it did."""
+    """Set `core.no_scm` for DVC outside a git repository, where it would not run; yield a line that says so."""
     from dvc.config import Config
 
     here = Path.cwd()
@@ -70,20 +80,20 @@ def without_git() -> Iterator[str]:
 
 
 def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
-    """Trains cells as DVC would, but as many at once as the machine has cores, after DVC has made their data, encodings and searches."""
+    """Train cells as DVC would, but in parallel on all cores, after DVC has run the stages that they depend on."""
     jobs = at_once(grid.run.parallel, len(cells), threads=max((_cores(cell) for cell in cells), default=1))
     if jobs == 1:
         return
     before = [f"encode@{name}" for name in dict.fromkeys(cell.dataset for cell in cells)]
     before += [f"tune@{cell.key}" for cell in cells if cell.settings == "tuned"]
     if _dvc("repro", *before) != 0:
-        return  # the same stage fails again where it is said what happened
+        return  # the stage fails again in `repro`, which reports the reason
     settle_environment()
     import torch
 
     from gt_bench.scheduling.train_cells import train_cells
 
-    if grid.run.device != "cpu" and torch.cuda.device_count():  # which one run fills
+    if grid.run.device != "cpu" and torch.cuda.device_count():  # one run uses the whole GPU
         return
     with handled():
         lost = train_cells(cells, grid, jobs)
@@ -94,17 +104,21 @@ def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
 def _cores(cell: Cell) -> int:
     try:
         return load_recipe(cell.recipe_path).cores
-    except RecipeError:  # its own stage says it
+    except RecipeError:  # the stage of the cell reports it
         return 1
 
 
 def _dvc(*arguments: str) -> int:
-    """The exit status of `dvc ...` in a process of its own: threads of DVC here would outlive it, and processes are forked from this one."""
+    """Run `dvc ...` in a new process, because its threads would make forks unsafe; return its exit status."""
     return subprocess.run([sys.executable, "-m", "dvc", *arguments]).returncode
 
 
 def repro(target: str) -> tuple[int, list[tuple[str, int]]]:
-    """(exit status of `dvc repro TARGET`, the commands that failed with theirs)."""
+    """Run `dvc repro TARGET`.
+
+    Returns:
+        Its exit status, and (command, exit status) of the stages that failed.
+    """
     from dvc.cli import main
 
     failures = _Failures()
@@ -116,7 +130,7 @@ def repro(target: str) -> tuple[int, list[tuple[str, int]]]:
 
 
 class _Failures(logging.Handler):
-    """Reads off DVC's errors which command ended how."""
+    """Collect failed commands and their exit status from the log of DVC."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -134,7 +148,7 @@ class _Failures(logging.Handler):
 
 
 def after(command: str, status: int, grid: Grid) -> str:
-    """What happened, in words; the result of a cell whose training died is written, so that its row says the same."""
+    """Describe how a stage failed; if training died, write the result of the cell with the same text."""
     from gt_bench.experiment.status import seeds_kept, unfinished
     from gt_bench.store.run_store import StoreError
     from gt_bench.utils.io import write_json
@@ -142,13 +156,14 @@ def after(command: str, status: int, grid: Grid) -> str:
     happened = in_words(status)
     what = re.search(r"-m stages\.(train|tune) (\S+)$", command)
     if what is None:
-        return f"{command}: {happened}; the same command goes on"
+        return f"{command}: {happened}; run the same command again to resume"
     try:
         cell = grid.find(what[2])
         runs, asked = seeds_kept(cell, grid)
         if what[1] == "tune":
-            return f"search of {cell.cell}: {happened}; its trials are kept, the same command goes on"
-        happened += f"; {len(runs)} of {asked} seed{'s' if asked > 1 else ''} {'is' if len(runs) == 1 else 'are'} kept, the same command goes on"
+            return f"search of {cell.cell}: {happened}; its trials are saved, run the same command again to resume"
+        saved = f"{len(runs)} of {asked} seed{'s' if asked > 1 else ''} {'is' if len(runs) == 1 else 'are'} saved"
+        happened += f"; {saved}, run the same command again to resume"
         write_json(Path("results", f"{cell.cell}.json"), unfinished(cell, grid, happened))
         return f"{cell.cell}: {happened}"
     except (RecipeError, StoreError) as error:
@@ -156,16 +171,16 @@ def after(command: str, status: int, grid: Grid) -> str:
 
 
 def in_words(status: int) -> str:
-    """How a process ended: -9 and 137 are one thing, reported by a parent and by a shell."""
+    """Describe an exit status: -9 (from a parent process) and 137 (from a shell) both mean signal 9."""
     number = -status if status < 0 else status - 128
     if number not in signal.valid_signals():
-        return f"failed with exit status {status}, for the reason above"
+        return f"failed with exit status {status}, see above"
     why = ENDS.get(signal.Signals(number), signal.Signals(number).name)
     return f"killed by signal {number}: {why}"
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status: 2 without exactly one suite."""
+    """Reproduce the suite that the arguments name, and return the exit status: 2 unless they are one suite."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         return usage(__doc__ or "", arguments)
     return status_of(lambda: reproduce(arguments[0]))

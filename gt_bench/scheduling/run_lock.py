@@ -1,4 +1,4 @@
-"""Who computes a run: one process at a time, on whatever machine; the others take the next."""
+"""Locks that let one process compute a run, on any machine; other processes continue with the next run."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,13 +13,16 @@ from gt_bench.utils.lease_lock import Lease
 
 @contextlib.contextmanager
 def claimed(store: Store, digest: str) -> Iterator[bool]:
-    """Whether this process may compute the run, for as long as the block takes; False where another has it, by a claim or by the store's own
-    lock. Raises WriteError."""
+    """Claim a run inside the block; yield False if another process has claimed it or holds the lock of the store.
+
+    Raises:
+        WriteError: the claim cannot be written.
+    """
     folder = store.folder(digest)
     with Lease(folder / "claim").held() as mine:
         if mine:
             try:
-                with FileLock(folder / "lock", timeout=0):  # of one that trains without claims
+                with FileLock(folder / "lock", timeout=0):  # held by a process that trains without claims
                     pass
             except Timeout:
                 mine = False
@@ -27,13 +30,17 @@ def claimed(store: Store, digest: str) -> Iterator[bool]:
 
 
 def check_locks(root: Path) -> None:
-    """Raises StoreError where files of the store cannot be locked."""
+    """Check that files of the store can be locked.
+
+    Raises:
+        StoreError: the file system has no locks.
+    """
     path = make_folder(root) / "locks"
     try:
         with FileLock(path, timeout=60):
             pass
     except (OSError, NotImplementedError) as error:
         raise StoreError(
-            f"{root}: files cannot be locked there ({error}), so that two processes would compute the same runs; put the store on a file system with "
-            "locks (NFS: version 4, or version 3 with lockd)"
+            f"{root}: files cannot be locked there ({error}), and two processes would compute the same runs; move the "
+            "store to a file system with locks (NFS: version 4, or version 3 with lockd)"
         ) from None

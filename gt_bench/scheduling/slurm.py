@@ -1,5 +1,7 @@
-"""Jobs on Slurm, by submitit: an array for each kind of need. A job at its time limit, or one that makes way, keeps a checkpoint and is queued
-again; one whose node dies is queued again by Slurm. What became of a run is in the store, not in Slurm's accounting, which may be off.
+"""Jobs on Slurm, submitted with submitit: one array for each kind of need.
+
+A job at its time limit, or one that is preempted, saves a checkpoint and is queued again. A job whose node dies is
+queued again by Slurm. The outcome of a run is in the store: Slurm's accounting may be switched off.
 """
 
 import contextlib
@@ -14,31 +16,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gt_bench.runtime.fresh_process import terminate
+from gt_bench.scheduling.job import Line, run_job
 from gt_bench.scheduling.slurm_resources import Need, minutes_of
-from gt_bench.scheduling.subprocess_job import Line, end, run_job
 from gt_bench.utils.errors import UserError
 
 if TYPE_CHECKING:
     from submitit.helpers import DelayedSubmission
 
-NAME = "gt-bench"  # of every job, for squeue and scancel
-PATIENCE = 60.0  # seconds in which Slurm answers
-OFTEN = 10**6  # times that a job may meet its time limit
-# states that a job does not come back from; one whose node failed or that had to make way is queued again in a moment
+NAME = "gt-bench"  # of all jobs, for squeue and scancel
+PATIENCE = 60.0  # seconds to wait for an answer of Slurm
+OFTEN = 10**6  # how often a job may reach its time limit
+# Final states. A job that was preempted or whose node failed is queued again soon.
 LEFT = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE", "REVOKED"}
 
 
 class ClusterError(UserError, RuntimeError):
-    """The cluster is not there, or refuses; the message says what to do."""
+    """There is no cluster, or it rejects a request; the message says what to do."""
 
 
 class Task:
-    """What runs on a node: the job in a process of its own, whose lines go to the log and to `lines`."""
+    """The code that runs on a node: it runs a job in a new process and writes its output to the log and to `lines`."""
 
     def __init__(self, content: str, lines: Path):
         self.content, self.lines = content, lines
 
     def __call__(self) -> int:
+        """Run the job and return its exit status."""
         self.lines.parent.mkdir(parents=True, exist_ok=True)
         with self.lines.open("a", encoding="utf-8") as file:
 
@@ -54,17 +58,17 @@ class Task:
         self.process = process
 
     def checkpoint(self) -> "DelayedSubmission":
-        """Called by submitit where the job has to leave its node: what it is queued again with."""
+        """Return the task that is queued again; submitit calls this when the job must leave its node."""
         from submitit.helpers import DelayedSubmission
 
         if hasattr(self, "process"):
-            end(self.process)
+            terminate(self.process)
         return DelayedSubmission(Task(self.content, self.lines))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job is: `state` as Slurm calls it, `where` its node, or why it waits."""
+    """State of a job as Slurm names it, and its node or the reason why it waits."""
 
     state: str
     where: str = ""
@@ -72,28 +76,46 @@ class Place:
 
 @dataclass
 class Slurm:
-    """The cluster that sbatch on the PATH belongs to. `folder`: for scripts, logs and what jobs say, on storage that nodes share.
+    """The cluster of the `sbatch` on the PATH.
 
-    Raises ClusterError where there is none.
+    Args:
+        folder: for scripts, logs and output of jobs, on storage that the nodes share.
+
+    Raises:
+        ClusterError: there is no cluster, or it does not answer.
     """
 
     folder: Path
 
     def __post_init__(self) -> None:
-        how = "start one (docs/cluster.md says how on one machine), or take --cluster local"
+        how = "start Slurm (docs/cluster.md shows how on one machine), or use --cluster local"
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
-            raise ClusterError(f"there is no Slurm here: sbatch is not on the PATH; {how}")
+            raise ClusterError(f"Slurm is not available: sbatch is not on the PATH; {how}")
         answer = _slurm("scontrol", "ping")
         if answer.returncode or "UP" not in answer.stdout:
             said = " ".join((answer.stderr or answer.stdout).split())
-            raise ClusterError(f"Slurm does not answer ({said}): is SLURM_CONF set, and slurmctld running? Else {how}")
+            raise ClusterError(f"Slurm does not answer ({said}); check SLURM_CONF and that slurmctld runs, or {how}")
         try:
             import submitit  # noqa: F401
         except ImportError:
-            raise ClusterError("jobs are submitted by submitit, which is not installed: pip install submitit") from None
+            raise ClusterError(
+                "jobs are submitted with submitit, which is not installed; run: python -m pip install submitit"
+            ) from None
 
     def submit(self, need: Need, contents: Sequence[str], most: int) -> list[tuple[str, Path]]:
-        """(id, file of its lines) of each job of an array, of which at most `most` run at once. Raises ClusterError where Slurm refuses."""
+        """Submit an array of jobs.
+
+        Args:
+            need: resources of each job.
+            contents: the jobs, as `as_json` returns them.
+            most: how many of them run at once.
+
+        Returns:
+            (id, file with its output) of each job.
+
+        Raises:
+            ClusterError: Slurm rejects the array.
+        """
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError
 
@@ -122,16 +144,22 @@ class Slurm:
         except FailedJobError as error:
             said = " ".join(str(error).split())
             raise ClusterError(
-                f"Slurm refuses a job that needs {need}: {said}. `sinfo` shows partitions and nodes; `resources:` in params.yaml says what is asked for"
+                f"Slurm rejects a job that needs {need}: {said}; see partitions and nodes with `sinfo`, and set "
+                "`resources:` in params.yaml"
             ) from None
         return [(job.job_id, task.lines) for job, task in zip(jobs, tasks, strict=True)]
 
     def places(self, ids: Collection[str]) -> dict[str, Place]:
-        """Those of the jobs that are still in the queue or running. Raises ClusterError where Slurm does not answer."""
+        """Return the state of those jobs that wait or run.
+
+        Raises:
+            ClusterError: Slurm does not answer.
+        """
         answer = _slurm("squeue", "--noheader", "--array", "--states=all", f"--name={NAME}", "--format=%i|%T|%N|%r")
         if answer.returncode:
             raise ClusterError(
-                f"Slurm does not answer ({' '.join(answer.stderr.split())}); jobs go on, the same command follows them"
+                f"Slurm does not answer ({' '.join(answer.stderr.split())}); the jobs continue, run the same "
+                "command again to follow them"
             )
         found = {}
         for line in answer.stdout.splitlines():
@@ -144,13 +172,13 @@ class Slurm:
 def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=PATIENCE)
-    except subprocess.TimeoutExpired:  # a controller that hangs
-        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} says nothing for {PATIENCE:g} s")
+    except subprocess.TimeoutExpired:  # the controller hangs
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} did not answer within {PATIENCE:g} s")
 
 
 @contextlib.contextmanager
 def _without_own_job() -> Iterator[None]:
-    """A sweep that itself runs in a job hands none of that job's variables on."""
+    """Remove the variables of the current Slurm job, if there is one, so that new jobs do not inherit them."""
     own = {key: value for key, value in os.environ.items() if key.startswith("SLURM_") and key != "SLURM_CONF"}
     for key in own:
         del os.environ[key]

@@ -1,5 +1,7 @@
-"""What a job asks a cluster for: by its forecast, or as `resources:` of params.yaml says. Rounded up, so that many jobs fit into one array; and how many jobs
-of each array run at once."""
+"""Resources of Slurm jobs: by forecast, or from `resources:` of params.yaml, and how many jobs of an array run at once.
+
+Resources are rounded up, so that many jobs fit into one array.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -8,15 +10,15 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.scheduling.planner import Job
 
-SPARE_MIB, SPARE = 512.0, 1.25  # beyond the forecast: the interpreter; epochs to come
-SIGNAL_SECONDS = 90  # before the time limit: a checkpoint, and the place in the queue
+SPARE_MIB, SPARE = 512.0, 1.25  # beyond the forecast: the interpreter, and later epochs
+SIGNAL_SECONDS = 90  # before the time limit: time to save a checkpoint and to queue the job again
 LEAST_MINUTES = 5
-STEPS_HOURS = (0.25, 1.0, 4.0, 12.0, 24.0)  # a job that is longer is queued again after the last
+STEPS_HOURS = (0.25, 1.0, 4.0, 12.0, 24.0)  # a longer job is queued again after the last
 
 
 @dataclass(frozen=True)
 class Need:
-    """Of one job, all its processes together. `slurm`: further options of sbatch."""
+    """Resources of one job, all its processes together. `slurm` has further options of sbatch."""
 
     memory_gib: float
     hours: float
@@ -25,43 +27,64 @@ class Need:
     slurm: tuple[tuple[str, str | int], ...] = ()
 
     def __str__(self) -> str:
+        cores = f"{self.threads} core{'s' if self.threads > 1 else ''}"
         gpus = f", {self.gpus} GPU{'s' if self.gpus > 1 else ''}" if self.gpus else ""
         more = "".join(f", {key} {value}" for key, value in self.slurm)
-        return f"{self.memory_gib:g} GiB, {self.hours:g} h, {self.threads} core{'s' if self.threads > 1 else ''}{gpus}{more}"
+        return f"{self.memory_gib:g} GiB, {self.hours:g} h, {cores}{gpus}{more}"
 
 
 def need_of(job: Job, cell: Cell, grid: Grid) -> Need:
-    """What `job` of `cell` asks for; GPUs only where params.yaml says so. Raises RecipeError where there is neither a forecast nor a word in
-    params.yaml, and where that grants fewer GPUs than a run has processes."""
-    said = grid.resources_of(cell)
-    memory, hours = said.memory_gib, said.hours
+    """Return the resources of a job of `cell`; it gets GPUs only if params.yaml says so.
+
+    Raises:
+        RecipeError: there is neither a forecast nor an entry in params.yaml, or it has fewer GPUs than a run has
+            processes.
+    """
+    given = grid.resources_of(cell)
+    memory, hours = given.memory_gib, given.hours
     if memory is None and job.memory_mib is not None:
         memory = 2.0 ** math.ceil(math.log2(max(1.0, (SPARE * job.memory_mib + SPARE_MIB) / 1024)))
     if hours is None and job.seconds is not None:
         hours = next((step for step in STEPS_HOURS if step * 3600 >= 1.5 * job.seconds), STEPS_HOURS[-1])
     if memory is None or hours is None:
-        lacking = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
+        missing = [key for key, value in (("memory_gib", memory), ("hours", hours)) if value is None]
+        problem = f" ({job.problem})" if job.problem else ""
         raise RecipeError(
-            f"{cell.cell}: there is no forecast of it{f' ({job.problem})' if job.problem else ''}; say what a run needs in params.yaml: resources: {{{cell.cell}: {{{': ..., '.join(lacking)}: ...}}}}"
+            f"{cell.cell}: there is no forecast{problem}; give the resources of a run in params.yaml: "
+            f"resources: {{{cell.cell}: {{{': ..., '.join(missing)}: ...}}}}"
         )
-    gpus = said.gpus or 0
+    gpus = given.gpus or 0
     if 0 < gpus < job.processes:
         raise RecipeError(
-            f"{cell.cell}: a run of it has {job.processes} processes, each with a GPU, and resources.gpus of params.yaml grants {gpus}"
+            f"{cell.cell}: a run has {job.processes} processes, each with a GPU, but resources.gpus of "
+            f"params.yaml is {gpus}"
         )
-    return Need(memory, hours, job.threads, gpus, tuple(sorted(said.slurm.items())))
+    return Need(memory, hours, job.threads, gpus, tuple(sorted(given.slurm.items())))
 
 
 def minutes_of(need: Need) -> tuple[int, int]:
-    """(a job's time limit in minutes, seconds before it at which Slurm warns the job). The warning comes in the last quarter, and Slurm sends
-    it up to a minute early: in a shorter job it would come before anything is there to hear it, and end the job."""
+    """Return (time limit of a job in minutes, seconds before it at which Slurm warns the job).
+
+    The warning comes in the last quarter, and Slurm sends it up to a minute early. In a shorter job it would arrive
+    before the process handles it, and would end the job.
+    """
     minutes = max(LEAST_MINUTES, math.ceil(need.hours * 60))
     return minutes, min(SIGNAL_SECONDS, minutes * 60 // 4)
 
 
 def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Job], int]]:
-    """The groups as arrays of which at most `most` jobs run at once in all: (need, jobs, how many of them). Where there are more groups than
-    that, the smallest are joined at the larger need of two; those that cannot be joined wait."""
+    """Distribute the jobs that may run at once over arrays.
+
+    If there are more groups than `most`, the smallest are merged with the larger need of two; groups that cannot be
+    merged wait.
+
+    Args:
+        groups: need -> jobs.
+        most: jobs that run at once, in all.
+
+    Returns:
+        (need, jobs, how many of them run at once) of each array.
+    """
     left = dict(sorted(groups.items(), key=lambda item: (item[0].hours, item[0].memory_gib)))
     while len(left) > max(1, most):
         needs = list(left)
@@ -80,7 +103,7 @@ def shares(groups: dict[Need, list[Job]], most: int) -> list[tuple[Need, list[Jo
     chosen = list(left.items())[: max(0, most)]
     share = [1] * len(chosen)
     for _ in range(most - len(chosen)):
-        # the next place is for the array with most jobs to each of its places
+        # the next one is for the array with most jobs per running job
         index = max(range(len(chosen)), key=lambda i: len(chosen[i][1]) / share[i], default=None)
         if index is None:
             break

@@ -1,35 +1,38 @@
-"""A sweep: every missing run as a job of a cluster, followed until the store has them. Stopped and started again, or started twice at once, it
-submits only what the store lacks and no job in the queue is at.
+"""Sweeps: submit every missing run to Slurm as a job, and follow the jobs until the store has all runs.
 
-store/sweep/submitted.jsonl names the jobs (submitted.py), store/sweep/lines/ has what they said, store/sweep/jobs/ scripts and logs.
+If a sweep is started again, or twice at the same time, it submits only runs that are missing in the store and that no
+queued job computes. store/sweep/submitted.jsonl lists the jobs (job_registry.py), store/sweep/lines/ has their output,
+store/sweep/jobs/ has scripts and logs.
 """
 
 import re
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from gt_bench.config.grid import Grid, Limits
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
-from gt_bench.scheduling.job import as_json
+from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.job_registry import Run, Submitted, register, registered
-from gt_bench.scheduling.job_table import JobTable
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, part_done, plan
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need, need_of, shares
-from gt_bench.scheduling.subprocess_job import Line, run_job
 from gt_bench.store.run_store import Store
+from gt_bench.utils.format import duration
 from gt_bench.utils.io import held, make_folder
 
-SHARED = 900.0  # seconds of runs that share a job: a queue takes its time too
+SHARED = 900.0  # seconds of runs that share a job: waiting in the queue takes time too
 POLL_SECONDS = 5.0
-AT_MOST = 16  # jobs at once where nothing is said
-ARRAY = 1000  # jobs of an array: Slurm takes no more where nobody has raised its MaxArraySize of 1001
-# reasons of Slurm's for which a job waits until somebody changes it
+AT_MOST = 16  # default of the jobs that run at once
+ARRAY = 1000  # jobs of an array: the default MaxArraySize of Slurm is 1001
+SHOWN = 20  # rows of the table of jobs
+# Reasons of Slurm for which a job waits until somebody changes it.
 NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
 
 
@@ -41,9 +44,22 @@ def sweep(
     say: Callable[[str], None] = lambda line: print(line, flush=True),
     poll: float = POLL_SECONDS,
 ) -> bool:
-    """Submits what is missing, at most so many jobs at once, and follows it to the end; returns whether the store has everything.
+    """Submit all missing runs and follow the jobs to the end.
 
-    Raises ClusterError where the cluster does not answer, StoreError where the store's file system has no locks.
+    Args:
+        entries: what to compute, in order.
+        grid: the grid.
+        cluster: where to submit.
+        at_most: jobs that run at once.
+        say: called for each line of output.
+        poll: seconds between two requests to the cluster.
+
+    Returns:
+        Whether the store has all runs.
+
+    Raises:
+        ClusterError: the cluster does not answer.
+        StoreError: the file system of the store has no locks.
     """
     one = _Sweep(entries, grid, cluster, at_most, say)
     check_locks(one.store.root)
@@ -57,7 +73,7 @@ def sweep(
             time.sleep(poll)
             if len(cluster.places([job.id for job in one.submitted])) < len(places):
                 one.report(cluster.places([job.id for job in one.submitted]))
-                one.submit()  # what waited for those, or for room
+                one.submit()  # jobs that waited for those jobs, or for a free place
     one.report({})
     return one.close()
 
@@ -70,32 +86,32 @@ class _Sweep:
     at_most: int
     say: Callable[[str], None]
     store: Store = field(default_factory=Store)
-    submitted: list[Submitted] = field(default_factory=list)  # that this sweep follows
+    submitted: list[Submitted] = field(default_factory=list)  # jobs that this sweep follows
     reported: set[str] = field(default_factory=set)
     tried: set[Run] = field(default_factory=set)
     digests: dict[Run, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
-    searched: dict[str, int] = field(
-        default_factory=dict
-    )  # cell -> trials that were left when jobs of its search were last submitted
+    # cell -> trials that were left when jobs of its search were last submitted
+    searched: dict[str, int] = field(default_factory=dict)
     refused: bool = False
 
     def prepare(self) -> None:
-        """Data and encodings, once and here, before anything is submitted."""
+        """Prepare data and encodings once on this machine, before anything is submitted."""
         for dataset in self.plan().data:
             run_job(as_json(Job("data", dataset, dataset), False), self._heard)
 
     def plan(self) -> Plan:
+        """Plan the missing runs and report problems."""
         found = plan(self.entries, self.grid, self.store, say=self.say)
         for problem in found.problems:
-            self._say_once(f"left out: {problem}")
+            self._say_once(f"skipped: {problem}")
         for run in found.missing:
             if run.digest:
                 self.digests[_key(run)] = run.digest
         return found
 
     def submit(self) -> None:
-        """Submits the runs that are missing and ready, and follows those that another sweep submitted."""
+        """Submit the missing runs that are ready, and follow jobs of other sweeps that compute missing runs."""
         with held(make_folder(self.store.root / "sweep") / "lock"):
             found, before = self.plan(), registered(self.store)
             places = self.cluster.places([job.id for job in before])
@@ -116,18 +132,18 @@ class _Sweep:
             ]
             free = self.at_most - sum({job.array: job.share for job in alive}.values())
             for need, whole, share in shares(self._by_need(jobs), free):
-                group = whole[:ARRAY]  # the others when these are done
+                group = whole[:ARRAY]  # the others are submitted later
                 self._submit(need, group, share)
                 self.searched |= {job.name: found.searches[job.name].left for job in group if job.kind == "search"}
 
     def _is_searched(self, job: Job, found: Plan, taken: Collection[Run]) -> bool:
-        """Whether jobs are at the cell's search, or were and did not get on."""
+        """Return whether jobs work on the search of the cell, or the last ones made no progress."""
         if (job.name, job.limits.model_dump_json(), None) in taken:
             return True
         stuck = self.searched.get(job.name) == found.searches[job.name].left
         if stuck:
             self._say_once(
-                f"left out: {job.name} search: its last jobs finished no trial; the same command submits it again"
+                f"skipped: {job.name} search: its last jobs finished no trial; run the same command to submit it again"
             )
         return stuck
 
@@ -137,9 +153,8 @@ class _Sweep:
         except ClusterError as error:
             self.refused = True
             self.tried |= {run for job in group for run in _runs(job)}
-            self._say_once(
-                f"left out: {len(group)} jobs, of {', '.join(dict.fromkeys(job.name for job in group))}: {error}"
-            )
+            names = ", ".join(dict.fromkeys(job.name for job in group))
+            self._say_once(f"skipped: {len(group)} jobs of {names}: {error}")
             return
         new = [
             Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
@@ -158,11 +173,11 @@ class _Sweep:
             except RecipeError as error:
                 self.tried |= set(_runs(job))
                 self.refused = True
-                self._say_once(f"left out: {error}")
+                self._say_once(f"skipped: {error}")
         return groups
 
     def report(self, places: dict[str, Place]) -> None:
-        """What became of the jobs that have left the queue."""
+        """Report the outcome of jobs that have left the queue."""
         for job in self.submitted:
             if job.id in places or job.id in self.reported:
                 continue
@@ -171,31 +186,31 @@ class _Sweep:
             for name, cut, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
                 line = said.get(seed)
-                if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process goes on
+                if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process continues
                     continue
-                if seed is not None or (
-                    line is not None and line["outcome"] == "failed"
-                ):  # a search goes on while it has trials
+                # a search continues while it has trials
+                if seed is not None or (line is not None and line["outcome"] == "failed"):
                     self.tried.add((name, cut, seed))
                 if line is None:
-                    again = "its trial is queued again" if seed is None else "the same command submits it again"
-                    self.say(f"{what}: job {job.id} ended without a result (cancelled, or lost with its node); {again}")
+                    again = "its trial is queued again" if seed is None else "run the same command to submit it again"
+                    self.say(f"{what}: job {job.id} ended without a result (cancelled, or its node died); {again}")
                 elif line["outcome"] == "elsewhere":
-                    self.say(f"{what}: another process is at it; the same command looks again")
+                    self.say(f"{what}: another process computes it; run the same command again to check")
                 elif line["outcome"] != "stored":
                     self.say(f"{what}: {line['outcome']}{f', {why}' if (why := line.get('why')) else ''}")
 
     def warn(self, places: dict[str, Place]) -> None:
-        """Says once of each array what Slurm will not start by itself: it accepts some jobs that no node or partition can take."""
+        """Report once per array that Slurm will not start it: Slurm accepts jobs that no node or partition can run."""
         for job in self.submitted:
             place = places.get(job.id)
             if place is not None and place.state == "PENDING" and NEVER.search(place.where):
                 self._say_once(
-                    f"{job.name}: Slurm will not start job {job.array} as it is ({place.where}): say what nodes have in `resources:` of params.yaml, "
-                    f"`scancel {job.array}`, and start the sweep again"
+                    f"{job.name}: Slurm will not start job {job.array} ({place.where}); set `resources:` in "
+                    f"params.yaml to what the nodes have, run `scancel {job.array}`, and start the sweep again"
                 )
 
     def close(self) -> bool:
+        """Report how many runs are missing; return whether all are stored."""
         found = plan(self.entries, self.grid, self.store, measure=False)
         left = len(found.missing)
         self.say(
@@ -205,7 +220,7 @@ class _Sweep:
         return not left and not found.problems and not self.refused
 
     def rows(self, places: dict[str, Place]) -> list[list[str]]:
-        """Of each job in the queue: id, state, where, what, how far; those that run first."""
+        """Return id, state, place, runs and progress of each job in the queue; running jobs first."""
         rows = []
         for job in sorted(
             self.submitted, key=lambda job: places[job.id].state != "RUNNING" if job.id in places else True
@@ -239,7 +254,7 @@ class _Sweep:
         if "say" in line:
             self.say(line["say"])
         elif line.get("outcome") not in (None, "ok"):
-            self._say_once(f"left out: {line.get('why')}")
+            self._say_once(f"skipped: {line.get('why')}")
 
     def _say_once(self, line: str) -> None:
         if line not in self.told:
@@ -253,3 +268,68 @@ def _key(run: Missing) -> Run:
 
 def _runs(job: Job) -> list[Run]:
     return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]
+
+
+class JobTable:
+    """A live table of the jobs on a terminal; it shows nothing elsewhere, where the printed lines are enough."""
+
+    def __enter__(self) -> Callable[[list[list[str]]], None]:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
+        if self.live:
+            self.live.__enter__()
+        return self._update
+
+    def _update(self, rows: list[list[str]]) -> None:
+        from rich.table import Table
+
+        if self.live:
+            running = sum(row[1] == "running" for row in rows)
+            title = f"{running} jobs running, {len(rows) - running} waiting"
+            table = Table("job", "state", "where", "runs", "done", title=title)
+            for row in rows[:SHOWN]:
+                table.add_row(*(text.replace("[", r"\[") for text in row))
+            self.live.update(table, refresh=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.live:
+            self.live.__exit__(kind, error, trace)
+
+
+def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None]) -> list[list[str]]:
+    """Return what a sweep would submit, without submitting or preparing anything.
+
+    Returns:
+        Rows of need, jobs, runs and trials, time of one process, cells.
+    """
+    found = plan(entries, grid, say=say)
+    groups: dict[str, list[Job]] = {}
+    for job in jobs_of(found, shared=SHARED):
+        try:
+            need = "here, beforehand" if job.kind == "data" else str(need_of(job, grid.find(job.name), grid))
+        except RecipeError as error:
+            need = str(error)
+        groups.setdefault(need, []).append(job)
+    for problem in found.problems:
+        say(f"skipped: {problem}")
+    rows = []
+    for need, jobs in groups.items():
+        names = list(dict.fromkeys(job.name for job in jobs))
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+        runs = sum(len(job.seeds) + job.trials for job in jobs)
+        total = duration(sum(job.seconds or 0.0 for job in jobs))
+        rows.append([need, str(len(jobs)), str(runs), total, shown])
+    return rows
+
+
+def show_dry_run(entries: Sequence[Entry], grid: Grid) -> None:
+    """Print `dry_run` as a table."""
+    from gt_bench.leaderboard.terminal import print_table
+
+    rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr))
+    columns = ("resources of a job", "jobs", "runs, trials", "in all", "cells")
+    print_table(columns, rows, wrapped=("resources of a job", "cells"))

@@ -1,4 +1,4 @@
-"""Cells side by side, each in a process of its own. One that cannot be trained is said and loses no other."""
+"""Train several cells in parallel, each in a process of its own. Cells that fail are reported; the others continue."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -8,59 +8,71 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.resources import at_once, cores
-from gt_bench.runtime.worker_pool import Crew, Ending, Lost
+from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.utils.errors import UserError
 
 
 def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Path) -> list[str]:
-    """Trains several cells, each in a process of its own, `jobs` at once; one that starts from another comes after it. Returns the cells that could not be trained, having
-    said why: the others are. Raises RecipeError for no job."""
+    """Train several cells in parallel; a cell that starts from the weights of another comes after it.
+
+    Args:
+        cells: to train.
+        grid: the grid.
+        jobs: how many cells train at once.
+        **folders: as for `train_cell`.
+
+    Returns:
+        The names of the cells that failed, after their errors were printed.
+
+    Raises:
+        RecipeError: `jobs` is below 1.
+    """
     if jobs < 1:
-        raise RecipeError(f"--jobs {jobs}: give how many cells train at once, 1 or more")
+        raise RecipeError(f"--jobs {jobs}: expected 1 or more, the number of cells that train at once")
     cells = sorted(cells, key=lambda cell: cell.after is not None and cell.after in {c.cell for c in cells})
     most = at_once(jobs, len(cells))
-    lost: list[str] = []
+    failed: list[str] = []
 
-    def say(cell: str, error: Exception) -> None:
-        lost.append(cell)
+    def report(cell: str, error: Exception) -> None:
+        failed.append(cell)
         print(f"error: {cell}: {error}", file=sys.stderr, flush=True)
 
-    if sys.platform != "linux":  # no sound forks: one after the other, here
+    if sys.platform != "linux":  # forks are not safe: train the cells one after the other in this process
         for cell in cells:
             try:
                 train_cell(cell, grid, **folders)
             except UserError as error:
-                say(cell.cell, error)
-        return lost
-    import gt_bench.experiment.run  # noqa: F401 (what is imported before the forks is imported once)
+                report(cell.cell, error)
+        return failed
+    import gt_bench.experiment.run  # noqa: F401 - imported once, before the forks
 
-    if grid.run.parallel == "auto":  # the cores are shared; a cell's seeds have what is left
+    if grid.run.parallel == "auto":  # the cells share the cores; the seeds of a cell get the rest
         grid = grid.model_copy(update={"run": grid.run.model_copy(update={"parallel": max(1, cores() // most)})})
     by_name = {cell.cell: cell for cell in cells}
     begun: set[str] = set()
 
     def work(name: str, tell: Callable[..., None]) -> None:
         def notice() -> None:
-            if name not in begun:  # in the process of the cell: once
+            if name not in begun:  # once per process of a cell
                 begun.add(name)
                 tell()
 
         train_cell(by_name[name], grid, bar=most == 1, notice=notice, **folders)
 
-    def ended(name: str, ending: Ending) -> None:
+    def on_done(name: str, result: TaskResult) -> None:
         begun.discard(name)
-        if not ending.ok:
-            say(name, ending.error or Lost(f"{ending.died}; its finished seeds are kept, the same command goes on"))
-            if ending.error is not None and not isinstance(ending.error, UserError):
-                print("\n".join(ending.error.__notes__), file=sys.stderr, flush=True)
+        if not result.ok:
+            report(name, result.error or Lost(f"{result.died}; its finished seeds are saved, run the command again"))
+            if result.error is not None and not isinstance(result.error, UserError):
+                print("\n".join(result.error.__notes__), file=sys.stderr, flush=True)
 
-    with Crew(work, most, fresh=True) as crew:
-        # once the present cells have had an epoch, what they take is known
-        crew.run(
+    with WorkerPool(work, most, fresh=True) as pool:
+        # Another cell starts only after all running cells have finished an epoch: their memory is known then.
+        pool.run(
             list(by_name),
-            heard=lambda name: begun.add(name),
-            more=lambda _: begun.issuperset(crew.tasks),
-            ready=lambda name, unfinished: by_name[name].after not in unfinished,
-            ended=ended,
+            on_message=lambda name: begun.add(name),
+            may_add=lambda _: begun.issuperset(pool.tasks),
+            is_ready=lambda name, unfinished: by_name[name].after not in unfinished,
+            on_done=on_done,
         )
-    return lost
+    return failed

@@ -1,6 +1,6 @@
-"""What has been learnt since the last time: the verdicts of cells that have new runs, complete or provisional, as lines.
+"""Changes of results and verdicts since the last report, for cells that have new runs, complete or not.
 
-store/learnt.json holds what was said last.
+store/learnt.json has the last report.
 """
 
 import json
@@ -22,10 +22,15 @@ from gt_bench.utils.io import write_json
 FILE = "learnt.json"
 
 
-def news(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
-    """One line for each number of these cells, under their grid's limits, whose runs or verdict are not what they were when this was last called."""
+def changed_results(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
+    """Return a line for each number of these cells whose runs or verdict changed since the last call.
+
+    Args:
+        wanted: cells, each with a grid that has its limits.
+        store: with the records and the last report.
+    """
     path, lines = store.root / FILE, []
-    said = _read(path)
+    reported = _read(path)
     for cell, grid in wanted:
         try:
             rows = _rows(cell, grid, store)
@@ -36,19 +41,21 @@ def news(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[str]:
             metric, ours, runs, theirs, difference, verdict = cells(row)[2:8]
             now = {"ours": ours, "runs": runs, "verdict": verdict}
             place = f"{cell.cell} {metric}"
-            if said.get(place) != now and row["values"]:
-                before = f" (before: {said[place]['verdict']}, {said[place]['ours']})" if place in said else ""
+            if reported.get(place) != now and row["values"]:
+                last = reported.get(place)
+                before = f" (before: {last['verdict']}, {last['ours']})" if last else ""
                 lines.append(
-                    f"{cell.cell}: {metric} {ours} of {runs} runs, printed {theirs}, difference {difference}: {verdict}{before}"
+                    f"{cell.cell}: {metric} {ours} of {runs} runs, published {theirs}, difference {difference}: "
+                    f"{verdict}{before}"
                 )
-            said[place] = now
+            reported[place] = now
     if lines:
-        write_json(path, said)
+        write_json(path, reported)
     return lines
 
 
 def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
-    """The leaderboard's rows of the runs that there are: where some are missing, as of a cell that is cut in seeds."""
+    """Return the leaderboard rows of the stored runs; if runs are missing, as for a cell with fewer seeds."""
     result = unfinished(cell, grid, "", store)
     records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]
     seeds, full = [record["deterministic"]["seed"] for record in records], len(load_recipe(cell.recipe_path).seeds)
@@ -67,7 +74,7 @@ def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
 
 def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        return {place: one for place, one in said.items() if {"ours", "verdict"} <= one.keys()}
-    except (OSError, ValueError, AttributeError):  # not there, or damaged: everything is news
+        reported = json.loads(path.read_text(encoding="utf-8"))
+        return {place: one for place, one in reported.items() if {"ours", "verdict"} <= one.keys()}
+    except (OSError, ValueError, AttributeError):  # missing or damaged: everything is reported again
         return {}

@@ -35,7 +35,7 @@ from gt_bench.experiment.golden_values import (
     without_unstable,
 )
 from gt_bench.runtime.exit_status import status_of
-from gt_bench.runtime.interrupts import listen, started_quietly
+from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT
@@ -299,7 +299,7 @@ def _alarm(seconds: int) -> Iterator[None]:
 
 def _begin() -> None:
     """In a worker: one thread in every library, and freed memory kept."""
-    listen()
+    accept_interrupts()
     import warnings
 
     from gt_bench.encodings.compute import limit_threads
@@ -342,7 +342,7 @@ def compute_all(
             with ProcessPoolExecutor(
                 min(workers, len(todo)), mp_context=get_context("spawn"), initializer=_begin
             ) as pool:
-                with started_quietly():
+                with interrupts_blocked():
                     runs = [pool.submit(compute, cell, data, root, update, (kept or {}).get(cell)) for cell in todo]
                 for future in as_completed(runs):
                     note(future.result())
@@ -352,7 +352,7 @@ def compute_all(
         for cell in alone:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
                 try:
-                    with started_quietly():
+                    with interrupts_blocked():
                         run = pool.submit(compute, cell, data, root, update, (kept or {}).get(cell))
                     note(run.result())
                 except BrokenProcessPool:

@@ -1,4 +1,4 @@
-"""Figures of a cell, drawn from its records alone: equal records give equal bytes."""
+"""Figures of a cell, drawn from its records: equal records give equal bytes."""
 
 import io
 from collections.abc import Sequence
@@ -7,13 +7,16 @@ from gt_bench.schemas import Record
 
 
 def learning_curves(title: str, records: Sequence[Record]) -> bytes:
-    """PNG: training loss (left) and validation metric (right) by epoch, one line per run; the chosen epoch is marked."""
-    # the object interface, not pyplot: no global state and no display
+    """Return a PNG with training loss (left) and validation metric (right) by epoch, one line per run.
+
+    The best epoch is marked.
+    """
+    # the object interface needs no global state and no display, unlike pyplot
     from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # whatever style the process has been given by others
+    # other code of the process may have set a style
     with style.context("default", after_reset=True):
         figure = Figure(figsize=(9, 3.2), dpi=100, layout="constrained")
         left, right = figure.subplots(1, 2)

@@ -1,11 +1,13 @@
-"""A cell in MLflow while it trains. The tracking store is a mirror of the records and never on the path of a run: once a cell has trained for LIVE_AFTER
-seconds a second process (gt_bench/tracking/live_worker.py) does all the talking to MLflow, so that a store that is slow, down or dying costs the training neither
-time nor memory nor an error. A shorter cell has no such process (it would take longer than the cell): the leaderboard of its suite tracks all of them in one.
+"""Live tracking of a cell in MLflow while it trains.
+
+The tracking store mirrors the records, and no run depends on it. After a cell has trained for LIVE_AFTER seconds, a
+second process (gt_bench/tracking/live_worker.py) sends everything to MLflow: a slow or failing store costs the training
+no time, memory or error. Shorter cells are tracked by the leaderboard stage, because the second process would take
+longer than the cell.
 """
 
 import contextlib
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from gt_bench.runtime.fresh_process import child_environment
 from gt_bench.schemas import Record, Result
 from gt_bench.tracking.uri import tracking_uri, warn
 
@@ -22,22 +25,24 @@ if TYPE_CHECKING:
     from gt_bench.config.grid import Cell
 
 LIVE_AFTER = 120.0
-CLOSE_SECONDS = 120.0  # on a busy machine a tracker at work was killed after 60
-WARNED = 3  # exit status of the second process once it has said what is wrong
+CLOSE_SECONDS = 120.0  # 60 s are not enough on a busy machine
+WARNED = 3  # exit status of the second process after it has printed a warning
 
 
-Message = dict[str, Any]  # by JSON: what the follower is to `do`, and the arguments of its method of that name
+Message = dict[str, Any]  # `do`: a method of `Follower`, and its arguments; JSON
 
 
 class Live:
-    """Tracks one cell while it trains, if that takes long enough. No method raises, blocks, or takes more than microseconds, save `close`, which
-    waits for what is outstanding, at most CLOSE_SECONDS. When MLflow cannot be used, one warning on stderr names the URI and the remedy.
+    """Track one cell while it trains, if that takes long enough.
+
+    No method raises or blocks, except `close`, which waits for at most CLOSE_SECONDS. If MLflow cannot be used, one
+    warning on stderr names the URI and what to do.
 
     Args:
         cell: with suite, dataset, model and cell.
         recipe: as in the cell's result.
-        dataset: name and digest of the packed dataset, and what else is known of it.
-        after: seconds until the process that tracks begins; a cell that is closed before has none.
+        dataset: with the keys name and digest of the packed dataset.
+        after: seconds until the second process starts, unless the cell is closed before.
     """
 
     def __init__(
@@ -54,22 +59,29 @@ class Live:
         self._timer.start()
 
     def start_seed(self, seed: int, digest: str) -> None:
-        """A seed's run begins, or goes on."""
+        """Report that the run of a seed starts or resumes."""
         self._send(do="seed", seed=seed, digest=digest)
 
     def log_epoch(self, digest: str, epoch: int, values: Mapping[str, float]) -> None:
-        """One point of each curve."""
+        """Report the metrics of an epoch."""
         self._send(do="epoch", digest=digest, epoch=epoch, values=dict(values), time=int(time.time() * 1000))
 
     def finish_seed(self, record: Record) -> None:
-        """The seed's run is complete: its record replaces what was tracked."""
+        """Report that the run of a seed is complete; its record replaces what was tracked."""
         self._send(do="finish", record=record)
 
     def close(
         self, result: Result, records: Sequence[Record],
         earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Path | None = None,
     ) -> None:  # fmt: skip
-        """Completes the cell, where it was tracked at all. Afterwards the store holds what `complete` would write."""
+        """Complete the cell if it was tracked; the tracking store then has what `complete` would write.
+
+        Args:
+            result: of the cell.
+            records: of the result.
+            earlier: results and records of earlier attempts.
+            store: folder of the store, with weights.
+        """
         self._timer.cancel()
         with self._lock:
             self._closed = True
@@ -92,8 +104,6 @@ class Live:
             self._messages.put(message)
 
     def _track(self) -> None:
-        root = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         with self._lock:
             if self._closed:
                 return
@@ -102,17 +112,17 @@ class Live:
                     [sys.executable, "-m", "gt_bench.tracking.live_worker"],
                     stdin=subprocess.PIPE,
                     encoding="utf-8",
-                    env=os.environ | {"PYTHONPATH": path},
+                    env=child_environment(),
                 )
             except OSError as error:
                 self._deaf = True
                 warn(self.uri, self.suite, str(error))
                 return
-        assert self._process.stdin is not None  # a pipe, as asked for
+        assert self._process.stdin is not None
         self._write(self._process.stdin)
 
     def _write(self, pipe: IO[str]) -> None:
-        # in a thread of its own, because a pipe to a process that hangs fills up and blocks
+        # in a thread, because a pipe to a process that hangs fills up and blocks
         with contextlib.suppress(BrokenPipeError), pipe:
             while True:
                 message = self._messages.get()

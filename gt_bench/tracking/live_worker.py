@@ -1,24 +1,24 @@
-"""The process beside a cell that trains: it does to MLflow what the messages of gt_bench/tracking/live.py say, one JSON object a line on standard input.
+"""The second process of live tracking: it executes the messages of gt_bench/tracking/live.py, one JSON object per line.
 
-python -m gt_bench.tracking.live_worker
+python -m gt_bench.tracking.live_worker < MESSAGES
 """
 
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gt_bench.runtime.signals import ignore_interrupts
 from gt_bench.schemas import Named, Record, Result
 from gt_bench.store.run_store import Store
 from gt_bench.tracking.live import WARNED, Message
-from gt_bench.tracking.mirror import PARENT, SEAL, Mirror, reported
+from gt_bench.tracking.mirror import PARENT, SEAL, Mirror, tracking_errors
 from gt_bench.tracking.payload import cell_name, cell_tags, flatten, tracked_run
-from gt_bench.tracking.sqlite import TrackingError, alone
+from gt_bench.tracking.sqlite import TrackingError, suite_lock
 from gt_bench.tracking.uri import warn
 
 if TYPE_CHECKING:
@@ -28,29 +28,36 @@ FLUSH_SECONDS = 1.0
 
 
 class Follower:
-    """The far end of Live: does to MLflow what the messages say."""
+    """Execute the messages of `Live`: each names one of the methods.
+
+    Args:
+        uri: of the tracking store.
+        cell: the cell.
+        recipe: as in the cell's result.
+        dataset: (name, digest) of the packed dataset.
+    """
 
     def __init__(self, uri: str, cell: Named, recipe: Mapping[str, object], dataset: tuple[str, str]):
         self.uri, self.cell, self.dataset = uri, cell, dataset
         self.mirror = Mirror(uri, cell["suite"])
         self.parent = self._running(cell_name(cell), cell_tags(cell), flatten(recipe))
-        # by the digest of the runs under way: its run in the store, what was tracked before it was killed, what is not written yet
-        self.current: dict[str, str] = {}
-        self.seen: dict[str, set[tuple[str, int]]] = {}
-        self.waiting: dict[str, list[tuple[str, float, int, int]]] = {}
+        # By digest of the running runs:
+        self.current: dict[str, str] = {}  # id of the MLflow run
+        self.seen: dict[str, set[tuple[str, int]]] = {}  # metrics and epochs that were tracked before a kill
+        self.waiting: dict[str, list[tuple[str, float, int, int]]] = {}  # metrics that are not written yet
 
     def seed(self, seed: int, digest: str) -> None:
-        """A running run for the seed, or the one that was tracked before it was killed."""
+        """Start an MLflow run for a seed, or resume the one that was tracked before a kill."""
         name = f"{cell_name(self.cell)} seed {seed}"
         tags = {"gt.kind": "run", "gt.cell": self.cell["cell"], "gt.digest": digest, PARENT: self.parent}
         run = self.current[digest] = self._running(name, tags, {"seed": str(seed)})
-        # a run that was killed goes on from its last checkpoint: epochs that were tracked before are not tracked twice
-        held = self.mirror.history(self.mirror.runs[run])
-        self.seen[digest] = {(k, step) for k, points in held.items() for step, _ in points}
+        # a killed run resumes from its last checkpoint: do not track epochs twice
+        history = self.mirror.history(self.mirror.runs[run])
+        self.seen[digest] = {(k, step) for k, points in history.items() for step, _ in points}
         self.waiting[digest] = []
 
     def epoch(self, digest: str, epoch: int, values: Mapping[str, float], time: int) -> None:
-        """Keeps one epoch's values until `flush`; `time`: milliseconds since 1970."""
+        """Collect the metrics of an epoch until `flush`. `time`: milliseconds since 1970."""
         seen = self.seen[digest]
         named = {f"curve/{k}": v for k, v in values.items()}
         self.waiting[digest] += [
@@ -58,18 +65,18 @@ class Follower:
         ]
 
     def flush(self) -> None:
-        """Writes what waits, in one request per run."""
+        """Write the collected metrics, in one request per run."""
         for digest, points in self.waiting.items():
             if points:
                 self.mirror.log(self.current[digest], metrics=points)
                 self.waiting[digest] = []
 
     def finish(self, record: Record) -> None:
-        """Completes the run of a record."""
-        with alone(self.uri, self.cell["suite"]):
+        """Complete the run of a record."""
+        with suite_lock(self.uri, self.cell["suite"]):
             self.mirror.put(tracked_run(self.cell, record), self._fresh("run", record["digest"]), self.parent)
-        for held in (self.current, self.seen, self.waiting):
-            held.pop(record["digest"], None)
+        for by_digest in (self.current, self.seen, self.waiting):
+            by_digest.pop(record["digest"], None)
 
     def close(
         self,
@@ -78,22 +85,22 @@ class Follower:
         earlier: Sequence[tuple[Result, Sequence[Record]]],
         store: str | None,
     ) -> None:
-        """Completes the cell, its earlier attempts and the views, as `complete` would."""
-        with alone(self.uri, self.cell["suite"]):
+        """Complete the cell, its earlier attempts and the views, as `complete` does."""
+        with suite_lock(self.uri, self.cell["suite"]):
             self._fresh("cell")
             self.mirror.put_cell(result, records, None, earlier, Store(store) if store else None)
             self.mirror.put_views()
 
     def interrupted(self) -> None:
-        """The training process is gone without a word."""
+        """Mark the runs as killed: the training process ended without a message."""
         for run_id in (*self.current.values(), self.parent):
             self.mirror.client.set_terminated(run_id, "KILLED")
 
     def _running(self, name: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        """A run under way: the unfinished one with these tags if its parameters agree, else a new one in place of all such."""
+        """Return the id of a running run: the unfinished one with these tags and parameters, else a new one."""
         mirror, run_id = self.mirror, None
         for run in mirror.find(tags["gt.kind"], tags["gt.cell"], tags.get("gt.digest")):
-            if tags["gt.kind"] == "cell" and SEAL in run.data.tags:  # of an attempt before this one
+            if tags["gt.kind"] == "cell" and SEAL in run.data.tags:  # an earlier attempt
                 continue
             if run_id is None and SEAL not in run.data.tags and params.items() <= run.data.params.items():
                 run_id = run.info.run_id
@@ -109,14 +116,20 @@ class Follower:
         return run_id
 
     def _fresh(self, kind: str, digest: str | None = None) -> list["Run"]:
-        """The runs as they are in the store now, with the metrics tracked since."""
+        """Return the runs with their current state in the tracking store."""
         for run in self.mirror.find(kind, self.cell["cell"], digest):
             self.mirror.runs[run.info.run_id] = self.mirror.client.get_run(run.info.run_id)
         return self.mirror.find(kind, self.cell["cell"], digest)
 
 
 def follow(lines: Iterable[str]) -> int:
-    """Reads messages, one JSON object a line, until `close` or the end. Epochs are written together, about one request a second."""
+    """Execute messages until `close` or the end of input; return the exit status.
+
+    Metrics of epochs are collected and written about once per second.
+
+    Args:
+        lines: one JSON object per line.
+    """
     messages: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines, messages), daemon=True).start()
     first = messages.get()
@@ -124,7 +137,7 @@ def follow(lines: Iterable[str]) -> int:
         return 0
     del first["do"]
     try:
-        with reported(first["uri"]):
+        with tracking_errors(first["uri"]):
             follower, due = Follower(**first), time.monotonic()
             while True:
                 try:
@@ -150,13 +163,13 @@ def follow(lines: Iterable[str]) -> int:
 
 def _read(lines: Iterable[str], messages: queue.SimpleQueue[Message | None]) -> None:
     for line in lines:
-        # a process killed in the middle of a line leaves half of it
+        # a killed process may leave an incomplete line
         if line.endswith("\n"):
             messages.put(json.loads(line))
     messages.put(None)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the training; this process then notes that, and ends too
-    os.nice(15)  # training comes first where cores are few
+    ignore_interrupts()  # Ctrl-C ends the training process; this one then marks the runs as killed and ends
+    os.nice(15)  # training has priority
     sys.exit(follow(sys.stdin))

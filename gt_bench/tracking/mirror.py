@@ -1,6 +1,6 @@
-"""One suite's experiment in MLflow as a mirror of what gt_bench/tracking/payload.py describes.
+"""Mirror of one suite's results in an MLflow experiment; gt_bench/tracking/payload.py describes the content.
 
-Everything here may raise what MLflow raises; `reported` turns that into TrackingError.
+All functions may raise errors of MLflow; `tracking_errors` turns them into TrackingError.
 """
 
 import contextlib
@@ -10,8 +10,8 @@ import math
 import os
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, UserDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,8 @@ from gt_bench.schemas import Record, Result, Row
 from gt_bench.store.attempts import attempt_id
 from gt_bench.store.run_store import Store, best_run
 from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
-from gt_bench.tracking.run_index import Runs
 from gt_bench.tracking.saved_views import described, views_of
-from gt_bench.tracking.sqlite import TrackingError, file_of, remedy, whole
+from gt_bench.tracking.sqlite import TrackingError, file_of, ready_database, remedy
 from gt_bench.utils.errors import missing
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.tempfiles import sweep
@@ -29,7 +28,7 @@ from gt_bench.utils.tempfiles import sweep
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-# MLflow's own patience is 7 retries of 120 s each
+# The default of MLflow is 7 retries of 120 s each.
 PATIENCE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
@@ -37,30 +36,52 @@ PATIENCE = {
 }
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
-WEIGHTS = "weights.safetensors"  # in a run's folder of the store (gt_bench/store/weights.py, which needs torch)
+WEIGHTS = "weights.safetensors"  # in the folder of a run; gt_bench/store/weights.py needs torch, this module does not
+
+
+class Runs(UserDict[str, "Run"]):
+    """MLflow runs by id, indexed by cell. The cell of a run is its tag gt.cell, which never changes."""
+
+    def __init__(self, runs: Iterable["Run"] = ()):
+        super().__init__()
+        self._of: dict[str | None, set[str]] = {}
+        for run in runs:
+            self[run.info.run_id] = run
+
+    def __setitem__(self, run_id: str, run: "Run") -> None:
+        self._of.setdefault(run.data.tags.get("gt.cell"), set()).add(run_id)
+        super().__setitem__(run_id, run)
+
+    def __delitem__(self, run_id: str) -> None:
+        self._of[self[run_id].data.tags.get("gt.cell")].discard(run_id)
+        super().__delitem__(run_id)
+
+    def of(self, cell: str) -> list["Run"]:
+        """Return the runs of a cell, sorted by id."""
+        return [self[run_id] for run_id in sorted(self._of.get(cell, ()))]
 
 
 class Mirror:
-    """One suite's experiment in MLflow. Runs are known by their tags gt.kind, gt.cell and gt.digest, never by id."""
+    """The MLflow experiment of a suite. The tags gt.kind, gt.cell and gt.digest identify a run, never its id."""
 
     def __init__(self, uri: str, suite: str):
         for key, value in (PATIENCE | QUIET).items():
             os.environ.setdefault(key, value)
         from mlflow import MlflowClient
 
-        # what goes wrong is raised, and said once by whoever asked; MLflow's import sets these levels too
+        # errors are raised and reported once; the import of MLflow sets these levels too
         for name in ("mlflow", "alembic", "sqlalchemy", "urllib3"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
         database = file_of(uri)
         location = str((database.parent / "artifacts" / suite).resolve()) if database else None
-        with whole(uri):
+        with ready_database(uri):
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             self.experiment_id = self._experiment(suite, location)
         self.runs = Runs(self._all_runs())
 
     def put_views(self) -> None:
-        """Gives the experiment its description and the views that have an address of their own."""
+        """Set the description and the saved views of the experiment."""
         experiment = self.client.get_experiment(self.experiment_id)
         params = sorted({key for run in self.runs.values() for key in run.data.params})
         wanted = views_of(experiment.name, params, experiment.creation_time or 0) | {
@@ -74,23 +95,30 @@ class Mirror:
         self, result: Result, records: Sequence[Record], row: Row | None = None,
         earlier: Sequence[tuple[Result, Sequence[Record]]] = (), store: Store | None = None,
     ) -> None:  # fmt: skip
-        """Makes the cell's run and the runs of its records whole, those of the attempts before it too, and removes the cell's other runs.
-        `row`: the leaderboard's; `store`: with the weights of best seeds."""
+        """Complete the run of a cell, the runs of its records and those of earlier attempts; remove its other runs.
+
+        Args:
+            result: of the cell.
+            records: of the result.
+            row: of the leaderboard.
+            earlier: results and records of earlier attempts.
+            store: with the weights of best seeds.
+        """
         kept: set[str] = set()
         done: set[str] = set()
-        for attempt, held, current in [(result, records, True), *((*one, False) for one in reversed(earlier))]:
+        for attempt, its_records, current in [(result, records, True), *((*one, False) for one in reversed(earlier))]:
             own = [
                 r
                 for r in self.find("cell", result["cell"])
                 if SEAL not in r.data.tags or r.data.tags.get("gt.digest") == attempt_id(attempt)
             ]
             parent = self.put(
-                tracked_cell(attempt, held, row if current else None, current),
+                tracked_cell(attempt, its_records, row if current else None, current),
                 [r for r in own if r.info.run_id not in kept],
             )
             kept.add(parent)
-            best = best_run(held)
-            for record in [r for r in held if r["digest"] not in done]:
+            best = best_run(its_records)
+            for record in [r for r in its_records if r["digest"] not in done]:
                 done.add(record["digest"])
                 is_best = best is not None and best["digest"] == record["digest"]
                 weights = store.folder(record["digest"]) / WEIGHTS if store and is_best else None
@@ -100,7 +128,7 @@ class Mirror:
             self.delete(run.info.run_id)
 
     def drop_other_cells(self, cells: set[str]) -> None:
-        """Deletes the runs of cells that are not among `cells`, except running ones."""
+        """Delete the runs of cells that are not in `cells`, except running ones."""
         for run in list(self.runs.values()):
             if (
                 run.data.tags.get("gt.kind")
@@ -110,7 +138,13 @@ class Mirror:
                 self.delete(run.info.run_id)
 
     def put(self, spec: Tracked, existing: Sequence["Run"], parent: str | None = None) -> str:
-        """Id of the one run that holds exactly `spec`: an existing one that is whole or can be completed, or a new one."""
+        """Return the id of the only run with exactly the content of `spec`; other existing runs are deleted.
+
+        Args:
+            spec: the content.
+            existing: runs that may have this content, or that can be completed. If there is none, a run is created.
+            parent: id of the parent run.
+        """
         tags = spec.tags | ({PARENT: parent} if parent else {})
         for run in existing:
             if self._is_whole(run, spec, tags) or self._fill(run, spec, tags):
@@ -126,24 +160,24 @@ class Mirror:
         return run.info.run_id
 
     def find(self, kind: str, cell: str, digest: str | None = None) -> list["Run"]:
-        """The runs of a cell and kind (with this digest), complete ones first, then by age."""
+        """Return the runs of a cell and kind (with this digest), complete ones first, then by age."""
         wanted = {"gt.kind": kind, "gt.cell": cell} | ({"gt.digest": digest} if digest else {})
         found = [r for r in self.runs.of(cell) if wanted.items() <= r.data.tags.items()]
         return sorted(found, key=lambda r: (SEAL not in r.data.tags, r.info.start_time, r.info.run_id))
 
     def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> "Run":
-        """A new run, which MLflow shows as running. `start`: milliseconds since 1970."""
+        """Create a run, which MLflow shows as running. `start`: milliseconds since 1970."""
         run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name)
         self.runs[run.info.run_id] = run
         return run
 
     def delete(self, run_id: str) -> None:
-        """Marks it deleted in MLflow, and forgets it."""
+        """Mark a run as deleted in MLflow, and remove it from `runs`."""
         self.client.delete_run(run_id)
         self.runs.pop(run_id, None)
 
     def history(self, run: "Run") -> dict[str, list[tuple[int, float]]]:
-        """Metric -> [(step, value)], all points of it."""
+        """Return metric -> all its points, [(step, value)]."""
         return {
             k: [(m.step, m.value) for m in self.client.get_metric_history(run.info.run_id, k)] for k in run.data.metrics
         }
@@ -155,7 +189,14 @@ class Mirror:
         metrics: Sequence[tuple[str, float, int, int]] = (),
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """`metrics`: (name, value, milliseconds, step). In as few requests as MLflow's limits allow."""
+        """Write to a run, in as few requests as the limits of MLflow allow.
+
+        Args:
+            run_id: of the run.
+            params: name -> value.
+            metrics: (name, value, milliseconds, step).
+            tags: name -> value.
+        """
         from mlflow.entities import Metric, Param, RunTag
 
         pairs = [Param(k, v) for k, v in (params or {}).items()]
@@ -166,7 +207,7 @@ class Mirror:
             points, pairs, notes = points[800:], pairs[100:], notes[50:]
 
     def log_dataset(self, run_id: str, name: str, digest: str) -> None:
-        """Names the packed dataset as the run's input."""
+        """Set the packed dataset as input of a run."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
         source = json.dumps({"uri": f"data/packed/{name}", "sha256": digest})
@@ -180,11 +221,11 @@ class Mirror:
         experiment = self.client.get_experiment_by_name(suite)
         if experiment is None:
             try:
-                # the tag opens the experiment in the UI's view for training, not the one for language models
+                # with the tag MLflow opens its view for training, not the one for language models
                 tags = {"mlflow.experimentKind": "custom_model_development"}
                 return self.client.create_experiment(suite, artifact_location=location, tags=tags)
             except MlflowException:
-                # on a server another process may have been first
+                # another process may have created it on a server
                 experiment = self.client.get_experiment_by_name(suite)
                 if experiment is None:
                     raise
@@ -193,8 +234,10 @@ class Mirror:
         return experiment.experiment_id
 
     def _is_whole(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
-        """From what a search returns, without a request: it bears the seal, and nothing that can be seen contradicts it. What a hand
-        changed afterwards in the middle of a metric history, or among the artifacts, is not seen."""
+        """Return whether a run has the seal and nothing in the search result contradicts `spec`; this needs no request.
+
+        Manual changes within a metric history or among the artifacts are not detected.
+        """
         last = {k: max(points, key=lambda p: p[0])[1] for k, points in spec.metrics.items()}
         return (
             run.data.tags.get(SEAL) == spec.seal
@@ -206,15 +249,15 @@ class Mirror:
         )
 
     def _fill(self, run: "Run", spec: Tracked, tags: Mapping[str, str]) -> bool:
-        """Adds to `run` what it lacks; False, with nothing done, where it holds something that cannot be taken back."""
-        run_id, points, held = run.info.run_id, _countable(spec.metrics), _countable(self.history(run))
+        """Add what is missing in `run`; return False without a change if it has content that cannot be removed."""
+        run_id, points, logged = run.info.run_id, _countable(spec.metrics), _countable(self.history(run))
         if (
-            held - points
+            logged - points
             or not run.data.params.items() <= spec.params.items()
             or not _datasets(run) <= _expected_datasets(spec)
         ):
             return False
-        missing = [(k, float(v), _moment(spec, step), step) for k, step, v in (points - held).elements()]
+        missing = [(k, float(v), _moment(spec, step), step) for k, step, v in (points - logged).elements()]
         params = {k: v for k, v in spec.params.items() if k not in run.data.params}
         self.log(run_id, params, missing, {k: v for k, v in tags.items() if run.data.tags.get(k) != v})
         if spec.dataset and not _datasets(run):
@@ -225,7 +268,7 @@ class Mirror:
         self._put_artifacts(run_id, spec)
         if run.info.run_name != spec.name:
             self.client.update_run(run_id, name=spec.name)
-        # a run that was tracked as it went began at its own moment, to the millisecond
+        # a run that was tracked live keeps its start, which is precise to the millisecond
         self.client.set_terminated(
             run_id, spec.status, spec.end and max(spec.end, run.info.start_time + spec.end - (spec.start or spec.end))
         )
@@ -235,20 +278,21 @@ class Mirror:
 
     def _put_artifacts(self, run_id: str, spec: Tracked) -> None:
         root = self._folder(run_id)
-        if root:  # what an upload that was killed left: MLflow hides it, and never removes it
+        if root:  # temporary files of a killed upload, which MLflow hides and never removes
             sweep(root, everywhere=True, older_than=-math.inf)
         folders = {name.rpartition("/")[0] for name in spec.artifacts}
-        held = {a.path: a.file_size for folder in folders for a in self.client.list_artifacts(run_id, folder or None)}
+        sizes = {a.path: a.file_size for folder in folders for a in self.client.list_artifacts(run_id, folder or None)}
         for name, content in spec.artifacts.items():
             with tempfile.TemporaryDirectory() as temporary:
                 path = content if isinstance(content, Path) else Path(temporary, name.rpartition("/")[2])
                 if not isinstance(content, Path):
                     path.write_bytes(content())
-                if held.get(name) != path.stat().st_size and not (path is content and self._linked(run_id, name, path)):
-                    self.client.log_artifact(run_id, str(path), name.rpartition("/")[0] or None)
+                if sizes.get(name) == path.stat().st_size or (path is content and self._linked(run_id, name, path)):
+                    continue
+                self.client.log_artifact(run_id, str(path), name.rpartition("/")[0] or None)
 
     def _linked(self, run_id: str, name: str, path: Path) -> bool:
-        """Whether a file of the store could be linked to its place among local artifacts: then it takes no second room on the disk."""
+        """Try to link a file of the store into the local artifacts, to save disk space; return whether it worked."""
         root = self._folder(run_id)
         if root is None:
             return False
@@ -261,7 +305,7 @@ class Mirror:
         return True
 
     def _folder(self, run_id: str) -> Path | None:
-        """Of the run's artifacts, where they are local."""
+        """Return the folder of the run's artifacts; None if they are not local."""
         root = Path(self.runs[run_id].info.artifact_uri.removeprefix("file://"))
         return root if root.is_absolute() else None
 
@@ -276,8 +320,8 @@ class Mirror:
 
 
 @contextlib.contextmanager
-def reported(uri: str) -> Iterator[None]:
-    """Turns what a tracking store can do wrong into TrackingError."""
+def tracking_errors(uri: str) -> Iterator[None]:
+    """Turn errors of the tracking store inside the block into TrackingError."""
     try:
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
@@ -291,12 +335,12 @@ def reported(uri: str) -> Iterator[None]:
 
 
 def _countable(metrics: Mapping[str, Sequence[tuple[int, float]]]) -> Counter[tuple[str, int, str]]:
-    # by text, so that NaN equals NaN
+    # as text, so that NaN equals NaN
     return Counter((k, step, repr(float(value))) for k, points in metrics.items() for step, value in points)
 
 
 def _moment(spec: Tracked, step: int) -> int:
-    """When a step was reached, to the precision of a straight line between the run's start and end."""
+    """Return the time of a step in milliseconds, interpolated linearly between start and end of the run."""
     if spec.start is None or spec.end is None:
         return int(time.time() * 1000)
     last = max((s for points in spec.metrics.values() for s, _ in points), default=0)

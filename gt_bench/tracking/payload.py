@@ -1,6 +1,7 @@
-"""What the tracking store must hold for a cell and its runs, from its result and records alone.
+"""Content of the tracking store for a cell and its runs, computed from its result and records.
 
-Live tracking and completion after the fact both end in this description, so a store built later equals one that was filled live.
+Live tracking and later updates both end with this content, so a store that is built later equals one that was filled
+live.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 
-from gt_bench.config.recipe import BY_SET, TRIED, load_recipe
+from gt_bench.config.recipe import BY_SET, TRIED, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.space_text import space_text
 from gt_bench.leaderboard.columns import SHOWN, cells
@@ -27,17 +28,29 @@ from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id, without_credentials
 from gt_bench.utils.versions import version_text
 
-# limits of MLflow: 500 characters of a parameter are kept by every version and backend, 36 of a dataset digest
+# Lengths in characters that all versions and backends of MLflow accept.
 PARAM_LENGTH, TAG_LENGTH, DIGEST_LENGTH = 500, 5000, 36
-NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
+NOTE = "mlflow.note.content"  # tag that MLflow shows as description
 ROOT = Path(__file__).parents[2]
 LARGEST = 1.7976931348623157e308
 
 
 @dataclass(frozen=True)
 class Tracked:
-    """One MLflow run. `metrics`: name -> [(step, value)]; `dataset`: (name, sha256); `artifacts`: name -> a file of the store, or bytes that are made
-    when needed; `start`, `end`: milliseconds, None for now; `source`: what the artifacts are made of, so that the seal covers them."""
+    """Content of one MLflow run.
+
+    Attributes:
+        name: of the run.
+        status: of MLflow.
+        params: name -> value.
+        metrics: name -> [(step, value)].
+        tags: name -> value.
+        dataset: (name, sha256).
+        artifacts: name -> a file of the store, or a function that returns bytes.
+        source: data that the artifacts are made from, so that the seal covers them.
+        start: milliseconds since 1970; None for now.
+        end: the same.
+    """
 
     name: str
     status: str
@@ -52,25 +65,26 @@ class Tracked:
 
     @cached_property
     def seal(self) -> str:
-        """Digest of everything but ids and clocks; the last thing that is written to a run, so that a run that bears it is whole."""
+        """Digest of everything except ids and times. It is written last, so a run with a seal is complete."""
         content = [
-            self.name,
-            self.status,
-            self.params,
-            self.metrics,
-            self.tags,
-            self.dataset,
-            sorted(self.artifacts),
+            self.name, self.status, self.params, self.metrics, self.tags, self.dataset, sorted(self.artifacts),
             self.source,
-        ]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        ]  # fmt: skip
+        return digest_of(content)
 
 
 def tracked_run(
     cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None
 ) -> Tracked:
-    """The run of one seed. `cell`: mapping with suite, dataset, model and cell (a result will do). `best`: of its cell on validation; then
-    `weights` is the file that the store keeps, if it does."""
+    """Return the content of the run of one seed.
+
+    Args:
+        cell: with suite, dataset, model and cell; a result is accepted.
+        record: of the run.
+        current: False for a run of an earlier attempt.
+        best: whether it is the best seed of its cell on validation.
+        weights: file with its weights, if the store has it.
+    """
     run, measured = record["deterministic"], record["measured"]
     curves = {f"curve/{k}": v for k, v in run["epochs"].items() if k != "epoch"}
     metrics = {
@@ -92,13 +106,13 @@ def tracked_run(
     }
     environment = measured["environment"]
     tags = {
-        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"], "gt.current": _word(current),
-        "gt.best_seed": _word(best),
-        "gt.error": run["error"], "gt.metric": run["metric"], "gt.direction": run["direction"], "gt.device": measured["device"],
-        "gt.threads": measured.get("threads"), "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
+        "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"],
+        "gt.current": _word(current), "gt.best_seed": _word(best), "gt.error": run["error"], "gt.metric": run["metric"],
+        "gt.direction": run["direction"], "gt.device": measured["device"], "gt.threads": measured.get("threads"),
+        "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
         **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
-        "gt.versions": version_text(run["versions"], "modified" in run["digests"]), **_source(cell, environment.get("commit")),
-        NOTE: describe_run(cell, record, current, weights),
+        "gt.versions": version_text(run["versions"], "modified" in run["digests"]),
+        **_source(cell, environment.get("commit")), NOTE: describe_run(cell, record, current, weights),
     }  # fmt: skip
     artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record)}
     if weights is not None and best and weights.exists():
@@ -117,24 +131,32 @@ def tracked_run(
     )
 
 
-# column of the leaderboard -> tag of a cell's run
+# Column of the leaderboard -> tag of a cell's run.
 VERDICT_TAGS = {
-    "verdict": "gt.verdict", "margin": "gt.verdict.margin", "power": "gt.verdict.power", "seeds_needed": "gt.verdict.seeds_needed",
-    "q_difference": "gt.verdict.q", "claim": "gt.claim", "claim_rival": "gt.claim.rival", "claim_more_seeds": "gt.claim.more_seeds",
+    "verdict": "gt.verdict", "margin": "gt.verdict.margin", "power": "gt.verdict.power",
+    "seeds_needed": "gt.verdict.seeds_needed", "q_difference": "gt.verdict.q", "claim": "gt.claim",
+    "claim_rival": "gt.claim.rival", "claim_more_seeds": "gt.claim.more_seeds",
 }  # fmt: skip
 
 
 def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None = None, current: bool = True) -> Tracked:
-    """The parent run of a cell: its recipe, its figures in raw units, and the published number. `judged`: the cell's row of the leaderboard,
-    which alone knows the rivals' runs; while a cell trains there is none, and no verdict is shown. `current`: False for an attempt that a
-    later one replaced."""
+    """Return the content of the parent run of a cell: recipe, results in raw units, and the published number.
+
+    Args:
+        result: of the cell.
+        records: of the result.
+        judged: the row of the leaderboard, which has the verdicts; None while the cell trains.
+        current: False for an earlier attempt.
+    """
     row = judged or summarise(result, records)
     runs = [r["deterministic"] for r in records]
     validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
     figures = {
-        "result/test_mean": row["mean"], "result/test_std": row["std"], "result/runs_ok": row["runs"], "result/runs_asked": row["seeds"],
-        "result/val_mean": math.fsum(validated) / len(validated) if validated else None, "result/published_mean": row["published_mean"],
-        "result/published_std": row["published_std"], "result/difference": row["difference"], "cost/parameters": row["parameters"],
+        "result/test_mean": row["mean"], "result/test_std": row["std"], "result/runs_ok": row["runs"],
+        "result/runs_asked": row["seeds"],
+        "result/val_mean": math.fsum(validated) / len(validated) if validated else None,
+        "result/published_mean": row["published_mean"], "result/published_std": row["published_std"],
+        "result/difference": row["difference"], "cost/parameters": row["parameters"],
         "cost/seconds": math.fsum(r["measured"]["seconds"] for r in records) if records else None,
         "cost/train_seconds_per_epoch": row["seconds_per_epoch"], "cost/peak_memory_mib": row["peak_memory_mib"],
     }  # fmt: skip
@@ -144,10 +166,12 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
         figures[f"result/test_{_key(name)}_mean"] = math.fsum(values) / len(values) if values else None
     commits = sorted({r["measured"]["environment"].get("commit") or "unknown" for r in records})
     tags = {
-        **cell_tags(result), "gt.digest": attempt_id(result), "gt.current": _word(current), "gt.status": row["status"], "gt.reason": row["reason"],
-        "gt.reduced": ", ".join(row["reduced"]) or None, "gt.metric": row["metric"], "gt.direction": row["direction"],
+        **cell_tags(result), "gt.digest": attempt_id(result), "gt.current": _word(current), "gt.status": row["status"],
+        "gt.reason": row["reason"], "gt.reduced": ", ".join(row["reduced"]) or None,
+        "gt.metric": row["metric"], "gt.direction": row["direction"],
         "gt.published": row["published_source"], "gt.published.printed": row["published_printed"],
-        "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None, "gt.device": row["device"],
+        "gt.notes": "; ".join(row["notes"]) or None, "gt.flags": "; ".join(row["flags"]) or None,
+        "gt.device": row["device"],
         "gt.commit": ", ".join(commits) or None, **_source(result, commits[0] if commits else None),
         NOTE: describe_cell(result, row, records, current),
     }  # fmt: skip
@@ -163,7 +187,8 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
         ):
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
     for name in ("recipe", "data", "encodings"):
-        tags[f"gt.digest.{name}"] = ", ".join(sorted({r["digests"][name] for r in runs})) or None  # type: ignore[literal-required]
+        digests = {r["digests"][name] for r in runs}  # type: ignore[literal-required]
+        tags[f"gt.digest.{name}"] = ", ".join(sorted(digests)) or None
     tags["gt.versions"] = (
         ", ".join(sorted({version_text(r["versions"], "modified" in r["digests"]) for r in runs})) or None
     )
@@ -186,9 +211,9 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
 
 
 def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), current: bool = True) -> str:
-    """What a person must know of a cell, as Markdown: what it is, the verdict, the published number, and how to have it again."""
+    """Return the description of a cell as Markdown: result, verdict, published number, how to reproduce it."""
     shown = dict(zip(SHOWN, cells(row), strict=True))
-    diff = "" if result["suite"] == TRIED else f": `gt-bench diff {result['cell']}` says what changed"
+    diff = "" if result["suite"] == TRIED else f": `gt-bench diff {result['cell']}` shows what changed"
     said = [] if current else [f"**Superseded** by a later attempt{diff}."]
     what = f"`{result['model']}` on `{result['dataset']}` (suite `{result['suite']}`)"
     mean = (
@@ -198,50 +223,43 @@ def describe_cell(result: Result, row: Row, records: Sequence[Record] = (), curr
     )
     said.append(what + mean)
     if row["published_printed"]:
-        said.append(
-            f"Published: {shown['published']} ({row['published_source']}); ours minus theirs: {shown['difference [95 %]']}"
-        )
+        difference = shown["difference [95 %]"]
+        said.append(f"Published: {shown['published']} ({row['published_source']}); ours minus published: {difference}")
     if row.get("verdict"):
         said.append(f"Verdict: **{row['verdict']}**" + (f"; {shown['claim']}" if row["claim"] else ""))
     said += [f"Reason: {row['reason']}"] if row["reason"] else []
     said += [f"Reduced, not the published setting: {', '.join(row['reduced'])}"] if row["reduced"] else []
     commit = next((r["measured"]["environment"].get("commit") for r in records), None)
     return "  \n".join(
-        [*map(markdown_text, said), f"Make it again: `{command_of(result)}`", recipe_at(result["cell"], commit)]
+        [*map(markdown_text, said), f"Reproduce: `{command_of(result)}`", recipe_at(result["cell"], commit)]
     )
 
 
 def describe_run(cell: Named, record: Record, current: bool, weights: Path | None) -> str:
-    """The same of one seed."""
+    """Return the description of the run of one seed as Markdown."""
     run = record["deterministic"]
     ended = (
         f"{run['metric']} {run['test']:.6g} on test" if run["test"] is not None else f"{run['status']}: {run['error']}"
     )
     said = [] if current else ["**Superseded** by a later attempt."]
-    said.append(
-        f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
-    )
+    epochs = f"epoch {run['best_epoch']} of {len(run['epochs']['epoch'])}"
+    said.append(f"Seed {run['seed']}, split {run['split']} of `{cell['cell']}`: {ended}, {epochs}")
     if weights is not None and weights.exists():
-        score = "" if cell["suite"] == TRIED else f"; `gt-bench score {cell['cell']}` scores it again"
+        score = "" if cell["suite"] == TRIED else f"; `gt-bench score {cell['cell']}` evaluates it again"
         said.append(
             f'The best seed on validation. Its model: `gt_bench.store.weights.load_trained("{weights}")`{score}'
         )
-    return "  \n".join(
-        [
-            *map(markdown_text, said),
-            f"Make it again: `{command_of(cell)}`",
-            recipe_at(cell["cell"], record["measured"]["environment"].get("commit")),
-        ]
-    )
+    recipe = recipe_at(cell["cell"], record["measured"]["environment"].get("commit"))
+    return "  \n".join([*map(markdown_text, said), f"Reproduce: `{command_of(cell)}`", recipe])
 
 
 def command_of(cell: Named) -> str:
-    """The command that runs a cell again; of what was tried, with the options that its recipe keeps."""
+    """Return the command that runs a cell again; for `gt-bench try` with the options that its recipe contains."""
     if cell["suite"] != TRIED:
         return f"python -m stages.train {cell['cell']}"
     try:
         recipe = load_recipe(path_of(cell["cell"]))
-    except RecipeError:  # gone, or damaged since
+    except RecipeError:  # removed or damaged
         return f"gt-bench try MODEL {cell['dataset']}"
     options = [f"{key}={json.dumps(recipe.value(key))}" for key, origin in recipe.origin.items() if origin == BY_SET]
     search = ["--search", str(recipe.search.trials)] if recipe.search else []
@@ -253,14 +271,14 @@ def command_of(cell: Named) -> str:
 
 
 def path_of(cell: str) -> str:
-    """Where the recipe of a cell is."""
+    """Return the path of the recipe of a cell."""
     return f"{cell}.yaml" if cell.startswith(f"{TRIED}/") else recipe_file(cell).as_posix()
 
 
 def recipe_at(cell: str, commit: str | None) -> str:
-    """Where the recipe can be read as it was: a link where the repository has an address of its own, otherwise the command."""
+    """Return where the recipe of a commit is: a link if the repository has a web address, otherwise a git command."""
     path, commit = path_of(cell), commit_id(commit)
-    if commit is None or cell.startswith(f"{TRIED}/"):  # which no commit has
+    if commit is None or cell.startswith(f"{TRIED}/"):  # not in a commit
         return f"Recipe: `{path}`"
     address = repository()
     files = _files_of(commit)
@@ -275,15 +293,10 @@ def recipe_at(cell: str, commit: str | None) -> str:
 
 @cache
 def repository() -> str:
-    """The address of this repository as a browser opens it, without credentials; empty where it has none."""
+    """Return the web address of this repository, without credentials; empty if it has none."""
+    command = ["git", "config", "--get", "remote.origin.url"]
     try:
-        found = subprocess.run(
-            ["git", "config", "--get", "remote.origin.url"],
-            cwd=ROOT,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        ).stdout
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False).stdout
     except OSError:
         return ""
     address = without_credentials(re.sub(r"^git@([^:]+):", r"https://\1/", found.strip())).removesuffix(".git")
@@ -307,21 +320,22 @@ def _files_of(commit: str) -> frozenset[str] | None:
 
 
 def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
-    """MLflow's own tags of where a run came from."""
+    """Return the tags that MLflow defines for the source of a run."""
     clean = commit_id(commit)
     return {
         "mlflow.source.name": path_of(cell["cell"]), "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": clean,
-        "mlflow.source.git.dirty": _word(commit != clean) if clean else None, "mlflow.source.git.repoURL": repository() or None,
+        "mlflow.source.git.dirty": _word(commit != clean) if clean else None,
+        "mlflow.source.git.repoURL": repository() or None,
     }  # fmt: skip
 
 
 def _arguments(record: Record) -> dict[str, str]:
-    """All arguments of the model's constructor, defaults included, where the record has them."""
+    """Return all arguments of the model's constructor with defaults, if the record has them."""
     return flatten(record["measured"].get("arguments") or {}, "model.")
 
 
 def _end(record: Record) -> int:
-    """A record's moments are whole seconds: a run of less has an end of its own."""
+    """Return the end of a run in milliseconds. Times of a record are whole seconds: add the duration of a short run."""
     measured = record["measured"]
     return max(
         milliseconds(measured["finished"]),
@@ -334,14 +348,20 @@ def _word(true: bool) -> str:
 
 
 def search_plots(cell: Named, tuned: Path = Path("tuned")) -> dict[str, Callable[[], bytes] | Path]:
-    """The pictures of a cell's search as artifacts, where they are there."""
+    """Return the existing plots of a cell's search as artifacts."""
     base = tuned / cell["cell"]
     paths = sorted(base.parent.glob(f"{base.name}.*.png"))
     return {f"search.{path.name.removeprefix(base.name + '.')}": path.read_bytes for path in paths}
 
 
 def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path = Path("tuned")) -> list[Tracked]:
-    """A search as MLflow runs, from the rows of tuned/<cell>.csv: first the one of the search, with its pictures, then one per trial."""
+    """Return a search as MLflow runs: the run of the search with its plots, then one run per trial.
+
+    Args:
+        cell: the cell.
+        rows: of tuned/<cell>.csv.
+        tuned: folder of the search stage.
+    """
     values = [(int(r["number"]), float(r["value"])) for r in rows if r["state"] == "COMPLETE"]
     better = max if rows[0]["direction"] == "max" else min
     counts = {
@@ -363,19 +383,11 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
     return [whole] + [
         Tracked(
             name=f"{cell_name(cell)} trial {row['number']}",
-            # a pruned trial is no failure
+            # a pruned trial is not a failure
             status="FAILED" if row["state"] == "FAIL" else "FINISHED",
             params={_key(k): v for k, v in row.items() if k not in described},
             metrics=_points({"result/validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
-            tags=_tags(
-                {
-                    "gt.kind": "trial",
-                    **named,
-                    "gt.digest": f"trial {row['number']}",
-                    "gt.state": row["state"],
-                    "gt.status": row["status"],
-                }
-            ),
+            tags=_tags({"gt.kind": "trial", **named, **_trial_tags(row)}),
             dataset=None,
             artifacts={},
             source=dict(row),
@@ -384,20 +396,24 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
     ]
 
 
+def _trial_tags(row: Mapping[str, str]) -> dict[str, str]:
+    return {"gt.digest": f"trial {row['number']}", "gt.state": row["state"], "gt.status": row["status"]}
+
+
 def cell_name(cell: Named) -> str:
-    """The name of a cell's run."""
+    """Return the name of a cell's run."""
     return f"{cell['dataset']} {cell['model']}"
 
 
 def cell_tags(cell: Named) -> dict[str, str]:
-    """Tags by which a cell's run is found."""
+    """Return the tags that identify a cell's run."""
     return {"gt.kind": "cell", "gt.current": "true"} | {
         f"gt.{k}": cell[k] for k in ("cell", "suite", "dataset", "model")
     }
 
 
 def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Nested settings as MLflow parameters: keys joined by dots, lists as JSON, values over 500 characters cut with a mark."""
+    """Return nested settings as MLflow parameters: dotted keys, lists as JSON, long values cut with a digest."""
     flat: dict[str, str] = {}
     for key, value in content.items():
         name = prefix + _key(str(key))
@@ -411,7 +427,7 @@ def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def milliseconds(moment: str) -> int:
-    """An ISO 8601 time as MLflow counts it, since 1970."""
+    """Return an ISO 8601 time in milliseconds since 1970."""
     return int(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
@@ -422,7 +438,7 @@ def _figure(title: str, records: Sequence[Record]) -> bytes:
 
 
 def _status(status: str) -> str:
-    # MLflow knows no other ending; the tag gt.status has the kind of failure
+    # MLflow has no other final states; the tag gt.status has the kind of failure
     return "FINISHED" if status.startswith("ok") else "FAILED"
 
 
@@ -431,7 +447,7 @@ def _points(figures: Mapping[str, float | None]) -> dict[str, list[tuple[int, fl
 
 
 def _storable(value: float) -> float:
-    # MLflow's database holds infinities as the largest float
+    # the database of MLflow stores infinity as the largest float
     return math.copysign(LARGEST, value) if math.isinf(value) else float(value)
 
 

@@ -1,35 +1,41 @@
-"""What MLflow's pages show first: named views of an experiment, kept as its tags, where MLflow's own "save view" puts them.
+"""Saved views of an experiment in the MLflow user interface, stored as tags of the experiment as MLflow does.
 
-They are in the menu *Views* above the runs, and each has an address. MLflow 3 has no default view of an experiment that a server can set (a browser
-remembers its own), so that `make ui` and the experiment's description give the addresses. One says `workflowType` too: without it MLflow shows the
-side for language models until a person chooses the other.
+They are in the menu *Views* above the runs, and each has an address. In MLflow 3 a server cannot set the default view
+of an experiment, so `make ui` and the description of the experiment contain the addresses. An address includes
+`workflowType`: without it MLflow shows the view for language models until the user selects the other.
 """
 
 import json
 from collections.abc import Sequence
 
 PREFIX = "mlflow.sharedViewState."
-SEARCH = "-search"  # ending of the experiments of searches
+SEARCH = "-search"  # suffix of the experiments of searches
 CURRENT = "tags.`gt.kind` = 'cell' and tags.`gt.current` = 'true'"
 LEADERBOARD = (
-    "tags.gt.dataset", "tags.gt.model", "metrics.result/test_mean", "metrics.result/test_std", "metrics.result/published_mean",
-    "tags.gt.verdict", "metrics.cost/seconds", "metrics.cost/peak_memory_mib",
+    "tags.gt.dataset", "tags.gt.model", "metrics.result/test_mean", "metrics.result/test_std",
+    "metrics.result/published_mean", "tags.gt.verdict", "metrics.cost/seconds", "metrics.cost/peak_memory_mib",
 )  # fmt: skip
-WIDE = {"gt.cell": 230, "gt.model": 150, "gt.verdict": 190}  # pixels, where the words are longer than the heading
+WIDE = {"gt.cell": 230, "gt.model": 150, "gt.verdict": 190}  # pixels, for columns with texts longer than the header
 ATTEMPTS = (
-    "tags.gt.cell", "tags.gt.current", "metrics.result/test_mean", "metrics.result/test_std", "metrics.result/difference", "tags.gt.verdict",
-    "tags.gt.commit", "params.optimizer.lr",
+    "tags.gt.cell", "tags.gt.current", "metrics.result/test_mean", "metrics.result/test_std",
+    "metrics.result/difference", "tags.gt.verdict", "tags.gt.commit", "params.optimizer.lr",
 )  # fmt: skip
 
 
 def views_of(experiment: str, params: Sequence[str], created: int) -> dict[str, str]:
-    """The tags of an experiment that hold its views. `params`: of all its runs; `created`: of the experiment, in milliseconds."""
+    """Return the tags of an experiment with its views.
+
+    Args:
+        experiment: name.
+        params: names of the parameters of all its runs.
+        created: time of its creation, in milliseconds since 1970.
+    """
     if experiment.endswith(SEARCH):
         columns = ["tags.gt.cell", "metrics.result/validation", "tags.gt.state", *(f"params.{name}" for name in params)]
         complete = "tags.`gt.kind` = 'trial' and tags.`gt.state` = 'COMPLETE'"
         return {PREFIX + "trials": _named("Trials", created, _view(complete, columns, "metrics.`result/validation`"))}
     return {
-        # the menu has the latest first
+        # the menu shows the latest first
         PREFIX + "leaderboard": _named(
             "Leaderboard", created + 1, _view(CURRENT, LEADERBOARD, "tags.`gt.dataset`", ascending=True)
         ),
@@ -40,22 +46,24 @@ def views_of(experiment: str, params: Sequence[str], created: int) -> dict[str, 
 
 
 def address_of(experiment_id: str, view: str, root: str = "") -> str:
-    """Where MLflow shows the view; below `root`, the server."""
+    """Return the address of a view below the server `root`."""
     return f"{root}#/experiments/{experiment_id}/runs?workflowType=machine_learning&viewStateShareKey={view}"
 
 
 def first_view(experiment: str) -> str:
-    """The view that an experiment opens with: of trials for a search, else the leaderboard."""
+    """Return the main view of an experiment: "trials" for a search, else "leaderboard"."""
     return "trials" if experiment.endswith(SEARCH) else "leaderboard"
 
 
 def described(experiment: str, experiment_id: str) -> str:
-    """What stands above the runs of an experiment."""
+    """Return the description of an experiment, which MLflow shows above its runs."""
     if experiment.endswith(SEARCH):
-        return f"The searches of `{experiment.removesuffix(SEARCH)}`, a run per trial: [the complete ones]({address_of(experiment_id, 'trials')})"
+        suite, trials = experiment.removesuffix(SEARCH), address_of(experiment_id, "trials")
+        return f"Searches of `{suite}`, one run per trial: [complete trials]({trials})"
     return (
-        f"The cells of `{experiment}`: [the leaderboard]({address_of(experiment_id, 'leaderboard')}), "
-        f"[every attempt, superseded ones too]({address_of(experiment_id, 'attempts')}). A mirror of `store/`: docs/mlflow.md"
+        f"Cells of `{experiment}`: [leaderboard]({address_of(experiment_id, 'leaderboard')}), "
+        f"[all attempts, also superseded ones]({address_of(experiment_id, 'attempts')}). "
+        "A mirror of `store/`, see docs/mlflow.md"
     )
 
 
@@ -66,8 +74,14 @@ def _named(name: str, created: int, state: str) -> str:
 def _view(where: str, columns: Sequence[str], order: str, ascending: bool = False) -> str:
     keys = [f"{kind}.`{name}`" for kind, _, name in (column.partition(".") for column in columns)]
     state = {
-        "searchFilter": where, "orderByKey": order, "orderByAsc": ascending, "startTime": "ALL", "lifecycleFilter": "Active",
+        "searchFilter": where, "orderByKey": order, "orderByAsc": ascending, "startTime": "ALL",
+        "lifecycleFilter": "Active",
         "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": keys, "columnOrder": keys,
-        "columnWidths": {key: WIDE.get(key.split("`")[1], max(105, 7 * len(key.split("`")[1]) + 26)) for key in keys}, "viewMaximized": True,
+        "columnWidths": {key: _width(key.split("`")[1]) for key in keys}, "viewMaximized": True,
     }  # fmt: skip
     return json.dumps(state)
+
+
+def _width(column: str) -> int:
+    """Return the width of a column in pixels."""
+    return WIDE.get(column, max(105, 7 * len(column) + 26))

@@ -1,7 +1,7 @@
-"""The SQLite file of a local tracking store: made whole or not at all. One that was only begun is set aside, and made anew from the records.
+"""The SQLite file of a local tracking store: created atomically, and replaced if it is incomplete.
 
-MLflow creates its schema in some seventy steps that no transaction holds together: a process that is killed among them leaves a file which
-every later process refuses. So it is made under another name here, and renamed when it is whole.
+MLflow creates its schema in about seventy steps without a transaction. A process that is killed in between leaves a
+file that every later process rejects. Here the file is created under another name and renamed when it is complete.
 """
 
 import contextlib
@@ -14,8 +14,9 @@ from uuid import uuid4
 
 from gt_bench.utils.io import held, make_folder
 
-OWN = "sqlite:///mlruns/mlflow.db"  # of this project, and of records alone: the one file that may be set aside
-SIDE_FILES = ("", "-journal", "-wal", "-shm")  # of one database of SQLite
+# The database of this project. It contains only what the records contain, so it may be renamed and created again.
+OWN = "sqlite:///mlruns/mlflow.db"
+SIDE_FILES = ("", "-journal", "-wal", "-shm")  # suffixes of the files of an SQLite database
 
 
 class TrackingError(RuntimeError):
@@ -23,15 +24,19 @@ class TrackingError(RuntimeError):
 
 
 def file_of(uri: str) -> Path | None:
-    """The database that a URI names, None for a server."""
+    """Return the database file of a URI; None for a server."""
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
 @contextlib.contextmanager
-def whole(uri: str) -> Iterator[None]:
-    """Inside, the database of `uri` is whole, and no other process of this project opens it; of a server nothing is known.
+def ready_database(uri: str) -> Iterator[None]:
+    """Make sure that the database of `uri` is complete, and hold its lock inside the block.
 
-    Raises TrackingError for a file that is not a tracking store and not this project's own, WriteError where the lock cannot be had.
+    Nothing is done for a server.
+
+    Raises:
+        TrackingError: the file is not a tracking store, and not the database of this project.
+        WriteError: the lock cannot be written.
     """
     path = file_of(uri)
     if path is None:
@@ -41,36 +46,38 @@ def whole(uri: str) -> Iterator[None]:
     with held(path.with_name(f"{path.name}.lock")):
         if fault := fault_of(path):
             if uri != OWN:
-                raise TrackingError(
-                    f"{path} {fault}; it is left as it is: move it away, or name another one by MLFLOW_TRACKING_URI"
-                )
+                raise TrackingError(f"{path} {fault}; move it away, or set MLFLOW_TRACKING_URI to another store")
             print(
-                f"{path} {fault}: set aside as {set_aside(path).name}, and made anew from the records",
+                f"{path} {fault}: renamed to {set_aside(path).name}, and created again from the records",
                 file=sys.stderr,
                 flush=True,
             )
-            path.with_name("id").unlink(
-                missing_ok=True
-            )  # so that the next `dvc repro` fills it for every suite (gt_bench/pipeline/dependencies.py)
+            # the next `dvc repro` then fills it for all suites (gt_bench/pipeline/dependencies.py)
+            path.with_name("id").unlink(missing_ok=True)
         if not path.exists() or path.stat().st_size == 0:
             make(path)
         yield
 
 
 @contextlib.contextmanager
-def alone(uri: str, suite: str) -> Iterator[None]:
-    """Held by one process of this folder at a time: two that complete an experiment at once would each add what both found missing. What two
-    machines added twice on a server, the next completion takes out. Raises WriteError."""
+def suite_lock(uri: str, suite: str) -> Iterator[None]:
+    """Hold the lock of a suite inside the block, so that two processes do not add the same missing runs.
+
+    Two machines may still add runs twice on a server; the next update removes them.
+
+    Raises:
+        WriteError: the lock cannot be written.
+    """
     folder = make_folder((file_of(uri) or Path(OWN.removeprefix("sqlite:///"))).parent)
     with held(folder / f".{suite}.lock"):
         yield
 
 
 def fault_of(path: Path) -> str | None:
-    """Why the file is no tracking store, in the words after its name. None for one of any version of MLflow, for none at all, and where it
-    cannot be told.
+    """Return why the file is not a tracking store, as the rest of a sentence after its name.
 
-    The schema is followed by the first experiment: without one, nothing was ever tracked in it.
+    None for a store of any version of MLflow, for a missing file, and if it cannot be decided. MLflow creates the first
+    experiment after the schema: a database without an experiment never contained a run.
     """
     if not path.exists() or path.stat().st_size == 0:
         return None
@@ -81,15 +88,15 @@ def fault_of(path: Path) -> str | None:
                 "experiments" not in tables
                 or database.execute("SELECT NOT EXISTS (SELECT 1 FROM experiments)").fetchone()[0]
             )
-            return "was only begun by a process that was killed" if begun else None
-    except sqlite3.OperationalError:  # locked, or not to be read: MLflow says so itself
+            return "is incomplete, because a process was killed" if begun else None
+    except sqlite3.OperationalError:  # locked or not readable: MLflow reports it
         return None
     except sqlite3.DatabaseError as error:
         return f"is damaged ({error})"
 
 
 def set_aside(path: Path) -> Path:
-    """Renames the database and what SQLite keeps beside it; no earlier one is overwritten."""
+    """Rename the files of a database without overwriting an earlier one, and return the new path."""
     number = 1
     while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
         number += 1
@@ -100,36 +107,33 @@ def set_aside(path: Path) -> Path:
 
 
 def make(path: Path) -> None:
-    """A database with MLflow's schema at `path`, where it appears when it is complete."""
+    """Create a database with MLflow's schema; it appears at `path` when it is complete."""
     from mlflow.store.tracking import DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    for left in path.parent.glob(f".{path.name}.*.new*"):  # by a process that was killed, or an attempt that failed
+    for left in path.parent.glob(f".{path.name}.*.new*"):  # left by a killed process or a failed attempt
         left.unlink()
-    # another name each time: of an attempt that failed MLflow keeps the connection, to a file that is gone
+    # a new name each time, because MLflow caches the connection of a failed attempt, whose file is gone
     new = path.with_name(f".{path.name}.{uuid4().hex}.new")
     SqlAlchemyStore(f"sqlite:///{new}", DEFAULT_LOCAL_FILE_AND_ARTIFACT_PATH).engine.dispose()
     os.replace(new, path)
 
 
 def remedy(uri: str, said: str) -> str:
-    """What to do about an error of a database that is left as it is; nothing where waiting, or another disk, may be enough."""
+    """Return what to do about an error of a database; an empty string if waiting or another disk may help.
+
+    Args:
+        uri: of the tracking store.
+        said: message of the error.
+    """
     path = file_of(uri)
     if path is None:
         return ""
-    anew = "move it away: it is made anew from the records"
+    again = "move it away, it is created again from the records"
     if "database schema" in said or "Can't locate revision" in said:
-        return f". {path} is of another version of MLflow and left as it is: keep a copy and run `mlflow db upgrade {uri}`, install the MLflow that wrote it, or {anew}"
-    if any(
-        sign in said
-        for sign in (
-            "malformed",
-            "not a database",
-            "already exists",
-            "no such table",
-            "no such column",
-            "duplicate column",
+        return (
+            f". {path} was written by another version of MLflow: copy it and run `mlflow db upgrade {uri}`, install "
+            f"the MLflow that wrote it, or {again}"
         )
-    ):
-        return f". {path} is damaged: {anew}"
-    return ""
+    damage = ("malformed", "not a database", "already exists", "no such table", "no such column", "duplicate column")
+    return f". {path} is damaged: {again}" if any(sign in said for sign in damage) else ""

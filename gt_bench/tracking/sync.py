@@ -1,5 +1,7 @@
-"""MLflow made equal to the records, whatever was tracked before. One experiment per suite, one run per cell, a nested run per seed; the trials of searches stand
-in an experiment of their own, SUITE-search. `complete` does nothing where the store is whole already.
+"""Update MLflow from the records, whatever was tracked before.
+
+There is one experiment per suite, one run per cell and a nested run per seed. Trials of searches are in the experiment
+SUITE-search. `complete` is idempotent.
 """
 
 import csv
@@ -10,9 +12,9 @@ from typing import TYPE_CHECKING
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.store.attempts import records_of, superseded
 from gt_bench.store.run_store import Store
-from gt_bench.tracking.mirror import Mirror, reported
+from gt_bench.tracking.mirror import Mirror, tracking_errors
 from gt_bench.tracking.payload import tracked_search
-from gt_bench.tracking.sqlite import TrackingError, alone
+from gt_bench.tracking.sqlite import TrackingError, suite_lock
 from gt_bench.tracking.uri import tracking_uri, warn
 
 if TYPE_CHECKING:
@@ -28,24 +30,28 @@ def complete(
     store: Store | None = None,
     only: bool = False,
 ) -> None:
-    """Makes the experiment of `suite` hold exactly these results and records: what is missing is added, what is half written or differs is
-    completed or replaced, what no result names is removed (runs of cells that are training right now are left alone). The trials of searches
-    stand in an experiment of their own, SUITE-search.
+    """Make the experiment of a suite contain exactly these results and records.
+
+    Missing runs are added, incomplete or different ones are completed or replaced, and runs of no result are removed,
+    except runs of cells that are training now. The trials of searches go to the experiment SUITE-search.
 
     Args:
-        records: by digest; a result's run without a record here is left out.
-        tuned: folder with what the searches wrote.
-        rows: of the leaderboard, whose verdicts become tags; a cell's first one counts.
-        store: with the weights of best seeds and the attempts before the results, which are shown as superseded.
-        only: leave the suite's other cells as they are.
+        suite: name of the suite.
+        results: of its cells.
+        records: by digest; runs of results without a record here are left out.
+        tuned: folder of the search stage.
+        rows: of the leaderboard, whose verdicts become tags; the first row of a cell counts.
+        store: with the weights of best seeds and earlier attempts, which are shown as superseded.
+        only: do not change other cells of the suite.
+
     Raises:
-        TrackingError: naming the URI.
-        StoreError: for attempts that cannot be read.
+        TrackingError: the tracking store cannot be used; the message names the URI.
+        StoreError: an earlier attempt cannot be read.
     """
     uri = tracking_uri()
     results = list(results)
     earlier = {result["cell"]: superseded(result, store) if store else [] for result in results}
-    with reported(uri), alone(uri, suite):
+    with tracking_errors(uri), suite_lock(uri, suite):
         mirror = Mirror(uri, suite)
         for result in results:
             mine = [records[d] for d in result["runs"] if d in records]
@@ -67,8 +73,10 @@ def complete(
 
 
 def track_cells(cells: Iterable["Cell"]) -> None:
-    """Shows cells that were trained by hand, as `complete` would; the leaderboard adds their verdicts. A store that cannot be used costs one
-    warning."""
+    """Track cells that `gt-bench train` trained; the leaderboard adds their verdicts later.
+
+    If the tracking store cannot be used, this prints a warning.
+    """
     from gt_bench.store.archive import read_result
 
     store, uri = Store(), tracking_uri()
@@ -81,21 +89,21 @@ def track_cells(cells: Iterable["Cell"]) -> None:
             records = {r["digest"]: r for result in found for r in records_of(result, store)}
             complete(suite, found, records, store=store, only=True)
         except TrackingError as error:
-            warn(uri, suite, str(error), "The records are kept")
+            warn(uri, suite, str(error), "The records are stored")
 
 
 def track_search(cell: "Cell", tuned: Path = Path("tuned")) -> None:
-    """Shows the trials of a cell's search in the experiment SUITE-search. A store that cannot be used costs one warning."""
+    """Track the trials of a cell's search in the experiment SUITE-search; print a warning if that is not possible."""
     uri, named = tracking_uri(), Named(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
     try:
         rows = _trials(cell.cell, tuned)
         if rows:
-            with reported(uri), alone(uri, cell.suite):
+            with tracking_errors(uri), suite_lock(uri, cell.suite):
                 mirror = Mirror(uri, f"{cell.suite}-search")
                 _put_search(mirror, named, rows, tuned)
                 mirror.put_views()
     except TrackingError as error:
-        warn(uri, cell.suite, str(error), "The search is done")
+        warn(uri, cell.suite, str(error), "The search is complete")
 
 
 def _put_search(mirror: Mirror, cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path) -> None:

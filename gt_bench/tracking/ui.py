@@ -1,6 +1,6 @@
-"""MLflow's pages of the tracking store, with the address of each suite's leaderboard.
+"""Serve the MLflow user interface, and print the address of each suite's leaderboard.
 
-python -m gt_bench.tracking.ui [--port 5000] [what else `mlflow server` takes]
+python -m gt_bench.tracking.ui [--host 127.0.0.1] [--port 5000] [other options of `mlflow server`]
 """
 
 import os
@@ -8,20 +8,22 @@ import sys
 from argparse import ArgumentParser
 from pathlib import Path
 
-from gt_bench.tracking.mirror import PATIENCE, QUIET, reported
+from gt_bench.tracking.mirror import PATIENCE, QUIET, tracking_errors
 from gt_bench.tracking.saved_views import PREFIX, address_of, first_view
-from gt_bench.tracking.sqlite import TrackingError, whole
+from gt_bench.tracking.sqlite import TrackingError, ready_database
 from gt_bench.tracking.uri import tracking_uri
 from gt_bench.utils.redact import without_credentials
 
-NO_JOBS = {
-    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"
-}  # eight processes that wait for work which nobody here gives them
+NO_JOBS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # it would start eight processes that are never used
 
 
 def addresses(uri: str, root: str) -> list[str]:
-    """A line for each experiment that has a view of its own. Raises TrackingError."""
-    with reported(uri), whole(uri):
+    """Return a line for each experiment that has a saved view.
+
+    Raises:
+        TrackingError: the tracking store cannot be read.
+    """
+    with tracking_errors(uri), ready_database(uri):
         from mlflow import MlflowClient
 
         found = MlflowClient(tracking_uri=uri, registry_uri=uri).search_experiments(order_by=["name ASC"])
@@ -31,43 +33,33 @@ def addresses(uri: str, root: str) -> list[str]:
 
 
 def main() -> int:
-    """Serves MLflow's pages until it is interrupted; exit status 1 where there is no store yet."""
+    """Serve the user interface until it is interrupted; return 1 if there is no tracking store."""
     parser = ArgumentParser(add_help=False)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=5000)
-    own, others = parser.parse_known_args()
-    uri, root = tracking_uri(), f"http://{own.host}:{own.port}"
+    options, others = parser.parse_known_args()
+    uri, root = tracking_uri(), f"http://{options.host}:{options.port}"
     if uri.startswith("http"):
         root = without_credentials(uri)
     elif not Path(uri.removeprefix("sqlite:///")).exists():
         print(
-            f"there is no {uri.removeprefix('sqlite:///')} yet: `make reproduce` or `python -m stages.leaderboard SUITE` makes it",
+            f"{uri.removeprefix('sqlite:///')}: no such file; run `make reproduce` or `python -m stages.leaderboard "
+            "SUITE` to create it",
             file=sys.stderr,
         )
         return 1
     os.environ.update(PATIENCE | os.environ | QUIET | NO_JOBS)
     try:
-        first = f"MLflow at {root} (choose 'Model training' there once per browser); the leaderboard of each suite:"
+        first = f"MLflow at {root} (select 'Model training' once per browser); the leaderboard of each suite:"
         print("\n".join([first, *addresses(uri, root)]), flush=True)
     except TrackingError as error:
         print(f"error: MLflow at {root}: {without_credentials(str(error))}", file=sys.stderr)
         return 1
     if uri.startswith("http"):
         return 0
-    command = [
-        "mlflow",
-        "server",
-        "--backend-store-uri",
-        uri,
-        "--host",
-        own.host,
-        "--port",
-        str(own.port),
-        "--workers",
-        "1",
-        *others,
-    ]
-    os.execv(sys.executable, [sys.executable, "-m", *command])
+    address = ["--host", options.host, "--port", str(options.port)]
+    command = ["-m", "mlflow", "server", "--backend-store-uri", uri, *address, "--workers", "1", *others]
+    os.execv(sys.executable, [sys.executable, *command])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which tracking store is in use, and the one line that says that it cannot be."""
+"""The address of the tracking store, and the warning that it cannot be used."""
 
 import contextlib
 import os
@@ -12,12 +12,12 @@ from gt_bench.utils.redact import without_credentials
 
 
 def tracking_uri() -> str:
-    """MLFLOW_TRACKING_URI, or the SQLite file of this folder."""
+    """Return MLFLOW_TRACKING_URI, or the URI of this project's SQLite file."""
     return os.environ.get("MLFLOW_TRACKING_URI") or OWN
 
 
 def is_installed(folder: Path = Path("mlruns")) -> bool:
-    """Whether MLflow is; where it is not, one line says so, once in a folder."""
+    """Return whether MLflow is installed; if not, print one line, once per folder."""
     try:
         if find_spec("mlflow"):
             return True
@@ -27,7 +27,8 @@ def is_installed(folder: Path = Path("mlruns")) -> bool:
     with contextlib.suppress(OSError, WriteError):
         if not note.exists():
             print(
-                "MLflow shows no runs, since it is not installed (this line appears once in a folder); run: python -m pip install mlflow",
+                "MLflow is not installed, runs are not tracked (this line is printed once per folder); run: python -m "
+                "pip install mlflow",
                 file=sys.stderr,
                 flush=True,
             )
@@ -35,13 +36,20 @@ def is_installed(folder: Path = Path("mlruns")) -> bool:
     return False
 
 
-def warn(uri: str, suite: str, reason: str, meanwhile: str = "Training goes on") -> None:
-    """A line on stderr without credentials: why MLflow cannot be used, what goes on `meanwhile`, and the command that completes the experiment later."""
-    # what was tried has no leaderboard
-    remedy = "the same command" if suite == "tried" else f"`python -m stages.leaderboard {suite}`"
+def warn(uri: str, suite: str, reason: str, meanwhile: str = "Training continues") -> None:
+    """Print a warning on stderr, without credentials, that MLflow cannot be used.
+
+    Args:
+        uri: of the tracking store.
+        suite: whose experiment is incomplete.
+        reason: the error.
+        meanwhile: what is not affected.
+    """
+    # the suite "tried" has no leaderboard
+    command = "the same command" if suite == "tried" else f"`python -m stages.leaderboard {suite}`"
     uri, reason = without_credentials(uri), without_credentials(reason)
     print(
-        f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; {remedy} completes it later.",
+        f"warning: MLflow at {uri} cannot be used: {reason}. {meanwhile}; run {command} later to update MLflow.",
         file=sys.stderr,
         flush=True,
     )

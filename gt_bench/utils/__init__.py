@@ -1,1 +1,1 @@
-"""Files, locks, errors, formats and the code digest."""
+"""Files, locks, errors, text formats and code digests."""

@@ -1,4 +1,7 @@
-"""DVC's own lock files: those that a killed process leaves broken, on which every later `dvc repro` fails, and one that waits for the disk."""
+"""Repair of DVC's lock files, and a faster place for one of them.
+
+A killed process may leave a broken lock file, on which every later `dvc repro` fails.
+"""
 
 import contextlib
 import fcntl
@@ -16,18 +19,17 @@ LOCK_FILES = (Path("dvc.lock"), Path("stages/dvc.lock"))
 SETTLED_SECONDS = 1.0
 
 
-def mended() -> Iterator[str]:
-    """Mends them in the working directory; yields a line for each."""
-    if mend_lock(Path(".dvc") / "tmp"):
-        yield ".dvc/tmp/rwlock: was left broken by a process that was killed; removed"
+def repaired() -> Iterator[str]:
+    """Repair the lock files of the working directory; yield a line for each repair."""
+    if repair_lock(Path(".dvc") / "tmp"):
+        yield ".dvc/tmp/rwlock: a killed process left it incomplete; removed"
     for path in LOCK_FILES:
         if aside := set_aside_if_broken(path):
-            yield f"{path}: is not what DVC wrote; set aside as {aside.name}: every stage runs, and finds its runs in store/"
+            yield f"{path}: invalid, renamed to {aside.name}; all stages run again and find their runs in store/"
 
 
-def mend_lock(folder: Path) -> bool:
-    """Removes DVC's list of locked paths where a killed process left no valid one (every `dvc repro` fails on it); whether it did. One that
-    another process is writing stays."""
+def repair_lock(folder: Path) -> bool:
+    """Remove DVC's list of locked paths if it is invalid and no process writes it; return whether it was removed."""
     path = folder / "rwlock"
     if not path.exists():
         return False
@@ -43,19 +45,20 @@ def mend_lock(folder: Path) -> bool:
 
 
 def keep_in_memory(folder: Path = Path(".dvc") / "tmp", memory: Path = MEMORY) -> None:
-    """Makes DVC's list of locked paths a link to a file in memory, where the system has such a folder. DVC truncates and writes the list eight times
-    for every stage, changed or not, and ext4 starts writing a truncated file to disk when it is closed: the next truncation waits for it
-    (benchmarks/grid.py: half of a no-op over 400 cells on a quiet disk, most of it on a busy one). A list that is gone after a restart is to DVC
-    what one is that was never written. While another process writes the list, the next run does it."""
+    """Make DVC's list of locked paths a link to a file in memory, if the system has a folder in memory.
+
+    DVC truncates and writes the list eight times per stage, also if nothing changed. ext4 writes a truncated file to
+    disk when it is closed, and the next truncation waits for that (benchmarks/grid.py: half the time of a no-op of 400
+    cells). After a restart the list is gone, which DVC treats like a list that was never written. If another process is
+    writing the list, nothing happens until the next call.
+    """
     path = folder / "rwlock"
-    # each workspace has its own, a copy of one too
+    # each workspace has a file of its own, also a copy of a workspace
     place = memory / f"dvc-{os.getuid()}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
     if not folder.is_dir() or not os.access(memory, os.W_OK) or (path.is_symlink() and path.readlink() == place):
         return
-    with (
-        contextlib.suppress(OSError, WriteError),
-        _guarded(folder) as free,
-    ):  # what goes wrong leaves it on the disk, which is only slower
+    # after an error the list stays on the disk, which is only slower
+    with contextlib.suppress(OSError, WriteError), _guarded(folder) as free:
         if free:
             write_bytes(place, path.read_bytes() if path.exists() else b"{}")
             link = folder / f"rwlock.{os.getpid()}"
@@ -65,7 +68,7 @@ def keep_in_memory(folder: Path = Path(".dvc") / "tmp", memory: Path = MEMORY) -
 
 @contextlib.contextmanager
 def _guarded(folder: Path) -> Iterator[bool]:
-    """Holds the lock under which DVC reads and writes its list; False where another process holds it."""
+    """Hold the lock with which DVC reads and writes its list; yield False if another process holds it."""
     with (folder / "rwlock.lock").open("a", encoding="utf-8") as guard:
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,8 +79,11 @@ def _guarded(folder: Path) -> Iterator[bool]:
 
 
 def set_aside_if_broken(path: Path) -> Path | None:
-    """Renames a lock file that DVC would refuse, and returns its new place. DVC writes it in place after every stage, so that a process that is
-    killed then leaves half of it; while another process writes it, it changes, and stays."""
+    """Rename a lock file that DVC would reject, and return its new path.
+
+    DVC writes the file in place after every stage, so a kill may leave half of it. A file that changes is being written
+    by another process and is not renamed.
+    """
     from dvc.exceptions import DvcException
     from dvc.schema import COMPILED_LOCKFILE_SCHEMA
     from dvc.utils.strictyaml import load

@@ -1,4 +1,4 @@
-"""Entry points by which installed packages give models and datasets."""
+"""Entry points with which installed packages provide models and datasets."""
 
 import traceback
 from importlib.metadata import EntryPoint
@@ -7,22 +7,31 @@ from gt_bench.utils.errors import UserError
 
 
 def described(entry: EntryPoint) -> str:
-    """What messages call it."""
+    """Return the description of an entry point for messages."""
     return f"the entry point {entry.name} = {entry.value!r} of {package_of(entry)} (group {entry.group})"
 
 
 def package_of(entry: EntryPoint) -> str:
-    """Which installed package declares it, for messages."""
+    """Return the name of the package that declares the entry point, for messages."""
     return entry.dist.name if entry.dist else "an installed package"
 
 
 def loaded(entry: EntryPoint, error_type: type[UserError], expected: str) -> object:
-    """What it names. Raises `error_type` with the line at which the package fails and what is `expected` of it."""
+    """Load the object of an entry point.
+
+    Args:
+        entry: the entry point.
+        error_type: class of the error to raise.
+        expected: what the object must be, for the message.
+
+    Raises:
+        UserError: of type `error_type`, with the line at which the package fails.
+    """
     try:
         return entry.load()
-    except Exception as error:  # whatever a package may raise
+    except Exception as error:  # a package may raise anything
         frame = traceback.extract_tb(error.__traceback__)[-1]
         raise error_type(
-            f"{described(entry)} does not load: {frame.filename}, line {frame.lineno}: {type(error).__name__}: {error}; expected {expected}; "
-            "correct its pyproject.toml or reinstall it"
+            f"{described(entry)} does not load: {frame.filename}, line {frame.lineno}: {type(error).__name__}: "
+            f"{error}; expected {expected}; correct its pyproject.toml or reinstall it"
         ) from error

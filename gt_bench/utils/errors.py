@@ -1,27 +1,32 @@
-"""Errors that a user can mend: the message is all that is shown (gt_bench/runtime/exit_status.py), so it names the file and the remedy."""
+"""Errors that a user can fix. Only the message is shown (runtime/exit_status.py), so it names file and remedy."""
 
 
 class UserError(Exception):
-    """What a user can mend. A room has a subclass of its own, where somebody tells its errors from others."""
+    """An error that a user can fix. Packages define subclasses where callers must distinguish them."""
 
 
 class DatasetError(UserError, ValueError):
-    """Data that are not what they should be; the message says what and where."""
+    """Invalid data; the message says what is wrong and where."""
 
 
 class MissingPackage(UserError, ImportError):
-    """A package that a command needs and that is not installed; the message names the command that installs it."""
+    """A command needs a package that is not installed; the message contains the command that installs it."""
 
 
 def missing(error: ImportError, of: str = "this command") -> MissingPackage:
-    """What a user reads for an import that failed."""
+    """Return the error to raise for a failed import.
+
+    Args:
+        error: of the import.
+        of: what needs the package, for the message.
+    """
     package = (error.name or str(error)).partition(".")[0]
     return MissingPackage(
         f"{of} needs {package}, which is not installed; run: python -m pip install {PACKAGES.get(package, package)}"
     )
 
 
-# what is installed under another name than it is imported by; psycopg without its C library is of no use
+# Packages whose install name differs from the import name; psycopg is unusable without its C library.
 PACKAGES = {
     "psycopg": "'psycopg[binary]'",
     "sklearn": "scikit-learn",

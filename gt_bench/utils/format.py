@@ -1,4 +1,4 @@
-"""Seconds, bytes and rows of tables as people read them; and text from anywhere, made harmless for each kind of output."""
+"""Durations, sizes and table rows as text, and text from untrusted sources made safe for each kind of output."""
 
 import contextlib
 from collections.abc import Iterable
@@ -8,16 +8,16 @@ from typing import Any
 from gt_bench.utils.redact import printable
 
 
-def hours(seconds: float) -> str:
-    """Seconds as text, in the largest unit of which there are at least two."""
+def duration(seconds: float) -> str:
+    """Return seconds as text, in the largest unit that gives at least 2: `3.2 s`, `90.0 min`, `5.0 h`, `3.5 d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds:.3g} s"
 
 
-def bytes_text(size: float) -> str:
-    """Bytes as text, in binary units."""
+def file_size(size: float) -> str:
+    """Return bytes as text, in binary units: `512 B`, `1.5 MiB`."""
     units = ["B", "KiB", "MiB", "GiB"]
     while size >= 1024 and len(units) > 1:
         size /= 1024
@@ -26,23 +26,22 @@ def bytes_text(size: float) -> str:
 
 
 def terminal_text(text: str) -> str:
-    """Text from anywhere as a terminal may show it: line by line, without what a terminal would obey (escape, bell) or what hides or reorders
-    characters (bidirectional marks)."""
+    """Return text without control characters (escape, bell) and marks that hide or reorder characters; lines remain."""
     return "".join(character for character in str(text) if character.isprintable() or character == "\n")
 
 
 def print_text(text: object = "", **options: Any) -> None:
-    """`print` of `terminal_text`."""
+    """Print `terminal_text(text)`; options as for `print`."""
     print(terminal_text(str(text)), **options)
 
 
 def markdown_text(text: str) -> str:
-    """Text from anywhere within a page of Markdown: on one line, without HTML, links and images, which a browser would load."""
+    """Return text for a Markdown page: on one line, without HTML, links and images, which a browser would load."""
     return escape(printable(text), quote=False).replace("](", "]\\(")
 
 
 def csv_cell(value: object) -> object:
-    """A value as a cell of a CSV file: a spreadsheet computes none of it, as it would of a text that begins with "="."""
+    """Return a value for a CSV file that no spreadsheet evaluates as a formula, as it would if text begins with "="."""
     if not isinstance(value, str):
         return value
     text = printable(value)
@@ -53,5 +52,5 @@ def csv_cell(value: object) -> object:
 
 
 def markdown_line(texts: Iterable[str]) -> str:
-    """A row of a Markdown table; what would end a cell or the row is escaped."""
+    """Return a row of a Markdown table; characters that would end a cell or the row are escaped."""
     return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"

@@ -1,4 +1,4 @@
-"""Files that hold either their old content or their new one, never half of it."""
+"""Atomic writes of files, safe reads, and locks on files."""
 
 import contextlib
 import errno
@@ -15,23 +15,34 @@ from filelock import FileLock
 
 from gt_bench.utils.errors import UserError
 
+FIX_AND_RETRY = "fix this and run the command again"
+DISK_FULL = "the disk is full; free some space and run the same command again to resume"
+
 
 class WriteError(UserError, RuntimeError):
-    """A file could not be written; the message names it and the remedy. Every file is as it was."""
+    """A file could not be written; the message names the file and what to do. No file was changed."""
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether `name` can be a file's or a folder's own name below the folder it is put in: no path, not empty, not hidden."""
+    """Return whether `name` is a valid name of a file or folder: not empty, not hidden, without a path."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name) is not None
 
 
 def write_json(path: Path, content: Any) -> Path:
-    """Writes JSON so that `path` holds either the old or the new content. Raises WriteError on a full disk or missing permission."""
+    """Write JSON atomically.
+
+    Raises:
+        WriteError: the disk is full, or permission is missing.
+    """
     return write_bytes(path, (json.dumps(content, indent=1, allow_nan=True) + "\n").encode())
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Atomic write: a temporary file beside `path`, flushed to disk, then renamed. Raises WriteError, leaving no half-written file."""
+    """Write a file atomically: a temporary file next to `path` is flushed to disk and renamed.
+
+    Raises:
+        WriteError: the disk is full, or permission is missing. `path` is unchanged.
+    """
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,17 +57,19 @@ def write_bytes(path: Path, content: bytes) -> Path:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise WriteError(
-                f"{path}: the disk is full; free some space and run the same command again: it continues where it was"
-            ) from error
-        raise WriteError(
-            f"{path}: cannot be written ({error.strerror}); mend that and run the same command again"
-        ) from error
+            raise WriteError(f"{path}: {DISK_FULL}") from error
+        raise WriteError(f"{path}: cannot be written ({error.strerror}); {FIX_AND_RETRY}") from error
     return path
 
 
 def new_file(path: Path) -> str:
-    """An empty temporary file beside `path`, with the permissions that the user's umask gives: `tempfile` would give 0600. Raises OSError."""
+    """Create an empty temporary file next to `path` and return its name.
+
+    Its permissions follow the umask of the user; `tempfile` would set 0600.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
     while True:
         temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(4)}"))
         with contextlib.suppress(FileExistsError):
@@ -65,13 +78,19 @@ def new_file(path: Path) -> str:
 
 
 class UnfitFile(ValueError):
-    """What is at a path is no regular file, or larger than anything that is written there; the message says which."""
+    """A path is not a regular file, or the file is too large; the message says which."""
 
 
 def read_bytes(path: str | Path, at_most: int = 1 << 28) -> bytes:
-    """The content of a regular file. A link to a device or a FIFO, which would never end, is not read.
+    """Return the content of a regular file. Devices and FIFOs, which may never end, are not read.
 
-    Raises UnfitFile, and OSError as `open` does.
+    Args:
+        path: of the file.
+        at_most: largest size in bytes.
+
+    Raises:
+        UnfitFile: not a regular file, or too large.
+        OSError: as `open` raises it.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
@@ -86,19 +105,31 @@ def read_bytes(path: str | Path, at_most: int = 1 << 28) -> bytes:
 
 
 def read_text(path: str | Path, at_most: int = 1 << 28) -> str:
-    """`read_bytes` as UTF-8. Raises UnicodeDecodeError too."""
+    """Return `read_bytes` decoded as UTF-8.
+
+    Raises:
+        UnicodeDecodeError: the file is not UTF-8. Also the errors of `read_bytes`.
+    """
     return read_bytes(path, at_most).decode("utf-8")
 
 
 def make_folder(path: Path) -> Path:
-    """The folder, made where it is not there. Raises WriteError, which names it."""
+    """Create a folder if it does not exist, and return it.
+
+    Raises:
+        WriteError: the folder cannot be created.
+    """
     with _writing(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def hold(lock: FileLock) -> FileLock:
-    """The lock, acquired. Raises WriteError where its file cannot be written."""
+    """Acquire a lock and return it.
+
+    Raises:
+        WriteError: the file of the lock cannot be written.
+    """
     with _writing(Path(lock.lock_file)):
         lock.acquire()
     return lock
@@ -106,7 +137,11 @@ def hold(lock: FileLock) -> FileLock:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """The lock of this file, for as long as the block takes. Raises WriteError where the file cannot be written."""
+    """Hold the lock of a file inside the block.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
     lock = hold(FileLock(path))
     try:
         yield
@@ -119,6 +154,4 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteError(
-            f"{path}: cannot be written ({error.strerror}); mend that and run the same command again"
-        ) from error
+        raise WriteError(f"{path}: cannot be written ({error.strerror}); {FIX_AND_RETRY}") from error

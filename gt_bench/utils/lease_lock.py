@@ -1,9 +1,14 @@
-"""A lock with a lease, for folders that several machines share: it survives a holder that dies, wherever that one was.
+"""A lock with a lease, for folders that several machines share: it is released if its holder dies on any machine.
 
-PATH.1, PATH.2, ... are claims, of which the highest counts; a claim comes into being by a link, which is atomic on network file systems too. Its holder
-writes it anew every BEAT seconds. Whether a holder is gone is told by its process where it is of this machine; else by time: the claim is older than
-LEASE by the clock of the file system, which dates both sides, and does not change while somebody watches for longer than two beats. So neither a
-clock that is wrong nor one that jumps takes a lock from the living. A holder that was thought dead finds a higher claim and knows (`lost`).
+The files PATH.1, PATH.2, ... are claims; the highest one holds the lock. A claim is created by a hard link, which is
+atomic also on network file systems, and its holder writes it again every BEAT seconds. A holder on this machine is dead
+if its process is gone. A holder on another machine counts as dead if its claim is older than LEASE by the clock of the
+file system and does not change while another process watches it for more than two beats. A wrong clock or a jump of the
+clock therefore never takes the lock from a living holder. A holder that wrongly counted as dead sees a higher claim
+(`lost`).
+
+Libraries do not cover this: `filelock.SoftFileLease` never takes over the claim of a dead machine on NFS, where two
+names cannot be exchanged atomically, and `flufl.lock` compares the expiry of a lock with the local clock.
 """
 
 import contextlib
@@ -25,23 +30,12 @@ from gt_bench.utils.io import WriteError, make_folder, write_bytes
 BEAT, LEASE = 20.0, 100.0  # seconds
 MOUNTS = Path("/proc/self/mounts")
 NETWORK = (
-    "nfs",
-    "cifs",
-    "smb",
-    "lustre",
-    "gpfs",
-    "beegfs",
-    "ceph",
-    "glusterfs",
-    "afs",
-    "9p",
-    "fuse.sshfs",
-    "fuse.glusterfs",
-)
+    "nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "afs", "9p", "fuse.sshfs", "fuse.glusterfs",
+)  # fmt: skip
 
 
 def this_machine() -> str:
-    """A name under which process ids mean the same: the host, since when it runs, and the namespace of process ids."""
+    """Return a name of the machine within which process ids are unique: host name, boot id and PID namespace."""
     parts = [socket.gethostname()]
     for read in (
         lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip(),
@@ -53,7 +47,7 @@ def this_machine() -> str:
 
 
 def network_file_system(path: Path) -> str | None:
-    """The type of the network file system that `path` is on; None if it is local or unknown."""
+    """Return the type of the network file system of `path`; None if it is local or unknown."""
     with contextlib.suppress(OSError):
         mounts = [line.split() for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
         real = path.resolve()
@@ -64,8 +58,7 @@ def network_file_system(path: Path) -> str | None:
 
 
 class Holder(TypedDict, total=False):
-    """Who has a claim, as its file says: process `pid` of `machine`, when it began (ticks since the machine did), and how often it has written
-    the claim."""
+    """Content of a claim: process `pid` of `machine`, its start in ticks since boot, how often it wrote the claim."""
 
     machine: str
     pid: int
@@ -75,7 +68,14 @@ class Holder(TypedDict, total=False):
 
 
 class Lease:
-    """The lock at `path`. `machine`: see `this_machine`."""
+    """A lock with a lease.
+
+    Args:
+        path: of the lock; claims are files next to it.
+        machine: name of this machine; see `this_machine`.
+        beat: seconds between two writes of a claim.
+        lease: seconds after which a claim may count as abandoned.
+    """
 
     def __init__(self, path: Path, machine: str | None = None, beat: float = BEAT, lease: float = LEASE):
         self.path, self.machine, self.beat, self.lease = path, machine or this_machine(), beat, lease
@@ -84,7 +84,11 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> bool:
-        """Takes the lock if nobody living has it. Where its holder seems dead, this watches for two beats and a half. Raises WriteError."""
+        """Take the lock unless a living holder has it; if the holder seems dead, watch it for 2.5 beats first.
+
+        Raises:
+            WriteError: a file cannot be written.
+        """
         make_folder(self.path.parent)
         claims = self._claims()
         if claims and not self._is_dead(claims[-1]):
@@ -92,7 +96,7 @@ class Lease:
         self.number = claims[-1] + 1 if claims else 1
         if not self._create():
             return False
-        if self._claims()[-1] != self.number:  # somebody was faster, with a claim that this one did not know of
+        if self._claims()[-1] != self.number:  # another process was faster, with a claim that was not listed before
             self._file(self.number).unlink(missing_ok=True)
             return False
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -100,23 +104,23 @@ class Lease:
         return True
 
     def release(self) -> None:
-        """Gives the lock back, if another has not taken it meanwhile."""
+        """Release the lock, unless another process has taken it."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
         for number in self._claims():
-            if number <= self.number:  # the highest last, so that no dead one counts in between
+            if number <= self.number:  # the highest last, so that no older claim holds the lock in between
                 self._file(number).unlink(missing_ok=True)
 
     @property
     def lost(self) -> bool:
-        """Whether another has taken the lock: this process stood still for longer than the lease."""
+        """Whether another process has taken the lock because this one was suspended for longer than the lease."""
         claims = self._claims()
         return not claims or claims[-1] != self.number
 
     @contextlib.contextmanager
     def held(self) -> Iterator[bool]:
-        """Whether the lock is had, for as long as the block takes."""
+        """Try to take the lock, yield whether it was taken, and release it after the block."""
         mine = self.acquire()
         try:
             yield mine
@@ -133,14 +137,9 @@ class Lease:
         return self.path.with_name(f"{self.path.name}.{number}")
 
     def _content(self) -> bytes:
-        said: Holder = {
-            "machine": self.machine,
-            "pid": os.getpid(),
-            "ticks": _ticks(os.getpid()),
-            "token": self.token,
-            "beat": self.count,
-        }
-        return json.dumps(said).encode()
+        pid = os.getpid()
+        holder = Holder(machine=self.machine, pid=pid, ticks=_ticks(pid), token=self.token, beat=self.count)
+        return json.dumps(holder).encode()
 
     def _create(self) -> bool:
         temporary = write_bytes(self.path.with_name(f".{self.path.name}.{self.token}"), self._content())
@@ -157,9 +156,8 @@ class Lease:
             self.count += 1
             if self.lost:
                 return
-            with contextlib.suppress(
-                WriteError, OSError
-            ):  # a full disk: the lease may run out, and a run be computed twice, to the same bits
+            # If the disk is full, the lease may expire, and a run may be computed twice, with the same result.
+            with contextlib.suppress(WriteError, OSError):
                 write_bytes(self._file(self.number), self._content())
 
     def _is_dead(self, number: int) -> bool:
@@ -180,12 +178,12 @@ class Lease:
 
     def _read(self, number: int) -> bytes | None:
         try:
-            return self._file(number).read_bytes()  # opened anew: what a network file system has cached is checked
+            return self._file(number).read_bytes()  # opening the file makes a network file system check its cache
         except FileNotFoundError:
             return None
 
     def _age(self, number: int) -> float:
-        """Seconds since the claim was written, by the clock that dates files."""
+        """Return the seconds since the claim was written, by the clock of the file system."""
         with tempfile.TemporaryFile(dir=self.path.parent) as now, contextlib.suppress(FileNotFoundError):
             now.write(b"now")
             now.flush()
@@ -201,18 +199,20 @@ def _parsed(content: bytes) -> Holder:
 
 
 def _runs(holder: Holder) -> bool:
-    """Whether the holder's process is still there, and not another one with its number."""
+    """Return whether the process of the holder still runs, and is not another process with the same id."""
     try:
         if psutil.Process(holder["pid"]).status() == psutil.STATUS_ZOMBIE:
             return False
-        return holder.get("ticks") in (None, _ticks(holder["pid"]))  # None: written by older code, which may still run
+        return holder.get("ticks") in (None, _ticks(holder["pid"]))  # None: written by an older version of this code
     except (psutil.NoSuchProcess, KeyError, TypeError, ValueError):
         return False
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process began, in ticks of the kernel since the machine did: that and its number name it, whatever is done to the clock, from
-    which `psutil.Process.create_time` is counted. None where the system does not say."""
+    """Return the start of a process in kernel ticks since boot; None if the system does not report it.
+
+    Start and id identify a process also if the clock changes; `psutil.Process.create_time` depends on the clock.
+    """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,6 @@
-"""Where the files of the benchmark are: in the current folder if it is a project (it has params.yaml or grid.yaml), else as installed.
+"""Location of the benchmark's files: the current folder if it is a project, else the installed package.
+
+A project has a params.yaml or grid.yaml.
 
 Everything of a suite is in its folder, `suites/NAME/`:
 
@@ -23,7 +25,8 @@ from pathlib import Path
 
 from gt_bench.utils.errors import UserError
 
-SHIPPED = Path(__file__).parents[1] / "shipped"  # in a wheel (setup.py); a checkout has the same folders at its root
+# only in a wheel (setup.py); a checkout has the same folders at its root
+SHIPPED = Path(__file__).parents[1] / "shipped"
 INSTALLED = SHIPPED if SHIPPED.is_dir() else Path(__file__).parents[2]
 SUITES = Path("suites")
 MANIFEST = "suite.yaml"
@@ -35,7 +38,7 @@ class SuiteError(UserError, ValueError):
 
 
 def is_project() -> bool:
-    """Whether the current folder has a params.yaml or grid.yaml."""
+    """Return whether the current folder has a params.yaml or grid.yaml."""
     return Path("params.yaml").exists() or Path("grid.yaml").exists()
 
 

@@ -1,4 +1,4 @@
-"""Temporary files and folders of writers that were killed: swept by the next run of a stage, and by `gt-bench store prune`."""
+"""Removal of temporary files and folders of killed processes, by the next run of a stage and `gt-bench store prune`."""
 
 import contextlib
 import re
@@ -6,29 +6,25 @@ import shutil
 import time
 from pathlib import Path
 
-FOLDERS = (
-    "data",
-    "state",
-    "store",
-    "studies",
-    "tuned",
-    "results",
-    "metrics",
-    "reports",
-    "mlruns",
-)  # what the pipeline writes
-ABANDONED = 3600.0  # seconds without a change, after which nobody writes it any more
-NAME = re.compile(
-    r"\..+\.[a-z0-9_]{8}"
-)  # `tempfile` of .NAME. beside NAME: gt_bench/utils/io.py, packed and encoded data
+# Folders that the pipeline writes.
+FOLDERS = ("data", "state", "store", "studies", "tuned", "results", "metrics", "reports", "mlruns")
+ABANDONED = 3600.0  # seconds without a change, after which a temporary file counts as abandoned
+# Names that gt_bench/utils/io.py and the writers of packed data and encodings give to temporary files.
+NAME = re.compile(r"\..+\.[a-z0-9_]{8}")
 
 
 def sweep(*folders: Path, everywhere: bool = False, older_than: float = ABANDONED) -> list[Path]:
-    """Removes what killed writers left in these folders, with `everywhere` below them too; returns it."""
+    """Remove abandoned temporary files and return their paths.
+
+    Args:
+        *folders: where to look.
+        everywhere: whether to look in subfolders too.
+        older_than: seconds since the last change.
+    """
     removed = []
     for folder in folders:
         for path in list(folder.rglob(".*") if everywhere else folder.glob(".*")):
-            with contextlib.suppress(FileNotFoundError):  # of a writer that lives after all, or went with a folder
+            with contextlib.suppress(FileNotFoundError):  # renamed by its writer, or removed with its folder
                 if NAME.fullmatch(path.name) and time.time() - _changed(path) > older_than:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
                     removed.append(path)
@@ -36,5 +32,5 @@ def sweep(*folders: Path, everywhere: bool = False, older_than: float = ABANDONE
 
 
 def _changed(path: Path) -> float:
-    """When `path`, or anything in it, was last written."""
+    """Return when `path`, or anything in it, was last written."""
     return max(one.lstat().st_mtime for one in [path, *(path.rglob("*") if path.is_dir() else ())])

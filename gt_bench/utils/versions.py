@@ -1,8 +1,8 @@
-"""Declared versions: what of the code takes part in the identity of a run.
+"""Declared versions of modules, which are part of the identity of a run.
 
-A module whose code decides numbers may say `VERSION = 2` at its top level; a module that says nothing has version 1. A change that
-alters a number raises the version of the module that it is in, so that runs of before and after have different keys; any other
-change leaves it. Golden values (gt_bench/experiment/golden_values.py) find a change whose version was forgotten.
+A module whose code decides numbers may declare `VERSION = 2` at its top level; the default is version 1. If you change
+the module so that a number changes, raise its version: runs before and after then have different keys. Golden values
+(gt_bench/experiment/golden_values.py) find changes whose version was not raised.
 """
 
 import ast
@@ -17,13 +17,15 @@ ENCODINGS = "gt_models.encodings"
 
 
 class VersionError(UserError, ValueError):
-    """A version that is no whole number above 0; the message names file and line."""
+    """A version is not a positive integer; the message names file and line."""
 
 
 def version_of(module: str) -> int:
-    """The version that a module declares; read from its source, so that nothing is imported.
+    """Return the version that a module declares. The module is parsed, not imported.
 
-    Raises VersionError, and ModuleNotFoundError for a module that does not exist.
+    Raises:
+        VersionError: the version is not a positive integer.
+        ModuleNotFoundError: the module does not exist.
     """
     path = source_file(module)
     if path is None:
@@ -47,7 +49,7 @@ def _declared(path: Path, _mtime: int) -> int:
         value = node.value.value if isinstance(node.value, ast.Constant) else None
         if type(value) is not int or value < 1:
             raise VersionError(
-                f"{path}, line {node.lineno}: VERSION must be a whole number above 0, written as such: VERSION = 2"
+                f"{path}, line {node.lineno}: invalid VERSION; expected a positive integer literal: VERSION = 2"
             )
         return value
     return 1
@@ -55,7 +57,7 @@ def _declared(path: Path, _mtime: int) -> int:
 
 @cache
 def encoding_modules() -> dict[str, str]:
-    """By name of an encoding the module that declares it; read from the source, so that torch is not imported."""
+    """Return encoding name -> module that declares it. The modules are parsed, so that torch is not imported."""
     package = source_file(ENCODINGS)
     assert package is not None
     return {
@@ -68,12 +70,12 @@ def encoding_modules() -> dict[str, str]:
 
 
 def modules_of_encodings(names: Iterable[str]) -> dict[str, str]:
-    """By component ("encoding NAME") the module that declares its version; names that no module declares are left out."""
+    """Return component ("encoding NAME") -> module that declares its version; unknown names are left out."""
     modules = encoding_modules()
     return {f"encoding {name}": modules[name] for name in sorted(names) if name in modules}
 
 
 def version_text(versions: Mapping[str, int], modified: bool = False) -> str:
-    """The versions of a run in words, for a person."""
+    """Return the versions of a run as text."""
     parts = [f"{component} version {version}" for component, version in versions.items()]
     return ", ".join([*parts, "modified"] if modified else parts)

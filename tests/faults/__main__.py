@@ -1,9 +1,9 @@
-"""The campaign of faults, which writes its figures into docs/reliability.md: make test-faults
+"""The fault campaign, which writes its results into docs/reliability.md: make test-faults.
 
-    python -m tests.faults [--kills 50] [--slow-kills 50] [--repros 50] [--pairs 10] [--damages 10] [--seed 0] [--stages NAME ...]
-        [--only kills|repro|disk|files|tests ...] [--no-write]
+    python -m tests.faults [--kills 50] [--slow-kills 50] [--repros 50] [--pairs 10] [--damages 10] [--seed 0]
+        [--stages NAME ...] [--only kills|repro|disk|files|tests ...] [--no-write]
 
-Exits 1 where anything differs from what it is undisturbed. As root it also mounts full and read-only disks.
+The exit status is 1 if any file differs from an undisturbed run. As root it also mounts full and read-only disks.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from tests.faults.kills import campaign
 from tests.faults.repro import Repro
 from tests.faults.world import STAGES, World
 
-SLOW = ("leaderboard", "tracking")  # seconds each
+SLOW = ("leaderboard", "tracking")  # they take seconds
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
-Found = tuple[list[str], list[str]]  # lines for the page, what was wrong
+Found = tuple[list[str], list[str]]  # lines for the page, errors
 
 
 def table(*rows: tuple) -> list[str]:
@@ -56,9 +56,9 @@ def kills(world: World, given: argparse.Namespace) -> Found:
 def repro(world: World, given: argparse.Namespace) -> Found:
     start = time.monotonic()
     tally = Repro(world).campaign(given.repros, given.pairs, given.seed)
-    columns = ("kills", "two at once", "of these refused", "lock files mended", "trees compared", "wrong", "s")
+    columns = ("kills", "two at once", "of these refused", "lock files repaired", "trees compared", "wrong", "s")
     seconds = f"{time.monotonic() - start:.0f}"
-    row = (tally.killed, given.pairs, tally.refused, tally.mended, tally.rounds, len(tally.wrong), seconds)
+    row = (tally.killed, given.pairs, tally.refused, tally.repaired, tally.rounds, len(tally.wrong), seconds)
     say(row, tally.wrong)
     return table(columns, row), tally.wrong
 
@@ -103,7 +103,7 @@ PARTS: dict[str, Callable[[World, argparse.Namespace], Found]] = {
 
 
 def say(row: tuple, wrong: Sequence[str]) -> None:
-    """At once: a campaign that is cut short has said what it found."""
+    """Print a row immediately, so that a campaign that is stopped has reported what it found."""
     print(*row, sep="\t")
     for line in wrong:
         print(f"  {line}")
@@ -112,15 +112,15 @@ def say(row: tuple, wrong: Sequence[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=50, help="of each stage")
-    parser.add_argument("--slow-kills", type=int, default=50, help=f"of {' and '.join(SLOW)}")
+    parser.add_argument("--kills", type=int, default=50, help="kills of each stage")
+    parser.add_argument("--slow-kills", type=int, default=50, help=f"kills of {' and '.join(SLOW)}")
     parser.add_argument("--repros", type=int, default=50, help="kills of `dvc repro`")
-    parser.add_argument("--pairs", type=int, default=10, help="of `dvc repro` at once")
-    parser.add_argument("--damages", type=int, default=10, help="of each kind of file")
+    parser.add_argument("--pairs", type=int, default=10, help="pairs of `dvc repro` at once")
+    parser.add_argument("--damages", type=int, default=10, help="damages of each kind of file")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--stages", nargs="*", choices=STAGES, default=list(STAGES), help="that are killed")
+    parser.add_argument("--stages", nargs="*", choices=STAGES, default=list(STAGES), help="stages to kill")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--no-write", action="store_true", help="leave docs/reliability.md as it is")
+    parser.add_argument("--no-write", action="store_true", help="do not change docs/reliability.md")
     given, failed = parser.parse_args(), False
     with tempfile.TemporaryDirectory(prefix="gt-faults-") as folder:
         world = World(Path(folder) / "world") if {*given.only} - {"tests"} else None
@@ -129,7 +129,7 @@ def main() -> int:
             try:
                 lines, wrong = PARTS[part](world, given)
             except pytest.skip.Exception as reason:
-                print(f"{part}: left out: {reason}")
+                print(f"{part}: skipped: {reason}")
                 continue
             if wrong:
                 lines += [
@@ -141,8 +141,9 @@ def main() -> int:
             print(*lines, sep="\n", flush=True)
             failed |= bool(wrong)
             took = (
-                f"`python -m tests.faults {command(part, given)}`: {time.monotonic() - start:.0f} s, {datetime.now(UTC):%Y-%m-%d}, commit "
-                f"{(commit() or 'none')[:12]}, {os.cpu_count()} cores, Python {platform.python_version()}."
+                f"`python -m tests.faults {command(part, given)}`: {time.monotonic() - start:.0f} s, "
+                f"{datetime.now(UTC):%Y-%m-%d}, commit {(commit() or 'none')[:12]}, {os.cpu_count()} cores, "
+                f"Python {platform.python_version()}."
             )
             if not given.no_write:
                 write_between(

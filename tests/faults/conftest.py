@@ -1,4 +1,4 @@
-"""One miniature of the chain for all tests of faults."""
+"""One miniature project for all fault tests."""
 
 import pytest
 

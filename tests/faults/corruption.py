@@ -1,4 +1,4 @@
-"""A damaged file of each kind in a finished project: whoever reads it names it or sets it aside, and afterwards everything is as it was."""
+"""Damage a file of each kind in a finished project: it must be reported or renamed, and then restored bit for bit."""
 
 import json
 import random
@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tests.faults.world import World, do, remove_outs, tree
 
-# what is damaged -> (the files, the stage that reads them, the stage that makes them)
+# file -> (its paths, the stage that reads it, the stage that writes it)
 FILES = {
-    "record": ("store/*/{run}/record.json", "train", "train"),  # {run}: of a cell's seed
+    "record": ("store/*/{run}/record.json", "train", "train"),  # {run}: the folder of a seed's run
     "journal": ("studies/small/mini/mlp/journal.log", "tune", "tune"),
     "packed data": ("data/packed/mini/data.safetensors", "train", "download"),
     "header": ("data/packed/mini/header.json", "train", "download"),
@@ -22,7 +22,7 @@ FILES = {
 
 
 def flip(content: bytes, draw: random.Random) -> bytes:
-    """One bit of it: of a record's deterministic part (what was measured has no checksum), of the digest of a pin (its day decides nothing)."""
+    """Change one bit: in the deterministic part of a record (the rest has no checksum), or in the digest of a pin."""
     start, end = 0, len(content)
     for first, last in ((b'"deterministic"', b'"measured"'), (b'"sha256": "', b'"bytes"')):
         if first in content and last in content and b"__metadata__" not in content:
@@ -41,7 +41,11 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 
 def damage(world: World, finished: Path, what: str, how: str, seed: int) -> list[str]:
-    """Damages a file of the project `finished`, runs what reads it, then what makes it and all after; what was wrong."""
+    """Damage a file of the project `finished`, run the stage that reads it, the one that writes it and later ones.
+
+    Returns:
+        Descriptions of everything that went wrong.
+    """
     draw = random.Random(f"{what} {how} {seed}")
     pattern, reader, maker = FILES[what]
     runs = json.loads((finished / "results/small/mini/gcn.json").read_text())["runs"]
@@ -59,7 +63,7 @@ def damage(world: World, finished: Path, what: str, how: str, seed: int) -> list
             wrong.append(f"{name}: {stage}: status {child.status}: {child.said[-1200:]}")
         elif child.status == 1 and path.name not in child.said and path.parent.name not in child.said:
             wrong.append(f"{name}: {stage}: the file is not named: {child.said[-600:]}")
-        # what does not make the file again says that it is to be deleted, or its entry
+        # if the stage does not write the file again, its message says to delete the file or its entry
         if stage == maker and path.name in child.said and path.exists() and path.read_bytes() != before:
             path.unlink()
     for stage in dict.fromkeys((maker, reader)):
@@ -67,12 +71,12 @@ def damage(world: World, finished: Path, what: str, how: str, seed: int) -> list
         child = do(stage, finished)
         if child.status:
             return [*wrong, f"{name}: {stage} after the remedy: status {child.status}: {child.said[-1200:]}"]
-    # what was set aside is there besides, and a run with damaged settings is an attempt at its cell
+    # renamed files are additional, and a run with damaged settings is an attempt of its cell
     found, expected = (
         tree(finished),
         {file: content for file, content in world.after["leaderboard"].items() if not file.startswith("store/cells/")},
     )
-    # a raw file that a damaged pin spoke against stays set aside, whole, where its packed form is there already
+    # a raw file that contradicts a damaged pin stays renamed if its packed form exists
     aside = {content for file, content in found.items() if ".rejected-" in file}
     return wrong + [
         f"{name}: {file}" for file in expected if found.get(file) != expected[file] and expected[file] not in aside

@@ -1,4 +1,4 @@
-"""A disk that is full at every write in turn, and one that can only be read: a small tmpfs in the place of each folder that the chain writes to."""
+"""A disk that is full at each write in turn, and a read-only disk: a small tmpfs replaces each folder in turn."""
 
 import contextlib
 import os
@@ -16,14 +16,15 @@ from tests.faults.world import World, again, do
 PAGE = 4096
 # folder -> the stages that write to it
 WRITERS = {
-    "data": ("download", "encode"), "state": ("state",), "store": ("tune", "train"), "studies": ("tune",), "tuned": ("tune",), "results": ("train",),
+    "data": ("download", "encode"), "state": ("state",), "store": ("tune", "train"), "studies": ("tune",),
+    "tuned": ("tune",), "results": ("train",),
     "reports": ("leaderboard",), "mlruns": ("tracking",),
 }  # fmt: skip
 
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """`folder`, with what it holds, as a file system of its own of 2 MiB; for the tracking store, whose database is larger, 8 MiB."""
+    """Mount a file system with the content of `folder` over it: 2 MiB, or 8 MiB for the larger tracking store."""
     size = "8m" if folder.name == "mlruns" else "2m"
     aside = folder.parent.with_name(f"{folder.parent.name}.aside")
     if folder.exists():
@@ -44,7 +45,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 def fill(folder: Path, pages: int) -> Path:
-    """A file that leaves so many pages of the disk."""
+    """Fill the disk except for this number of pages."""
     ballast = folder / ".ballast"
     room = os.statvfs(folder)
     ballast.write_bytes(bytes(max(0, (room.f_bavail - pages) * room.f_bsize)))
@@ -53,14 +54,14 @@ def fill(folder: Path, pages: int) -> Path:
 
 @dataclass
 class Tally:
-    """`failed`: how often the disk was full; `wrong`: what was not as it should be."""
+    """`failed`: how often the disk was full; `wrong`: descriptions of errors."""
 
     failed: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
 def judged(name: str, child, said_of_disk: str) -> tuple[bool, list[str]]:
-    """(whether the stage met the fault, what was wrong with how it said so)."""
+    """Return whether the stage met the fault, and what is wrong with its message."""
     said = child.said
     met = child.status != 0 or "warning: MLflow" in said
     wrong = [f"{name}: a traceback: {said[-1500:]}"] if "Traceback" in said else []
@@ -72,7 +73,11 @@ def judged(name: str, child, said_of_disk: str) -> tuple[bool, list[str]]:
 
 
 def full_at(world: World, stage: str, part: str, pages: int, tally: Tally) -> bool:
-    """Runs a stage with so many pages left in `part`, then makes room and runs it again; whether the disk was full."""
+    """Run a stage with this number of free pages in `part`, then free the disk and run it again.
+
+    Returns:
+        Whether the disk was full.
+    """
     name = f"{stage}-{part}-{pages}"
     folder = world.fresh(stage, name)
     with small_disk(folder / part):
@@ -89,7 +94,7 @@ def full_at(world: World, stage: str, part: str, pages: int, tally: Tally) -> bo
 
 
 def full_at_every_write(world: World, stage: str, part: str, steps: int = 1) -> Tally:
-    """With no page left, then with ever more of them until the stage ends well."""
+    """Run a stage with no free page, then with more and more of them until it succeeds."""
     tally, pages = Tally(), 0
     while full_at(world, stage, part, pages, tally):
         pages += max(steps, pages // 8)  # a database has hundreds of pages
@@ -97,7 +102,7 @@ def full_at_every_write(world: World, stage: str, part: str, steps: int = 1) -> 
 
 
 def read_only(world: World, stage: str, part: str) -> Tally:
-    """Runs a stage while `part` can only be read, then again."""
+    """Run a stage while `part` is read-only, then again."""
     tally, folder = Tally(), world.fresh(stage, f"{stage}-{part}-read-only")
     with small_disk(folder / part):
         subprocess.run(["mount", "-o", "remount,ro", folder / part], check=True)

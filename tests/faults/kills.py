@@ -1,6 +1,7 @@
-"""kill -9 at a random moment of a stage, then the stage again and all after it: what is left must be what it is undisturbed, bit for bit.
+"""kill -9 at a random moment of a stage, then run it and all later stages: the result must be identical bit for bit.
 
-Half of the moments are random in time, half random among the changes that the stage makes to files: between two of those lies what can be half done.
+Half of the moments are random times, half are random changes to files: a kill between two changes may leave half of the
+work.
 """
 
 import os
@@ -27,7 +28,7 @@ class Tally:
 
 
 def counted(stage: str, until: int | None, note: Path):
-    """The stage's work, killed at its so-many-th change to a file; where it ends before, `note` says how many there were."""
+    """The work of a stage, killed at the given change to a file; if it ends before, `note` has their number."""
 
     def work() -> None:
         seen = watch(until, lambda: os.kill(os.getpid(), signal.SIGKILL))
@@ -40,7 +41,11 @@ def counted(stage: str, until: int | None, note: Path):
 
 
 def watch(until: int | None, act: Callable[[], None]) -> list[int]:
-    """Counts the changes that this process makes to files from now on, in the list that it returns; at the `until`-th it acts."""
+    """Count the changes that this process makes to files from now on, and act at the given one.
+
+    Returns:
+        The list of changes.
+    """
     seen, process = [0], os.getpid()
 
     def hook(event: str, arguments: tuple) -> None:
@@ -55,7 +60,7 @@ def watch(until: int | None, act: Callable[[], None]) -> list[int]:
 
 
 def kill_one(world: World, stage: str, folder: Path, draw: random.Random, by_change: bool, changes: int) -> bool:
-    """Whether a process of the stage was killed, and did not end before."""
+    """Return whether a process of the stage was killed before it ended."""
     note = folder.with_name(f"{folder.name}.note")
     if by_change:
         child = Child(counted(stage, draw.randint(1, changes), note), folder).end()
@@ -68,7 +73,7 @@ def kill_one(world: World, stage: str, folder: Path, draw: random.Random, by_cha
 
 
 def changes_of(world: World, stage: str) -> int:
-    """How many changes to files the undisturbed stage makes."""
+    """Return how many changes to files an undisturbed stage makes."""
     folder = world.fresh(stage, f"{stage}-counted")
     note = folder.with_name(f"{folder.name}.note")
     assert Child(counted(stage, None, note), folder).end().status == 0
@@ -76,8 +81,10 @@ def changes_of(world: World, stage: str) -> int:
 
 
 def campaign(world: World, stage: str, kills: int, seed: int = 0, in_a_row: int = 2, to: str | None = None) -> Tally:
-    """So many kills of a stage, up to `in_a_row` of them before it is left to end, and every fifth time those after it up to stage `to`; and the
-    files that differ then."""
+    """Kill a stage again and again, and compare the files.
+
+    After at most `in_a_row` kills the stage runs to its end; every fifth time the stages up to `to` run as well.
+    """
     world.seconds.setdefault(stage, 5.0)
     draw, tally, changes = random.Random(f"{stage} {seed}"), Tally(), changes_of(world, stage)
     while tally.kills < kills:

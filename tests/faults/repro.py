@@ -1,8 +1,8 @@
-"""`kill -9` of `dvc repro` at random moments, with the stage that it runs or alone, and two of them at once; then `make reproduce`, after which
-everything must be what it is undisturbed, and no run may have been computed twice.
+"""`kill -9` of `dvc repro` at random moments, and two at once; then `make reproduce`, which restores all files.
 
-DVC is the real one, on this repository's dvc.yaml and the miniature of world.py. A stage is a fork of DVC's process in the place of
-`python -m stages.NAME`, which would take seconds to import; it inherits no open file, as a new program would not.
+The result must be identical to an undisturbed one, and no run may be computed twice. DVC is the real one, with the
+dvc.yaml of this repository and the miniature of world.py. A stage is a fork of DVC's process instead of `python -m
+stages.NAME`, which would need seconds to import; like a new program it inherits no open file.
 """
 
 import contextlib
@@ -45,18 +45,18 @@ DVC_S = (".dvc/", "dvc.lock", "stages/dvc.lock", ".gitignore")
 
 @dataclass
 class Tally:
-    """`mended`: lock files that were left broken; `refused`: of two at once."""
+    """`repaired`: broken lock files; `refused`: commands that DVC refused because two ran at once."""
 
     tried: int = 0
     killed: int = 0
     rounds: int = 0
-    mended: int = 0
+    repaired: int = 0
     refused: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
 def project(world: World, folder: Path) -> Path:
-    """The miniature as DVC takes it, before its first stage."""
+    """The miniature project in the form that DVC needs, before its first stage."""
     shutil.copytree(world.folder / "before" / "state", folder)
     settings = yaml.safe_load((folder / "params.yaml").read_text())
     grid = {name: settings.pop(name) for name in GENERATED} | {"finetunes": {}}
@@ -67,14 +67,17 @@ def project(world: World, folder: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     (folder / ".dvc").mkdir()
     (folder / ".dvc/config").write_text(
-        f"[core]\n    analytics = false\n    check_update = false\n    no_scm = true\n    site_cache_dir = {folder}/.dvc/site\n"
+        "[core]\n    analytics = false\n    check_update = false\n    no_scm = true\n    site_cache_dir = "
+        f"{folder}/.dvc/site\n"
     )
     return folder
 
 
 def notes(folder: Path, what: str) -> Path:
-    """Beside the project: `computed` has a line for each run that was computed, `stages` one for each stage with its process;
-    `memory` is in the place of /dev/shm."""
+    """Files next to the project: `computed` lists each computed run, `stages` each stage with its process.
+
+    `memory` replaces /dev/shm.
+    """
     return folder.with_name(f"{folder.name}.{what}")
 
 
@@ -84,7 +87,7 @@ def note(path: Path, line: str) -> None:
 
 
 def work_of(command: str) -> Callable[[], Any]:
-    """What `python -m stages.NAME ...` does, in the miniature."""
+    """Do what `python -m stages.NAME ...` does, in the miniature."""
     _, _, module, *names = command.split()
     name = module.removeprefix("stages.")
     if name == "state":  # as its command does
@@ -98,8 +101,11 @@ def work_of(command: str) -> Callable[[], Any]:
 def under_dvc(
     work: Callable[[], int], until: int | None = None, after: float = 0.0, group: bool = True
 ) -> Callable[[], None]:
-    """`work`, as the leader of a group of processes of its own, with stages that are forked. With `until` it is killed at its so-many-th change to a
-    file, or so many seconds after it, with its group or alone; where it ends before, a note says how many there were."""
+    """Run `work` as leader of a process group, with forked stages.
+
+    With `until` it is killed at the given change to a file, or that number of seconds after it, with its group or
+    alone. If it ends before, a note has the number of changes.
+    """
 
     def kill() -> None:
         os.killpg(0, signal.SIGKILL) if group else os.kill(os.getpid(), signal.SIGKILL)
@@ -143,12 +149,12 @@ def plain() -> int:
     return repro("leaderboard@small")[0]
 
 
-def mending() -> int:
+def reproduce_all() -> int:
     return reproduce("small")
 
 
 def held(folder: Path) -> dict[str, Any]:
-    """Every file of the project, and what DVC knows of them; searches without the trials whose process was killed."""
+    """Return all files of the project and the state of DVC; searches without trials whose process was killed."""
     found: dict[str, Any] = {name: content for name, content in tree(folder).items() if not name.startswith(DVC_S)}
     for name in ("dvc.lock", "stages/dvc.lock"):
         stages = yaml.safe_load((folder / name).read_text())["stages"]
@@ -161,8 +167,10 @@ def held(folder: Path) -> dict[str, Any]:
 
 
 def wait_for(folder: Path, command: str = "") -> None:
-    """Until no stage lives on that a killed `dvc repro` began: of this command, or any. A search that lives on would share its trials with a new
-    one, and two workers try other values than one."""
+    """Wait until no stage of a killed `dvc repro` is alive.
+
+    A search that is still alive would share its trials with a new one, and two workers try other values than one.
+    """
     lines = notes(folder, "stages").read_text().splitlines() if notes(folder, "stages").exists() else []
     for number in [int(line.split()[0]) for line in lines if command in line]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -172,7 +180,7 @@ def wait_for(folder: Path, command: str = "") -> None:
 
 
 class Repro:
-    """The project, and what an undisturbed `dvc repro` makes of it."""
+    """The project, and the result of an undisturbed `dvc repro`."""
 
     def __init__(self, world: World):
         for name in ("dvc.cli", "dvc.repo", "dvc.stage.run"):
@@ -186,40 +194,43 @@ class Repro:
         self.expected = held(folder)
 
     def kill(self, folder: Path, draw: random.Random) -> None:
-        """`dvc repro`, killed by turns with the group of its stage and alone: at a moment, at a change that DVC makes to a file, or just after one,
-        for DVC writes its own files in place."""
+        """`dvc repro`, killed alternately with its stage's group and alone.
+
+        The moment is a time, a change that DVC makes to a file, or just after one, because DVC writes its files in
+        place.
+        """
         wait_for(folder, "stages.tune")
         number, group = self.tally.tried, self.tally.tried % 2 == 0
         self.tally.tried += 1
         if number // 2 % 3 == 0:
             child = Child(under_dvc(plain), folder)
             time.sleep(draw.uniform(0, self.seconds))
-            with contextlib.suppress(ProcessLookupError):  # it has ended, or leads no group yet
+            with contextlib.suppress(ProcessLookupError):  # it has ended, or does not lead a group yet
                 os.killpg(child.process.pid, signal.SIGKILL) if group else os.kill(child.process.pid, signal.SIGKILL)
         else:
             until, after = draw.randint(1, self.changes), draw.uniform(0, 0.01) if number // 2 % 3 == 2 else 0.0
             child = Child(under_dvc(plain, until, after, group), folder)
         child.end()
-        assert child.status in (0, 255, -signal.SIGKILL), child.said  # 255: of a lock that the one before left broken
+        assert child.status in (0, 255, -signal.SIGKILL), child.said  # 255: a lock that the one before left broken
         self.tally.killed += child.status < 0
 
     def two_at_once(self, folder: Path, draw: random.Random) -> None:
         """`dvc repro`, and `make reproduce` while it runs."""
         first = Child(under_dvc(plain), folder)
         time.sleep(draw.uniform(0, self.seconds))
-        second = Child(under_dvc(mending), folder, f"{folder.name}-second")
+        second = Child(under_dvc(reproduce_all), folder, f"{folder.name}-second")
         for child in (first.end(), second.end()):
             self.tally.refused += child.status != 0
             if "Traceback" in child.said or child.status < 0:
                 self.tally.wrong.append(f"{folder.name}: two at once: status {child.status}: {child.said[-1500:]}")
 
-    def mend(self, folder: Path) -> None:
-        """`make reproduce`, and what is wrong then."""
+    def reproduce_and_check(self, folder: Path) -> None:
+        """Run `make reproduce` and return what is wrong afterwards."""
         wait_for(folder, "stages.tune")
-        child = Child(under_dvc(mending), folder).end()
+        child = Child(under_dvc(reproduce_all), folder).end()
         wait_for(folder)
         self.tally.rounds += 1
-        self.tally.mended += len(re.findall(r"was left broken|is not what DVC wrote", child.said))
+        self.tally.repaired += len(re.findall(r"left it incomplete|invalid, renamed to", child.said))
         if child.status:
             self.tally.wrong.append(f"{folder.name}: make reproduce: status {child.status}: {child.said[-1500:]}")
             return
@@ -233,7 +244,7 @@ class Repro:
         self.tally.wrong += [f"{folder.name}: {name}" for name in differ]
 
     def campaign(self, kills: int, pairs: int, seed: int = 0, in_a_row: int = 2) -> Tally:
-        """So many kills, up to `in_a_row` of them before `make reproduce`, and so many times two at once."""
+        """Kill `dvc repro` many times, with at most `in_a_row` kills before `make reproduce`; then pairs at once."""
         draw, rounds = random.Random(seed), 0
         while self.tally.killed < kills or rounds < pairs:
             folder = project(self.world, self.world.folder / f"repro-{self.tally.rounds}")
@@ -243,6 +254,6 @@ class Repro:
             else:
                 self.two_at_once(folder, draw)
                 rounds += 1
-            self.mend(folder)
+            self.reproduce_and_check(folder)
             shutil.rmtree(folder)
         return self.tally

@@ -1,4 +1,4 @@
-"""A clock that jumps while a stage runs, and files that are dated by another one."""
+"""A clock that jumps while a stage runs, and files with the dates of another clock."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ YEARS = 10 * 365 * 86400.0
 
 
 def jumping(stage: str, by: float):
-    """The stage under a clock that jumps at its fifth reading."""
+    """Run the stage with a clock that jumps at its fifth reading."""
 
     def work() -> None:
         real, read = time.time, [0]

@@ -1,4 +1,4 @@
-"""A damage to each kind of file; many of each: `make test-faults` (docs/reliability.md)."""
+"""One damage to each kind of file; `make test-faults` makes many (docs/reliability.md)."""
 
 import shutil
 from itertools import cycle

@@ -1,4 +1,4 @@
-"""Folders that can only be read, or are full; every folder, at every write of every stage: `make test-faults` (docs/reliability.md)."""
+"""Folders that are read-only or full; `make test-faults` tests every folder at every write (docs/reliability.md)."""
 
 import pytest
 

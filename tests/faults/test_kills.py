@@ -1,4 +1,4 @@
-"""A few seeded kills of each stage; the campaign of fifty each is `make test-faults` (docs/reliability.md)."""
+"""A few seeded kills of each stage; `make test-faults` makes fifty of each (docs/reliability.md)."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from tests.faults.world import STAGES
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_killed_by_signal_9_and_run_again_nothing_differs(world, stage):
-    kills = 1 if stage in ("leaderboard", "tracking") else 2  # seconds each
+    kills = 1 if stage in ("leaderboard", "tracking") else 2  # they take seconds
     tally = campaign(world, stage, kills)
     assert (tally.kills, tally.differ) == (kills, [])

@@ -1,4 +1,4 @@
-"""docs/reliability.md names tests that are there."""
+"""docs/reliability.md names existing tests."""
 
 import re
 

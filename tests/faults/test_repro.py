@@ -1,4 +1,4 @@
-"""`dvc repro` killed with its stage and alone; the campaign of many, and of two at once, is `make test-faults` (docs/reliability.md)."""
+"""`dvc repro` killed with its stage and alone; `make test-faults` makes many kills, and two at once."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A miniature of the whole chain, from a raw file to a leaderboard, whose every stage runs in a forked process in a fraction of a second.
+"""A miniature project, from raw file to leaderboard; each stage runs in a forked process in a fraction of a second.
 
-What a stage leaves is the same on every run, bit for bit: what is measured (seconds, memory, moments) is held constant, so that two trees of files
-can be compared as they are.
+A stage writes the same bits on every run: measured values (seconds, memory, times) are constant, so that two folders
+can be compared file by file.
 """
 
 import contextlib
@@ -56,14 +56,19 @@ COMMON = {"optimizer": {"name": "adam", "lr": 0.01}, "epochs": 6, "seeds": [0, 1
 RECIPES = {
     SEARCHED: {
         "model": {"name": "mlp", **MODEL}, **COMMON,
-        "search": {"trials": 7, "seeds": [0], "warmup_epochs": 1, "space": {"model.dropout": {"choices": [0.0, 0.5]}, "optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True}}},
+        "search": {
+            "trials": 7, "seeds": [0], "warmup_epochs": 1,
+            "space": {
+                "model.dropout": {"choices": [0.0, 0.5]}, "optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True},
+            },
+        },
     },
     PLAIN: {"model": {"name": "gcn", **MODEL, "laplacian_dim": 2}, "encodings": {"laplacian": {"k": 2}}, **COMMON},
 }  # fmt: skip
 
 
 def _raw() -> dict[str, bytes]:
-    """The host's files: sixty nodes of three classes, and two splits of them."""
+    """The raw files: sixty nodes of three classes, and two splits of them."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 60)
     x = rng.normal(size=(60, 5)).astype(np.float32)
@@ -83,7 +88,7 @@ def _prepare(spec: DatasetSpec, paths: Any, folder: Path) -> None:
     pack(folder, header, arrays | {"x": np.array(graph["x"], np.float32), "y": np.array(graph["y"])})
 
 
-# the second one's digest is published by nobody: it is pinned on first use
+# the digest of the second file is not published: it is pinned on first use
 FILES = tuple(
     RemoteFile(name, (), hashlib.sha256(content).hexdigest() if "graph" in name else None, len(content))
     for name, content in RAW.items()
@@ -102,7 +107,7 @@ SPEC = DatasetSpec(
 
 
 class Still(environment.Clock):
-    """A clock that stands."""
+    """A clock that does not move."""
 
     @contextlib.contextmanager
     def timing(self, what: str) -> Iterator[None]:
@@ -110,7 +115,7 @@ class Still(environment.Clock):
 
 
 def install() -> None:
-    """Makes this process one of the miniature: for forked ones."""
+    """Make this forked process one of the miniature."""
     catalog()["mini"] = SPEC
     checksums.PATH = Path("data.lock.json")
     environment.commit = lambda: COMMIT
@@ -118,7 +123,7 @@ def install() -> None:
     runs.Clock = Still
     runs.PeakMemory.read = lambda self: 100.0
     runs.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
-    # pictures, and a forest that weighs what was searched: seconds of each search
+    # pictures, and a forest that weighs the searched keys, take seconds per search
     artifacts._plots = lambda base, study: [
         write_bytes(base.with_name(f"{base.name}.{name}.png"), b"a picture") for name in artifacts.PLOTS
     ]
@@ -138,14 +143,14 @@ def cell(stage: Callable[..., Any], *names: str) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class Stage:
-    """`work`: the stage in the current folder; `outs`: what DVC deletes before it runs a stage again."""
+    """`work`: the stage in the current folder; `outs`: files that DVC deletes before it runs a stage again."""
 
     work: Callable[[], Any]
     outs: tuple[str, ...] = ()
 
 
 REPORTS = ("reports/small.*", "reports/metrics/small", "reports/curves/small", "reports/published/small.csv")
-# in the order of the chain; the last is the leaderboard once more, with MLflow, which takes seconds
+# in order; the last is the leaderboard again, with MLflow, which takes seconds
 STAGES = {
     "state": Stage(lambda: write_state(load_grid())),
     "download": Stage(lambda: print(prepare("mini", "data", ["mirror"]).reason)),
@@ -158,7 +163,7 @@ STAGES = {
 
 
 def build(folder: Path) -> Path:
-    """The project before its first stage."""
+    """Create the project before its first stage, and return its folder."""
     for name, content in RAW.items():
         path = folder / "mirror" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -184,13 +189,13 @@ def build(folder: Path) -> Path:
 
 
 def status(work: Callable[[], Any]) -> int:
-    """How a process that does this ends: of a command 0, 1, ...; 99 after a traceback."""
+    """Return the exit status of a process that does this: of a command 0, 1, ...; 99 after a traceback."""
     code = 99
     try:
-        code = status_of(lambda: work() and None)  # what a stage returns is no status
+        code = status_of(lambda: work() and None)  # the return value of a stage is not a status
     except SystemExit as stop:
         code = stop.code or 0
-    except BaseException as error:  # typer's Exit is one
+    except BaseException as error:  # such as Exit of typer
         code = getattr(error, "exit_code", 99)
         if code == 99:
             traceback.print_exc()
@@ -201,8 +206,10 @@ def status(work: Callable[[], Any]) -> int:
 
 
 class Child:
-    """A forked process that does `work` in `folder`; `said` is what it wrote, `status` how it ended. `name`: of the file
-    beside the folder that has what it said."""
+    """A forked process that does `work` in `folder`.
+
+    `said` is its output, `status` its exit status; `name` names the file with the output, next to the folder.
+    """
 
     def __init__(self, work: Callable[[], Any], folder: Path, name: str | None = None):
         self.log = folder.with_name(f"{name or folder.name}.log")
@@ -213,7 +220,7 @@ class Child:
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
             os.dup2(log, stream)
-        # whoever forked may have replaced them
+        # the parent may have replaced them
         sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
         os.chdir(folder)
         install()
@@ -240,7 +247,7 @@ class Child:
 
 
 def do(stage: str | Callable[[], Any], folder: Path) -> Child:
-    """The stage in a process, ended."""
+    """Run a stage in a process, and wait for its end."""
     return Child(STAGES[stage].work if isinstance(stage, str) else stage, folder).end()
 
 
@@ -251,7 +258,7 @@ def do_well(stage: str, folder: Path) -> Child:
 
 
 def again(stage: str, folder: Path, to: str | None = None) -> str:
-    """The stage, and those after it up to that of name `to`, as `dvc repro` would run them; returns the last one."""
+    """Run a stage and the following ones up to `to`, as `dvc repro` would; return the last one."""
     order = list(STAGES)
     last = max(order.index(stage), order.index(to or stage))
     for name in order[order.index(stage) : last + 1]:
@@ -261,22 +268,27 @@ def again(stage: str, folder: Path, to: str | None = None) -> str:
 
 
 def remove_outs(folder: Path, stage: str) -> None:
-    """What DVC does before it runs a stage."""
+    """Do what DVC does before it runs a stage."""
     for pattern in STAGES[stage].outs:
         for path in folder.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-# what stages import as they go: a fork has what was read before it
+# Modules that stages import: a fork has what its parent imported.
 IMPORTED = (
-    "gt_bench.data.inventory", "gt_bench.encodings.compute", "concurrent.futures.process", "optuna", "optuna.storages.journal", "torch_geometric.nn",
-    "torch.autograd.profiler", "scipy.optimize", "scipy.stats", "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp", "gt_bench.tasks.standard", "gt_bench.reports.html.build", "gt_bench.claims.evaluate",
-    "gt_bench.claims.checks.brec", "gt_bench.claims.checks.theorems", "gt_bench.claims.checks.trained", "gt_bench.claims.checks.experiments", "gt_bench.claims.checks.registry", "gt_bench.claims.experiments.registry", "gt_bench.provenance.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command", "matplotlib.pyplot",
+    "gt_bench.data.inventory", "gt_bench.encodings.compute", "concurrent.futures.process", "optuna",
+    "optuna.storages.journal", "torch_geometric.nn", "torch.autograd.profiler", "scipy.optimize", "scipy.stats",
+    "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp",
+    "gt_bench.tasks.standard", "gt_bench.reports.html.build", "gt_bench.claims.evaluate",
+    "gt_bench.claims.checks.brec", "gt_bench.claims.checks.theorems", "gt_bench.claims.checks.trained",
+    "gt_bench.claims.checks.experiments", "gt_bench.claims.checks.registry", "gt_bench.claims.experiments.registry",
+    "gt_bench.provenance.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command",
+    "matplotlib.pyplot",
 )  # fmt: skip
 
 
 class World:
-    """The project as it is before each stage, and `after`: the files that it has after each."""
+    """The project before each stage, and `after`: its files after each stage."""
 
     def __init__(self, folder: Path):
         os.environ.update(QUIET)
@@ -284,7 +296,7 @@ class World:
             importlib.import_module(name)
         code_digest(
             ["gt_bench.pipeline.leaderboard", "gt_models.baselines.gcn", *IMPORTED[:2]]
-        )  # reads, once, what digests of code are of
+        )  # compute the digests of code once
         self.folder, self.seconds, self.after, self.work = folder, {}, {}, build(folder / "work")
         for name in STAGES:
             shutil.copytree(self.work, folder / "before" / name)
@@ -298,14 +310,14 @@ class World:
 
     @cached_property
     def tracked(self) -> dict[str, str]:
-        """What MLflow holds in the end."""
+        """The content of MLflow at the end."""
         folder, start = self.fresh("tracking", "tracked"), time.monotonic()
         do_well("tracking", folder)
         self.seconds["tracking"] = time.monotonic() - start
         return tracked(folder)
 
     def wrong(self, stage: str, folder: Path) -> list[str]:
-        """The files that are not as they are after this stage, undisturbed."""
+        """Return the files that differ from those after an undisturbed stage."""
         found, expected = tree(folder), self.after[stage]
         differ = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
         if stage == "tracking":
@@ -316,18 +328,18 @@ class World:
         return differ
 
     def fresh(self, stage: str, name: str) -> Path:
-        """A copy of the project before a stage."""
+        """Return a copy of the project before a stage."""
         return Path(shutil.copytree(self.folder / "before" / stage, self.folder / name))
 
 
-# locks, what is known of a file by its inode, what differs by who was killed, and temporary files of those who were killed
+# locks, what is known of a file by its inode, what depends on the kill, and temporary files of killed processes
 IGNORED = re.compile(
     r"(^|/)(lock|.*\.lock|\.[^/]*\.checked\.json|\.[^/]*\.[a-z0-9_]{8}(/.*)?)$|^(studies|mlruns|mirror)/"
 )
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Every file that a stage leaves, by its content; searches without the trials whose process was killed."""
+    """Return every file of a stage with its digest; searches without trials whose process was killed."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -343,7 +355,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 def _sorted_header(path: Path) -> bytes:
-    """The content; of weights with the notes of their header in order, which safetensors writes in any."""
+    """Return the content; of weights with sorted notes in the header, which safetensors writes in any order."""
     content = path.read_bytes()
     if path.name != "weights.safetensors":
         return content
@@ -352,7 +364,7 @@ def _sorted_header(path: Path) -> bytes:
 
 
 def tracked(folder: Path) -> dict[str, str]:
-    """Everything in the project's tracking store but ids and moments, by run and kind."""
+    """Return everything in the project's tracking store except ids and times, by run and kind."""
     note = folder.with_name(f"{folder.name}.tracked")
 
     def read() -> None:

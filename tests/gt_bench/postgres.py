@@ -40,3 +40,10 @@ def postgres() -> Iterator[str]:
     finally:
         run(str(BIN / "pg_ctl"), "-D", f"{folder}/db", "-m", "immediate", "stop")
         shutil.rmtree(folder)
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """The URL of a new PostgreSQL database."""
+    with postgres() as url:
+        yield url

@@ -12,19 +12,13 @@ import pytest
 
 from gt_bench.search.storage import STORAGE
 from tests.conftest import ROOT
-from tests.gt_bench.postgres import postgres
+from tests.gt_bench.postgres import database  # noqa: F401 - a fixture
 from tests.gt_bench.search.test_storage import CELL, GRID, trials
 
 pytestmark = pytest.mark.cluster
 
 
-@pytest.fixture
-def database():
-    with postgres() as url:
-        yield url
-
-
-def test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again(project, database):
+def test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again(project, database):  # noqa: F811
     project.recipe(search=GRID, epochs=150)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", STORAGE: database}
     command = [sys.executable, "-m", "stages.tune", CELL]

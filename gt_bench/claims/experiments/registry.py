@@ -16,7 +16,6 @@ The checks of claims (gt_bench/claims/checks/) judge the values, so that a chang
 for each case the command, commit, date and version that made it, and has a checksum: nobody types a number there.
 """
 
-import hashlib
 import json
 import math
 import sys
@@ -28,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypedDict
 
+from gt_bench.config.recipe import digest_of
 from gt_bench.config.schema import nearest
 from gt_bench.schemas import Json
 from gt_bench.utils.errors import UserError
@@ -179,7 +179,7 @@ def stale(name: str, folder: Path | None = None) -> list[str]:
 
 def sealed(cases: Mapping[str, object]) -> str:
     """sha256 of the cases; a file whose content was changed by hand has another."""
-    return hashlib.sha256(json.dumps(cases, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return digest_of(cases)
 
 
 def agree(name: str, value: object, other: object) -> bool:

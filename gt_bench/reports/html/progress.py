@@ -10,7 +10,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import Gathered
 from gt_bench.reports.html.content import readable, state_of
 from gt_bench.schemas import Row
-from gt_bench.utils.format import hours
+from gt_bench.utils.format import duration
 
 
 def of_suites(
@@ -52,7 +52,7 @@ def _how_far(row: Row) -> str:
 
 def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
     return (
-        f"{hours(sum(costs.values()))} for {len(costs)} of {left} cells{how}"
+        f"{duration(sum(costs.values()))} for {len(costs)} of {left} cells{how}"
         if costs
         else "not known"
         if left

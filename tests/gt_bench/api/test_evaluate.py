@@ -447,7 +447,7 @@ def test_the_page_of_a_tried_run_names_what_exists(ours):
     assert shown.exit_code == 0, shown.output
     assert len(list(Store().records())) == 2, "the same runs"
     page = describe_run(cell, record, True, Path(found.recipe))
-    assert f"Make it again: `{command}`" in page
+    assert f"Reproduce: `{command}`" in page
     assert f"Recipe: `{found.recipe}`" in page
     assert "gt-bench score" not in page
     source = tracked_run(cell, record).tags["mlflow.source.name"]

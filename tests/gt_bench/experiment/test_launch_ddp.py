@@ -96,7 +96,7 @@ def test_a_signal_leaves_a_checkpoint_and_no_process(project, forked, capsys):
     with handled(), pytest.raises(Stopped) as caught:
         train(notice=notice)
     assert caught.value.code == 143
-    assert "stopped by SIGTERM; the same command continues where it was" in capsys.readouterr().err
+    assert "stopped by SIGTERM; run the same command again to resume" in capsys.readouterr().err
     assert checkpoint()  # written by rank 0 because of the signal: no checkpoint was due
     assert set(psutil.Process().children(recursive=True)) <= before
 

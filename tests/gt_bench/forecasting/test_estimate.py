@@ -1,4 +1,4 @@
-"""Forecasts: the arithmetic from measured stretches to hours, both bases, and what a cell took beside it."""
+"""Forecasts: from timed blocks to hours, on real and on random data, and the actual cost."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
-WARMUP = (100 - 2 + 100 - 0.5) / 2  # as the clock below has it, paid once for two seeds
+WARMUP = (100 - 2 + 100 - 0.5) / 2  # as the clock below has it, once for two seeds
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def grid(project, monkeypatch):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Every stretch of training takes 2 s, of evaluation 0.5 s, the first ones, which warm up, 100 s; the pass over the test part 7 s."""
+    """A fake clock: training takes 2 s, evaluation 0.5 s, the test part 7 s, and the first of each 100 s (warm-up)."""
 
     @contextlib.contextmanager
     def timing(self, what):
@@ -97,7 +97,7 @@ def test_phases_are_timed_apart(grid, monkeypatch):
 
 def test_an_epoch_that_is_not_timed_to_its_end_is_counted_in_batches(grid, clock):
     grid.recipe(dataset="many", batch={"graphs": 2}, epochs=10)
-    # 10 training graphs in 5 batches and as many in validation and test, three of each taken
+    # 10 training graphs in 5 batches, and as many for validation and test, three of each are sampled
     found = seconds("small/many/mlp", budget=-1.0)
     assert found.seconds == pytest.approx(5 / 3 * (10 * 2 + 10 * 0.5 + 7) + WARMUP)
 
@@ -127,7 +127,7 @@ def test_trials_cost_what_both_ends_of_the_space_do(grid, monkeypatch):
     assert found.seconds == (8 * 1 + 64 * 3) / 2
     assert found.search_seconds == 10 * found.seconds
     assert found.memory_mib == 164
-    # once the search is over, a seed costs what was chosen
+    # after the search a seed costs what the chosen recipe costs
     chosen = yaml.safe_load(Path(recipe_file(CELL)).read_text())
     del chosen["search"]
     chosen["model"] |= {"hidden_dim": 16, "num_layers": 2}
@@ -138,7 +138,7 @@ def test_trials_cost_what_both_ends_of_the_space_do(grid, monkeypatch):
 
 
 def test_draws_of_untrained_weights_are_counted(monkeypatch):
-    """SR25 on random graphs of its size: two draws are timed, of which the first warms up; the recipe asks for three."""
+    """SR25 on random graphs of its size: two draws are timed, the first as warm-up; the recipe requests three."""
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     trial = timed._trial
@@ -156,7 +156,7 @@ def test_draws_of_untrained_weights_are_counted(monkeypatch):
 
 
 def test_a_protocol_is_timed_on_the_parts_of_a_miniature_and_counted_with_its_own(monkeypatch):
-    """Without BREC a miniature holds two of its pairs, whichever sixty a recipe asks for."""
+    """Without BREC the stand-in data has two of its pairs, whichever sixty a recipe requests."""
     monkeypatch.chdir(ROOT)
     grid, timed_parts, cost = load_grid(), [], timed.seconds_of
 
@@ -168,14 +168,14 @@ def test_a_protocol_is_timed_on_the_parts_of_a_miniature_and_counted_with_its_ow
     monkeypatch.setattr(timed, "seconds_of", noted)
     cell = grid.find("ppgt/brec/gin")
     some = load_recipe(cell.recipe_path).with_values({"brec.pairs": [[100, 160]]})
-    monkeypatch.setattr(room, "recipe_asked", lambda *_: some)
+    monkeypatch.setattr(room, "recipe_to_train", lambda *_: some)
     found = forecast_cell(cell, grid, data=Path("nothing"), budget=0.0)
     assert (found.problem, timed_parts, found.seconds) == (None, [2], 60 / 2 * 7.0)
 
 
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
 def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
-    """One large graph, which is cut and scaled, and a dataset of many graphs, of which 256 are sampled."""
+    """A large graph, which is cut and scaled, and a dataset of many graphs, of which 256 are sampled."""
     monkeypatch.setattr("gt_bench.data.standin.LARGEST_GRAPH", 1000)
     batch = {} if dataset == "questions" else {"graphs": 128}
     grid.recipe(epochs=10, batch=batch, model={"name": "mlp", "hidden_dim": 8, "num_layers": 1})
@@ -236,7 +236,7 @@ def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
     for path in Path("store").glob("??/*/record.json"):
         path.write_text(
             path.read_text().replace('"threads": 1', '"threads": 2')
-        )  # as before threads were part of the digest
+        )  # from before threads were part of the digest
     assert actual(cell, loaded) is None
     grid.recipe(epochs=7)
     assert actual(cell, load_grid()) is None
@@ -249,7 +249,7 @@ def test_the_command_line(grid):
 
 
 def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
-    """On random graphs, whatever is on disk, and faster than anyone would train it."""
+    """The forecast uses random graphs, whatever is on disk, and takes less time than a training."""
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     said = []

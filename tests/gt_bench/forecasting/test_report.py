@@ -1,4 +1,4 @@
-"""What is said of forecasts."""
+"""The report of forecasts."""
 
 import pytest
 
@@ -21,4 +21,4 @@ def test_totals_errors_and_the_report():
     assert "no forecast: why not" in row(none)[1]
     text = markdown([one, two, none])
     assert "2 of 3 cells" in text
-    assert "median error over 2 cells that were run here: 22%" in text
+    assert "median error over 2 cells with records from this device: 22%" in text

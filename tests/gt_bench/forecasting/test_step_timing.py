@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 
 def test_pairs_of_brec_are_counted(monkeypatch):
-    """Of each pair: 3 s to make its model and batches, 5 s an epoch, 7 s for its test; the first pair, which warms up, is slow."""
+    """Each pair takes 3 s to build model and batches, 5 s per epoch, and 7 s to test; the first is slow (warm-up)."""
     from gt_bench.tasks.brec import BrecRun
 
     asked = []
@@ -38,7 +38,5 @@ def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):
         recipe=load_recipe(ROOT / "suites/ppgt/recipes/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu")
     )
     experiment.task = SimpleNamespace(runner=object)
-    with pytest.raises(
-        ValueError, match=r"gin.yaml: its task has a protocol of its own, which the forecast does not know"
-    ):
+    with pytest.raises(ValueError, match=r"gin.yaml: the forecast does not support the protocol of this task"):
         step_timing.seconds_of(experiment, 1.0, budget=3.0)

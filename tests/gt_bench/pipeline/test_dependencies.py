@@ -1,4 +1,4 @@
-"""The first stage of `dvc repro`: what is wrong stops it in one line."""
+"""The first stage of `dvc repro`: an error stops it with one line."""
 
 import shutil
 from dataclasses import replace
@@ -22,7 +22,8 @@ def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys
     assert dependencies.main() == 0
     before = (cells / "mlp.json").read_bytes()
     Path("suites/embedded/recipes/chains/own.yaml").write_text(
-        "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: {all: 'chosen: a try'}\n"
+        "model: {name: lab/net.py:Net}\noptimizer: {name: adam, lr: 0.01}\nepochs: 1\nseeds: [0]\norigin: "
+        "{all: 'chosen: a try'}\n"
     )
     assert write_grid([]) == 0
     assert dependencies.main() == 0, capsys.readouterr().err
@@ -44,7 +45,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
     assert [file.read_bytes() for file in files] == before
     said = capsys.readouterr().err
     assert said.startswith("suites/embedded/recipes/chains/other.yaml: not readable as YAML")
-    assert said.endswith("embedded/chains/other cannot be run until that is mended; the other cells go on\n")
+    assert said.endswith("embedded/chains/other cannot run until this is fixed; other cells continue\n")
     assert (
         '"error": "suites/embedded/recipes/chains/other.yaml'
         in Path("state/cells/embedded/chains/other.json").read_text()

@@ -1,4 +1,4 @@
-"""The grid in grid.yaml is the one of the recipes."""
+"""grid.yaml agrees with the recipes."""
 
 import os
 import re
@@ -75,11 +75,12 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     params, grid = tmp_path / "params.yaml", tmp_path / "grid.yaml"
     params.write_text(
-        "limits: {}\n\n# Below: written by `python -m gt_bench.pipeline.grid` from the files under recipes/.\n\nsuites: [b]\n"
+        "limits: {}\n\n# Below: written by `python -m gt_bench.pipeline.grid` from the files under "
+        "recipes/.\n\nsuites: [b]\n"
     )
     assert main([]) == 0
     assert params.read_text() == "limits: {}\n"
-    assert "the grid that stood at its end is in grid.yaml now" in capsys.readouterr().out
+    assert "params.yaml: moved the grid at its end to grid.yaml" in capsys.readouterr().out
     assert list(load_grid(params).cells) == ["b-web-mlp"]
     assert main(["--check"]) == 0
     params.write_text("limits: {}\nsuites: [b]\n")
@@ -116,10 +117,13 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
 
 
 def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
-    """torch takes longer to import than that stage takes; a model of the library needs only its file."""
+    """Importing torch takes longer than the stage; a model of the library needs only its file."""
     for name in ("suites", "params.yaml", "grid.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
-    said = "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in sys.modules)"
+    said = (
+        "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in "
+        "sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", said],
         cwd=tmp_path,

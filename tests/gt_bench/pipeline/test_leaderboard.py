@@ -1,4 +1,4 @@
-"""The leaderboard stage from files to files: every status, every kind of broken input, and the store rebuilt from records."""
+"""The leaderboard stage: every status, every kind of damaged input, and MLflow rebuilt from records."""
 
 import json
 import math
@@ -24,7 +24,7 @@ CELLS = [f"{SUITE}/{d}/{m}" for d in ("cornell", "texas", "wisconsin") for m in 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """Six cells: two went well, one lost a run, one is without data, one is reduced, one was never run."""
+    """Six cells: two complete, one with a missing run, one without data, one reduced, one that never ran."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     grid = {
@@ -97,7 +97,8 @@ def test_every_cell_is_a_row_and_says_how_it_stands(project):
     for text in ("57.00 ± 0.82", "56.20 ± 2.60", "not run: data", "no source of texas answered", "3 of 10 seeds"):
         assert text in result.output
         assert text in Path("reports", f"{SUITE}.md").read_text()
-    assert "| 1,234 |" in Path("reports", f"{SUITE}.md").read_text()  # costs are left out where a terminal has no room
+    # cost columns are left out if the terminal is too narrow
+    assert "| 1,234 |" in Path("reports", f"{SUITE}.md").read_text()
     assert len(Path("reports", f"{SUITE}.csv").read_text().splitlines()) == 7
 
 
@@ -131,7 +132,7 @@ def test_a_page_that_cannot_be_written_costs_a_warning(project):
         (lambda p: p.unlink(), "is missing"),
         (lambda p: p.write_text(json.dumps({"digest": p.parent.name, "deterministic": {}})), "measured is missing"),
         (lambda p: p.write_text(json.dumps({"digest": p.parent.name})), "deterministic, measured is missing"),
-        # an edited number, whether the record contradicts itself or only its checksum
+        # an edited number: either the record contradicts itself, or only its checksum is wrong
         (lambda p: edit(p, lambda run: run.update(test=0.9025)), "its checksum does not match"),
         (
             lambda p: edit(p, lambda run: run["epochs"]["train_loss"].__setitem__(3, 0.5)),
@@ -274,7 +275,7 @@ def test_reports_are_written_while_mlflow_is_down(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     result = run(SUITE)
     assert result.exit_code == 0
-    assert result.stderr.count("warning: MLflow at http://127.0.0.1:9 was not completed") == 1
+    assert result.stderr.count("warning: MLflow at http://127.0.0.1:9 was not updated") == 1
     assert f"python -m stages.leaderboard {SUITE}" in result.stderr
     assert len(rows()) == 6
 

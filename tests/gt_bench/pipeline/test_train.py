@@ -1,4 +1,4 @@
-"""train@cell: each run once in its life, kill -9 and continue, data that cannot be had, bad recipes, a dead tracking server."""
+"""Stage train: each run is computed once; kill -9 and resume, unavailable data, invalid recipes, no tracking server."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_two_stores_agree_on_the_deterministic_part(project):
 
 
 def test_kill_9_in_the_middle_and_start_again(project):
-    # slow enough to be caught in the middle: a checkpoint after every epoch
+    # slow enough to be killed during training: a checkpoint after every epoch
     project.recipe(epochs=150, seeds=[3])
     process = subprocess.Popen(
         [sys.executable, "-m", "stages.train", CELL],
@@ -196,7 +196,7 @@ def test_a_diverged_run_is_a_result(project):
 
 
 def fine_tune(project, source=None, **changes):
-    """The cell small/web/fine that starts from small/web/mlp."""
+    """The cell small/web/fine, which starts from small/web/mlp."""
     project.recipe(**{"keep_weights": True, "epochs": 3, "seeds": [0]} | (source or {}))
     project.recipe(row="fine", **{"start": {"cell": CELL}, "epochs": 2, "seeds": [0]} | changes)
 
@@ -214,7 +214,7 @@ def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
     fine = train("small/web/fine")
     records = {r["digest"]: r["deterministic"] for r in project.records()}
     source, tuned = records[first["runs"][0]], records[fine["runs"][0]]
-    # nothing is learnt at this rate: the fine-tuned model is the source's best
+    # at this rate nothing is learned: the fine-tuned model is the best one of the source
     assert tuned["val"] == source["val"]
     assert tuned["test"] == source["test"]
     assert tuned["recipe"]["start"] == {"load": "all", "run": first["runs"][0]}
@@ -230,7 +230,7 @@ def test_weights_that_were_not_kept_are_made_again(project):
     with pytest.raises(RecipeError, match="has no saved weights; add .* keep_weights: true to its recipe"):
         train("small/web/fine")
     fine_tune(project)
-    assert train()["runs"] == before["runs"]  # keeping weights decides no number
+    assert train()["runs"] == before["runs"]  # saving weights changes no number
     assert train("small/web/fine")["status"] == "ok"
 
 
@@ -278,7 +278,7 @@ def test_a_cell_that_is_not_searched_yet(project):
 
 
 def test_a_search_of_another_recipe(project):
-    """A changed recipe is searched again before it is trained."""
+    """A changed recipe must be searched again before it is trained."""
     search = {"trials": 1, "space": {"model.dropout": {"choices": [0.25]}}}
     project.recipe(search=search)
     grid = load_grid()
@@ -303,12 +303,12 @@ def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(projec
     assert "starts from (small/web/mlp, seed 0): outputs on val are not finite" in fine["reason"]
 
 
-# -- side by side
+# -- in parallel
 
 
 @pytest.fixture
 def beside(project, monkeypatch):
-    """`beside(**changes)` writes the cell with two seeds at once, however cheap they are."""
+    """`beside(**changes)` trains the cell with two seeds at once, however short they are."""
     monkeypatch.setattr(Pace, "GAIN", 0.0)
     return lambda **changes: project.recipe(run={"parallel": 2}, **{"seeds": [0, 1, 2]} | changes)
 
@@ -394,7 +394,7 @@ def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(proje
         flag.touch()
         raise MemoryError("none is left")
 
-    # the first time only
+    # only the first time
     monkeypatch.setattr(
         Experiment,
         "_initial_model",
@@ -403,7 +403,7 @@ def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(proje
     assert train()["status"] == "ok"
     assert {record["status"] for record in deterministic().values()} == {"ok"}
     assert "seed 1 (2/3): out of memory while other seeds were running; it is run alone" in capsys.readouterr().out
-    # one that runs out of it alone is the result that it is
+    # a run that is out of memory alone has that result
     shutil.rmtree("store")
     monkeypatch.setattr(Experiment, "_initial_model", lambda self, seed: build if seed == 1 else started(self, seed))
     assert train()["status"] == "oom"
@@ -427,7 +427,7 @@ def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoin
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
-    assert (process.returncode, said) == (143, "stopped by SIGTERM; the same command continues where it was\n")
+    assert (process.returncode, said) == (143, "stopped by SIGTERM; run the same command again to resume\n")
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
     assert list(Path("store").rglob("checkpoint.safetensors"))
@@ -481,4 +481,4 @@ def test_no_job_is_an_error(project):
     project.recipe()
     done = run_cli(CELL, "--jobs", "0")
     assert isinstance(done.exception, RecipeError)
-    assert "--jobs 0: give how many cells train at once, 1 or more" in str(done.exception)
+    assert "--jobs 0: expected 1 or more, the number of cells that train at once" in str(done.exception)

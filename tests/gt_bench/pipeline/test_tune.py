@@ -1,4 +1,4 @@
-"""tune@cell: on validation only, seeded, resumable, pruned; its outs say what was tried."""
+"""Stage tune: on validation only, seeded, resumable, with pruning; its files list all trials."""
 
 import csv
 import os
@@ -57,7 +57,7 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project, capsys):
     for name in ("history", "importance", "parallel"):
         assert Path(f"tuned/small/web/mlp.{name}.png").stat().st_size > 1000
     assert search_summary(load_grid().find(CELL))["trials"] == 4
-    # trials are runs that never saw the test split
+    # trials are runs that never evaluate the test split
     assert project.records()
     for record in project.records():
         assert record["deterministic"]["test"] is None
@@ -84,7 +84,7 @@ def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_goes_on(projec
     path.write_text(path.read_text().replace(f'"{name}"', f'"{digest}{"0" * 52}"'))
     monkeypatch.setattr(
         "gt_bench.search.optimize.digest_of", lambda content: f"{digest}{'0' * 52}"
-    )  # what decides the values, as older code named it
+    )  # identity of the search, as older code named it
     before = len(project.records())
     tune()
     assert studies() == [f"{digest}{'0' * 52}"]
@@ -114,7 +114,7 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
         match=r"journal.log: trial 0 has the value 0.99, but its records have 0\.\d+; move it away and search again",
     ):
         tune()
-    journal.unlink()  # the remedy
+    journal.unlink()  # what to do
     tune()
     assert [row["value"] for row in trials()] == [row["value"] for row in rows]
 
@@ -137,7 +137,7 @@ def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_k
     assert len(finished) == 4
     summary = search_summary(load_grid().find(CELL))
     tune(store_root=Path("store2"), studies=Path("studies2"))
-    assert search_summary(load_grid().find(CELL)) == summary  # what reports say of the search
+    assert search_summary(load_grid().find(CELL)) == summary  # text of reports about the search
     assert [(r["value"], r["model.dropout"], r["optimizer.lr"]) for r in trials()] == finished
 
 
@@ -146,7 +146,7 @@ class Killed(BaseException):
 
 
 def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_been(project, monkeypatch):
-    """Each worker is killed one journal entry later than the last: between two values of a trial, between two epochs, before `study.tell`."""
+    """Kill each worker one journal entry later than the last: between values, epochs, and before `study.tell`."""
     import optuna
     from optuna.storages.journal import JournalFileBackend
 
@@ -190,7 +190,10 @@ def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_be
 def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
     from gt_bench.search.storage import KernelLock
 
-    holds = "import sys, time; from pathlib import Path; from gt_bench.search.storage import KernelLock; KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
+    holds = (
+        "import sys, time; from pathlib import Path; from gt_bench.search.storage import KernelLock; "
+        "KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", holds], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
     )
@@ -241,7 +244,7 @@ def test_a_space_that_contradicts_the_recipe(project, space, words):
     project.recipe(search={"trials": 2, "space": space})
     with pytest.raises(RecipeError) as error:
         tune()
-    for word in ["small/web/mlp.yaml", *words]:
+    for word in ["suites/small/recipes/web/mlp.yaml", *words]:
         assert word in str(error.value)
 
 

@@ -396,7 +396,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
     [
         ("nowhere.npz", None, "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:"),
         ("lab/nodes.csv", "a,y\n", "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
-        ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"), "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; put"),
+        ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"), "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; move"),
         ("lab/a.py", LOAD.replace("return Data(", "exit(Data)("), "lab/a.py, line 5: load() raises SystemExit"),
         ("pyg:Planetiod/Cora", None, "torch_geometric.datasets has no 'Planetiod' (did you mean 'Planetoid'?)"),
         ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),

@@ -21,6 +21,7 @@ from gt_bench.utils.errors import UserError
 from gt_models import registry
 from gt_models.batch import GraphBatch
 from tests.conftest import ROOT
+from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
 
 PLAIN = """
     import torch
@@ -38,12 +39,6 @@ PLAIN = """
             return self.head(h if self.level == "node" else global_mean_pool(h, data.batch))
 """
 FAST = {"epochs": 2}
-
-
-def write(name: str, text: str) -> str:
-    Path(name).parent.mkdir(parents=True, exist_ok=True)
-    Path(name).write_text(textwrap.dedent(text).lstrip())
-    return name
 
 
 def line_of(file: str, text: str) -> int:
@@ -237,7 +232,7 @@ def broken(change: tuple[str, str]) -> str:
     [
         (broken(("import torch\n", "import torhc\n")), "import torhc", "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
         (broken(("def __init__(self,", "def __init__ self,")), "def __init__ self", "raises SyntaxError: "),
-        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; put what is to run as a script alone below `if __name__"),
+        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; move the code of the script below `if __name__"),
         (broken(("self, data)", "self, nodes, graph)")), "def forward", "Plain.forward takes nodes, graph; expected one argument"),
         (broken(("width=8", "width")), "def __init__", "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
         (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward", r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),

@@ -1,4 +1,4 @@
-"""What a record says of the machine and the code that made it: all that takes part, and nothing that names a person or a place."""
+"""The environment in a record: everything that takes part in the computation, nothing that names a person or place."""
 
 import getpass
 import json
@@ -88,7 +88,7 @@ def test_a_package_counts_where_code_of_ours_imports_it(tmp_path):
         "import numpy as np\ndef compiled():\n    from llvmlite import binding\n"
     )
     (tmp_path / "gt_models" / "faster.py").write_text("import numba\n")
-    other = ["torch_geometric", "numba", "llvmlite", "numpy", "scipy"]  # loaded, by whomever
+    other = ["torch_geometric", "numba", "llvmlite", "numpy", "scipy"]  # loaded by another package
     assert list(packages(["gt_models.fast", *other], tmp_path)) == ["numpy", "llvmlite"]
     assert list(packages(["gt_models.fast", "numpy"], tmp_path)) == ["numpy"]
     assert list(packages(other, tmp_path)) == []

@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path, capsys):
         (raising(OSError(errno.EROFS, "Read-only file system", "store")), "store: Read-only file system"),
     ):
         assert status_of(work) == 1
-        assert capsys.readouterr().err == f"error: {says}; mend that and run the same command again\n"
+        assert capsys.readouterr().err == f"error: {says}; fix this and run the command again\n"
 
 
 def test_without_an_error_the_status_is_what_the_work_returns():
@@ -68,8 +68,8 @@ def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, ca
     assert (cell_stage("", full), cell_stage("", stopped)) == (1, 130)
     said = capsys.readouterr().err.splitlines()
     assert said == [
-        "error: the disk is full; free some space and run the same command again: it continues where it was",
-        "stopped; the same command continues where it was",
+        "error: the disk is full; free some space and run the same command again to resume",
+        "stopped; run the same command again to resume",
     ]
 
 
@@ -90,11 +90,11 @@ def test_help_that_was_asked_for_is_no_failure(monkeypatch, capsys, arguments, s
 def test_a_grid_where_there_is_no_project(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert grid.main([]) == 1
-    assert capsys.readouterr().err.startswith("error: params.yaml: there is no such file here")
+    assert capsys.readouterr().err.startswith("error: params.yaml: no such file")
 
 
 def test_a_locale_without_utf_8_changes_nothing(project):
-    """Python without its UTF-8 mode, in a locale of ASCII: files, pipes and the terminal are UTF-8 all the same."""
+    """In an ASCII locale without UTF-8 mode, files, pipes and the terminal use UTF-8."""
     path = project.recipe(epochs=1, seeds=[0], origin={"all": "chosen: Schrödinger’s ± guess"})
     path.write_text(path.read_text().replace("\\u2019", "’").replace("\\xB1", "±"), encoding="utf-8")
     ascii_only = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}

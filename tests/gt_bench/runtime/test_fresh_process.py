@@ -1,4 +1,4 @@
-"""A run in a new interpreter: what it tells, what it raises, and what becomes of it when it is killed or stopped."""
+"""A run in a new interpreter: its messages, its errors, and what happens when it is killed or stopped."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def test_what_it_raises_and_how_it_dies():
     with pytest.raises(RecipeError, match="^recipe.yaml: no"):
         compute_in_new_process(Raises(), "run", None)
     with pytest.raises(
-        Killed, match="run: killed by signal 9: probably out of memory; the run is kept up to its last checkpoint"
+        Killed, match="run: killed by signal 9: probably out of memory; the last checkpoint of the run is saved"
     ):
         compute_in_new_process(Dies(signal.SIGKILL), "run", None)
     with pytest.raises(Lost, match="killed by signal 6"):

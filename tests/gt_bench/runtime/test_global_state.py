@@ -1,4 +1,4 @@
-"""What a user-supplied model changes outside itself is an error, or is gone before the next run."""
+"""A change of global state by a user-supplied model is an error, or is undone before the next run."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from gt_bench.plugins.models import is_importable
 from gt_bench.runtime.global_state import global_state, unchanged_process
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
-from tests.gt_bench.plugins.test_models import forgotten, write  # noqa: F401 - a fixture
+from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
 
 MODEL = """
     import os, random
@@ -43,7 +43,7 @@ def model(module: str = "", init: str = "pass", forward: str = "pass") -> str:
 
 
 def losses(seeds: list[int]) -> dict[int, list[float]]:
-    """Training losses by seed of runs from nothing."""
+    """Return the training losses of new runs, by seed."""
     shutil.rmtree("store", ignore_errors=True)
     runs = try_pair("lab/m.py:M", "web", {"epochs": 2}, seeds, grid=load_grid())
     assert runs.row["status"] == "ok"

@@ -1,4 +1,4 @@
-"""Where tensors lie before and after a heap is found to be scattered."""
+"""Where tensors are allocated before and after the heap is found to be fragmented."""
 
 import platform
 import subprocess
@@ -10,7 +10,7 @@ from gt_bench.runtime.malloc import heap, scattered
 
 MIB = 2**20
 pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-# in a process of its own; the heap grows as it is told to, since where malloc puts a tensor differs from one environment to another
+# In a new process. The test sets the size of the heap, because malloc places tensors differently in each environment.
 STEPS = """
 import ctypes, threading, time, torch
 from gt_bench.runtime import malloc as allocations

@@ -1,4 +1,4 @@
-"""A file of one's own is imported once for each text, with what lies beside it."""
+"""A user's file is imported once per content, with the files of its folder."""
 
 import sys
 

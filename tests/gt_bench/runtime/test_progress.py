@@ -1,4 +1,4 @@
-"""Progress without a terminal: plain lines that say how far the cell is and how long it will take."""
+"""Progress without a terminal: plain lines with the progress of the cell and the time left."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_plain_lines_have_the_time_left(clock, capsys):
         shown.start_run("seed 0", 20)
         shown.finish_run(
             {"deterministic": {"status": "ok", "test": None, "error": None}}, computed=False
-        )  # costs nothing, tells nothing
+        )  # takes no time
         shown.start_run("seed 1", 20)
         clock[0] += 60
         shown.epoch(4, {"val": 0.5})
@@ -29,6 +29,6 @@ def test_plain_lines_have_the_time_left(clock, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         "cell seed 0: ok (from the store)",
-        "cell seed 1 epoch 4/20 val 0.5 (60 % of the cell, 4 min left)",
-        "cell seed 1 epoch 10/20 val 0.25 (75 % of the cell, 61 min left)",
+        "cell seed 1 epoch 4/20 val 0.5 (60 % of the cell, 4.0 min left)",
+        "cell seed 1 epoch 10/20 val 0.25 (75 % of the cell, 61.0 min left)",
     ]

@@ -1,15 +1,19 @@
-"""SIGTERM and SIGINT: a checkpoint, one line, status 143 or 130, and nothing that a number shows."""
+"""SIGTERM and SIGINT: a checkpoint, one line, status 143 or 130, and no change of a number."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
 from gt_bench.runtime import signals
+from gt_bench.runtime.exit_status import status_of
 from gt_bench.training.checkpoint import Checkpoint
 from tests.conftest import ROOT
 from tests.gt_bench.training.small_run import REGRESSION, curves, make
@@ -22,7 +26,7 @@ def send(number: int) -> None:
 
 
 def stopped(run, at: int, number: int = signal.SIGTERM, times: int = 1) -> int:
-    """Trains, sends the signal in epoch `at`, and returns the status."""
+    """Train, send the signal in epoch `at`, and return the status."""
 
     def on_epoch(epoch, values):
         if epoch == at:
@@ -41,7 +45,7 @@ def test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted(tmp_path, 
     whole = make(tmp_path).train()
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
     assert stopped(make(tmp_path, checkpoint=checkpoint), 2, number) == status
-    assert capsys.readouterr().err == f"stopped by {number.name}; the same command continues where it was\n"
+    assert capsys.readouterr().err == f"stopped by {number.name}; run the same command again to resume\n"
     assert len(checkpoint.read()[0]["curves"]["epoch"]) == 2
     assert curves(make(tmp_path, checkpoint=checkpoint).train()) == curves(whole)
     assert signal.getsignal(number) is before
@@ -52,7 +56,7 @@ def test_in_its_last_epoch_a_run_is_finished(tmp_path):
     run.on_epoch = lambda epoch, values: epoch == 6 and send(signal.SIGTERM)
     with signals.handled():
         assert run.train().status == "ok"
-        with pytest.raises(signals.Stopped):  # the next seed is not begun
+        with pytest.raises(signals.Stopped):  # the next seed does not start
             make(tmp_path).train()
 
 
@@ -67,7 +71,7 @@ def test_patience_that_is_used_up_is_so_after_a_stop(tmp_path):
 
 
 def test_an_epoch_that_outlasts_the_grace_is_left(tmp_path, monkeypatch):
-    """Only that epoch is lost: long epochs are kept one by one."""
+    """Only that epoch is lost: long epochs are saved one by one."""
     monkeypatch.setattr(signals, "GRACE", 0.0)
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
     run = make(tmp_path, checkpoint=checkpoint, **REGRESSION)
@@ -76,7 +80,7 @@ def test_an_epoch_that_outlasts_the_grace_is_left(tmp_path, monkeypatch):
 
     def predict(batch, rows):
         steps.append(None)
-        if len(steps) == 8:  # in the middle of an epoch
+        if len(steps) == 8:  # during an epoch
             send(signal.SIGTERM)
             time.sleep(0.001)
         return original(batch, rows)
@@ -131,5 +135,36 @@ def test_a_stage_that_is_asked_to_stop(project, command, number):
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + number
-    assert said == f"stopped by {number.name}; the same command continues where it was\n"
+    assert said == f"stopped by {number.name}; run the same command again to resume\n"
     assert list(Path("store").rglob("checkpoint.safetensors"))
+
+
+def test_a_process_that_has_only_been_started_ends_without_a_word(capfd):
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=signals.accept_interrupts) as pool:
+        with signals.interrupts_blocked():
+            waiting = pool.submit(time.sleep, 60)
+        (process,) = pool._processes.values()
+        os.kill(process.pid, signal.SIGINT)
+        with pytest.raises(BrokenProcessPool):
+            waiting.result(60)
+    assert capfd.readouterr().err == ""
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_a_stage_that_is_being_imported_ends_without_a_word(tmp_path):
+    (tmp_path / "yaml.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    # a shell lets background processes ignore Ctrl-C, also these tests
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    command = [sys.executable, "-m", "stages.leaderboard", "x"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, **heard)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_from_its_command_on_it_is_said(capsys):
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        assert status_of(lambda: signal.raise_signal(signal.SIGINT)) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "stopped; run the same command again to resume\n"

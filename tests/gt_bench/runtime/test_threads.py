@@ -1,4 +1,4 @@
-"""Threads: what a run computes with is in its recipe, and neither cores nor environment nor other work change a bit."""
+"""Threads: the recipe decides what a run computes with; cores, environment and other load change no bit."""
 
 import json
 import os
@@ -55,7 +55,7 @@ print("found", json.dumps(found))
 
 
 def outcomes(data: Path, cores: set[int], busy: int, **environment: str) -> dict[str, list]:
-    """What a process on these cores computes with so many busy ones beside it."""
+    """Return what a process on these cores computes while this number of cores is busy."""
     beside = [subprocess.Popen([sys.executable, "-c", "import os; os.nice(5)\nwhile True: pass"]) for _ in range(busy)]
     try:
         done = subprocess.run(
@@ -84,7 +84,7 @@ def test_one_cell_of_each_task_on_one_core_and_on_two_beside_other_work(tmp_path
     }
     assert set(CELLS) == tasks - {"node-regression"}, (
         "a task without a cell here"
-    )  # that one is of one's own data: no cell has it
+    )  # a task of custom data, which no cell has
     mine = sorted(os.sched_getaffinity(0))
     one = outcomes(
         tmp_path,
@@ -108,7 +108,7 @@ def test_a_run_has_the_threads_of_its_recipe_whatever_the_process_has(project):
         grid = load_grid()
         torch.set_num_threads(process)
         try:
-            # `prepare_process` would set them too: what counts is what `Experiment.run` does
+            # `prepare_process` would set them too; this tests `Experiment.run`
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("gt_bench.experiment.run.prepare_process", lambda *_: "as it is")
                 result = train_cell(grid.find("small/web/mlp"), grid, store_root=Path(f"store{number}"))
@@ -131,12 +131,16 @@ def test_the_environment_is_settled_and_threads_wait_asleep(monkeypatch):
     )
     settle_environment()
     assert {name: value for name, value in os.environ.items() if name.startswith(DECIDING)} == {
-        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "KMP_DUPLICATE_LIB_OK": "TRUE"
+        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive",
+        "KMP_DUPLICATE_LIB_OK": "TRUE",
     }  # fmt: skip
 
 
 def test_entry_points_load_no_library_before_the_environment_is_settled():
-    code = "import sys, gt_bench.cli, stages.train, stages.tune, gt_bench.testing.check_grid; print({'torch', 'numpy'} & sys.modules.keys())"
+    code = (
+        "import sys, gt_bench.cli, stages.train, stages.tune, gt_bench.testing.check_grid; print({'torch', 'numpy'} & "
+        "sys.modules.keys())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

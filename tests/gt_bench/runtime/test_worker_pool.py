@@ -1,4 +1,4 @@
-"""Side by side: tasks in forked processes, what becomes of those that fail or are killed, memory, cores, and that nobody is left behind."""
+"""The worker pool: tasks in forked processes, failures and kills, memory, cores, and no process is left behind."""
 
 import faulthandler
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.runtime import worker_pool as room
+from gt_bench.runtime import worker_pool as worker_pool
 from gt_bench.runtime.signals import Stopped, handled
-from gt_bench.runtime.worker_pool import Crew, Ending
+from gt_bench.runtime.worker_pool import TaskResult, WorkerPool
 from tests.conftest import ROOT
 
 
 def run(work, most, tasks, fresh=False, **hooks):
-    with Crew(work, most, fresh=fresh) as crew:
-        return crew.run(tasks, **hooks)
+    with WorkerPool(work, most, fresh=fresh) as pool:
+        return pool.run(tasks, **hooks)
 
 
 @pytest.mark.parametrize(("fresh", "processes"), [(False, 2), (True, 5)])
@@ -35,7 +35,7 @@ def test_every_task_is_done_once_and_as_many_at_once_as_asked_for(tmp_path, fres
         return task**2
 
     heard = []
-    endings = run(work, 2, range(5), fresh, heard=lambda *what: heard.append(what))
+    endings = run(work, 2, range(5), fresh, on_message=lambda *what: heard.append(what))
     assert {task: ending.value for task, ending in endings.items()} == {0: 0, 1: 1, 2: 4, 3: 9, 4: 16}
     assert sorted((task, what) for task, what, _ in heard) == [(task, "begun") for task in range(5)]
     assert len({pid for *_, pid in heard}) == processes
@@ -62,7 +62,7 @@ def test_one_that_is_killed_or_fails_costs_no_other(fresh):
     assert isinstance(endings["mistaken"].error, RecipeError)
     assert str(endings["mistaken"].error) == "recipe.yaml: no"
     assert "in work" in endings["mistaken"].error.__notes__[0]
-    assert (endings["sound"], endings["late"]) == (Ending("sound"), Ending("late"))
+    assert (endings["sound"], endings["late"]) == (TaskResult("sound"), TaskResult("late"))
 
 
 def test_where_all_who_could_are_killed_the_rest_is_left():
@@ -97,44 +97,44 @@ def test_a_task_waits_for_the_one_it_needs():
         3,
         ["second", "first", "third"],
         True,
-        ready=ready,
-        ended=lambda task, _: order.append(task),
+        is_ready=ready,
+        on_done=lambda task, _: order.append(task),
     )
     assert len(endings) == 3
     assert order.index("first") < order.index("second")
-    # one that waits for itself is run all the same, and says so itself
-    assert len(run(lambda task, tell: None, 2, ["a", "b"], ready=lambda *_: False)) == 2
+    # a task that waits for itself runs anyway
+    assert len(run(lambda task, tell: None, 2, ["a", "b"], is_ready=lambda *_: False)) == 2
 
 
 @pytest.mark.parametrize(("available", "most"), [(190.0, 2), (100.0, 1)])
 def test_fewer_where_memory_holds_fewer_and_it_is_said(monkeypatch, available, most):
-    """Each takes 60 MiB."""
+    """Each task needs 60 MiB."""
     refused = get_context("fork").Event()
 
     def work(task, tell):
         tell("grown")
-        assert refused.wait(60)  # so that nobody ends before another one has found no memory
+        assert refused.wait(60)  # no task ends before another one was refused for lack of memory
         return task
 
     def say(text):
         said.append(text)
         refused.set()
 
-    monkeypatch.setattr(room, "peak_mib", lambda pid: 60.0)
-    monkeypatch.setattr(room, "resident_mib", lambda pid: 60.0)
+    monkeypatch.setattr(worker_pool, "peak_mib", lambda pid: 60.0)
+    monkeypatch.setattr(worker_pool, "resident_mib", lambda pid: 60.0)
     at_work, said, grown = [], [], set()
-    with Crew(work, 3, say=say) as crew:
-        monkeypatch.setattr(room, "available_mib", lambda: available - 60 * len(crew.tasks))
+    with WorkerPool(work, 3, say=say) as pool:
+        monkeypatch.setattr(worker_pool, "available_mib", lambda: available - 60 * len(pool.tasks))
 
         def heard(task, *_):
             grown.add(task)
-            at_work.append(len(crew.tasks))
+            at_work.append(len(pool.tasks))
 
-        endings = crew.run(range(4), heard, more=lambda _: grown >= set(crew.tasks))
+        endings = pool.run(range(4), heard, may_add=lambda _: grown >= set(pool.tasks))
     assert max(at_work) == most
     assert {ending.value for ending in endings.values()} == set(range(4))
     left = available - 60 * most - 6 * most
-    assert said == [f"memory holds {most} of 3 at once: one takes up to 66 MiB, and {left:.0f} are left"]
+    assert said == [f"memory allows {most} of 3 workers: each needs up to 66 MiB, and {left:.0f} MiB are free"]
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -152,9 +152,9 @@ def test_nobody_is_left_after_a_stop(number, status):
 
     began = time.monotonic()
     with pytest.raises(Stopped) as stopped, handled():
-        run(work, 2, range(2), heard=heard)
+        run(work, 2, range(2), on_message=heard)
     assert stopped.value.code == status
-    assert time.monotonic() - began < room.KILL_SECONDS
+    assert time.monotonic() - began < worker_pool.KILL_SECONDS
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -163,14 +163,14 @@ def test_workers_go_with_a_parent_that_is_killed(tmp_path):
     code = f"""
 import os, time
 from pathlib import Path
-from gt_bench.runtime.worker_pool import Crew
+from gt_bench.runtime.worker_pool import WorkerPool
 
 def work(task, tell):
     Path({str(tmp_path)!r}, str(os.getpid())).touch()
     time.sleep(60)
 
-with Crew(work, 2) as crew:
-    crew.run(range(2))
+with WorkerPool(work, 2) as pool:
+    pool.run(range(2))
 """
     process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)})
     until = time.monotonic() + 30

@@ -1,4 +1,4 @@
-"""The file of jobs that were handed to Slurm."""
+"""The file of jobs that were submitted to Slurm."""
 
 from gt_bench.scheduling.job_registry import Submitted, register, registered
 from gt_bench.store.run_store import Store

@@ -1,4 +1,4 @@
-"""The queue of one machine: from nothing to finished cells, stopped and continued, beside others, and on a disk that is full."""
+"""The queue of one machine: complete cells, stops and resumes, other processes, and a full disk."""
 
 import contextlib
 import csv
@@ -20,16 +20,15 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.forecasting import cache as costs_room
+from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.grid import main as write_grid
-from gt_bench.scheduling import local_queue as room
-from gt_bench.scheduling.job import do, sources
+from gt_bench.scheduling import local_queue
+from gt_bench.scheduling.job import do, run_job, sources
 from gt_bench.scheduling.local_queue import work
 from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.planner import plan
 from gt_bench.scheduling.run_lock import claimed
-from gt_bench.scheduling.subprocess_job import run_job
 from gt_bench.store.run_store import Store
 from gt_bench.utils.io import WriteError
 from tests.conftest import ROOT
@@ -40,7 +39,7 @@ CELL = "small/web/mlp"
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
     cost = Cost(1.0, 100.0, search_seconds=600.0, record_bytes=5000, checkpoint_bytes=9000)
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: cost)
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: cost)
 
 
 def entries(grid) -> list[Entry]:
@@ -48,8 +47,7 @@ def entries(grid) -> list[Entry]:
 
 
 def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
-    """A real cell of generated data: the queue makes the data, computes two seeds, exports the cell and says its number; the second time there is
-    nothing to do."""
+    """Run a real cell on generated data, including its data, its export and its result; a second call does nothing."""
     monkeypatch.chdir(tmp_path)
     path = Path("suites/embedded/recipes/chains/mlp.yaml")
     path.parent.mkdir(parents=True)
@@ -59,14 +57,14 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     said = []
     assert work(entries(load_grid()), load_grid(), jobs=2, export=Path("out"), say=said.append)
     text = "\n".join(said)
-    assert [str(path) for path in Path("out").rglob("*.gz")] == ["out/embedded/chains/mlp.json.gz"]
+    assert [str(path) for path in Path("out").rglob("*.gz")] == ["out/embedded/records/chains/mlp.json.gz"]
     assert json.loads(Path("results/embedded/chains/mlp.json").read_text())["reduced"] == [
         "2 of 3 seeds",
         "1 of 30 epochs",
     ]
     assert len(list(Path("store").glob("??/*/record.json"))) == 2
     assert "chains data and encodings: ok" in text
-    assert text.count("learnt: embedded/chains/mlp: accuracy ↑ %") == 1
+    assert text.count("new result: embedded/chains/mlp: accuracy ↑ %") == 1
     assert "2 runs computed; 0 of 2 are missing" in text
     said.clear()
     assert work(entries(load_grid()), load_grid(), jobs=2, export=Path("out"), say=said.append)
@@ -82,7 +80,7 @@ def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
 
     def say(line):
         said.append(line)
-        if line.endswith("begins"):
+        if line.endswith("started"):
             until = time.monotonic() + 60
             while not list(Path("store").glob("??/*/checkpoint.safetensors")):
                 assert time.monotonic() < until
@@ -92,7 +90,7 @@ def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
     assert not work(entries(grid), grid, hours=1, jobs=1, say=say)
     assert said[-2:] == [
         "0 runs computed; 1 of 1 are missing",
-        "the hours are over; the same command continues where it was",
+        "the time limit is reached; run the same command again to resume",
     ]
     (left,) = plan(entries(grid), grid).missing
     assert left.done > 0
@@ -132,10 +130,10 @@ def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
         kept = len(list(store.glob("??/*/record.json")))
         assert 0 < kept < 20
         assert "the disk is full" in str(error.value)
-        assert f"what is left takes about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB of store/" in str(
+        assert f"the missing runs need about {(20 - kept) * 5000 / 1024 + 9000 / 1024:.3g} KiB in store/" in str(
             error.value
         )
-        # nothing that was written is half written
+        # no file is incomplete
         assert sum(Store().get(path.parent.name) is not None for path in store.glob("??/*/record.json")) == kept
     finally:
         subprocess.run(["umount", str(store)], check=True)
@@ -154,7 +152,7 @@ def test_a_run_that_another_process_is_at_is_left_to_it(project):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
     first, second = plan(entries(grid), grid).missing
-    # a claim of a queue, and the lock of one that trains without claims
+    # a claim of a queue, and the lock of a process that trains without claims
     with claimed(Store(), first.digest) as mine:
         assert mine
         assert told([0, 1]) == ([(0, "elsewhere"), (1, "ok")], [])
@@ -177,7 +175,7 @@ def test_what_an_entry_cuts_is_cut(project):
 
 
 def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkeypatch):
-    """So it is not computed, said to be done, and missing all the same."""
+    """Otherwise the run would be computed, reported as done, and still be missing."""
     project.recipe(seeds=[0])
 
     def launch(shared, alone):
@@ -187,13 +185,14 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
 
         return one
 
-    monkeypatch.setattr(room, "_launch", launch)
-    monkeypatch.setattr(room._Queue, "_export", lambda *_: None)
+    monkeypatch.setattr(local_queue, "_launch", launch)
+    monkeypatch.setattr(local_queue._Queue, "_export", lambda *_: None)
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, jobs=1, say=said.append)
     (line,) = [line for line in said if line.startswith("error:")]
     assert re.match(
-        rf"error: {CELL} seed 0: computed under the key f{{16}}, and missing under [0-9a-f]{{16}}: its process ran the code in /another/clone",
+        rf"error: {CELL} seed 0: stored under the key f{{16}}, expected [0-9a-f]{{16}}: its process ran the code in "
+        r"/another/clone",
         line,
     )
 
@@ -214,7 +213,7 @@ def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, mo
 
 
 def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
-    """The first cell's process is killed, the second's run cannot be; the third is computed all the same."""
+    """The process of the first cell is killed, the second cell fails; the third is computed."""
     for row in ("killed", "failing", "mlp"):
         project.recipe(row=row, seeds=[0])
 
@@ -228,17 +227,17 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
 
         return one
 
-    monkeypatch.setattr(room, "_launch", launch)
+    monkeypatch.setattr(local_queue, "_launch", launch)
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, jobs=1, say=said.append)
-    assert "left out: small/web/killed seed 0: killed by signal 9: probably out of memory" in said
-    assert "left out: small/web/failing seed 0: as asked" in said
+    assert "skipped: small/web/killed seed 0: killed by signal 9: probably out of memory" in said
+    assert "skipped: small/web/failing seed 0: as asked" in said
     assert f"{CELL} seed 0: ok, as asked" in said
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
 
 
 def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
-    """The job of one trial is killed in the middle: the trials are each found once, that one too, and then the cell's seed is run."""
+    """The job of one trial is killed: each trial still runs once, also that one, and then the seed of the cell."""
     search = {"trials": 2, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1]}}}
     project.recipe(seeds=[0], search=search, epochs=300)
     grid, said, killed = load_grid(), [], []
@@ -266,7 +265,7 @@ def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project)
     assert sorted(row["model.dropout"] for row in rows if row["status"] == "ok") == ["0.0", "0.1"]
     assert [row["status"] for row in rows].count("killed, queued again") == 1
     assert len(rows) == 3
-    # two trials, each of them one record, and the seed
+    # two trials with one record each, and the seed
     assert len(project.records()) == 3
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
@@ -290,26 +289,27 @@ def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch
 
         return one
 
-    monkeypatch.setattr(room, "_launch", launch)
+    monkeypatch.setattr(local_queue, "_launch", launch)
     grid = load_grid()
     work(entries(grid), grid, jobs=2, say=how.append)
-    assert "small/web/large seed 0: out of memory beside others; it runs alone later" in how
+    assert "small/web/large seed 0: out of memory next to other runs; it will run alone" in how
     assert "small/web/large seed 0: oom, alone" in how
 
 
 def test_what_does_not_fit_into_memory_is_left_out_and_said(project, monkeypatch):
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(1.0, 1e9))
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: Cost(1.0, 1e9))
     project.recipe(seeds=[0])
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, say=said.append)
-    assert said[1].startswith(f"left out: {CELL}: a run takes 1,000,000,000 MiB by forecast, and there are ")
+    assert said[1].startswith(f"skipped: {CELL}: a run needs 1,000,000,000 MiB by forecast, and this machine has ")
 
 
 def test_a_dirty_tree_ships_nothing(project, monkeypatch):
     monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
     said = []
-    queue = room._Queue(load_grid() if project.recipe() else None, 1, Path("suites"), said.append, None)
+    queue = local_queue._Queue(load_grid() if project.recipe() else None, 1, Path("suites"), said.append, None)
     queue._export(queue.grid.find(CELL))
     assert said == [
-        "nothing is written to records/: the code differs from commit 0123456789ab; commit it first, or give --export another folder"
+        "nothing is exported to suites/: the code differs from commit 0123456789ab; commit it, or use another folder "
+        "for --export"
     ]

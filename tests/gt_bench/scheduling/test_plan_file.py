@@ -1,4 +1,4 @@
-"""Plan files: what they name, what they cut, and what is said of one that names what is not there."""
+"""Plan files: names, limits, and errors for unknown names."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_entries_name_suites_cells_and_patterns_and_cut(grid):
     ]
     assert entries[0].limits == Limits(seeds=1)
     cell = entries[0].cells[0]
-    # what params.yaml cuts besides stays cut
+    # other limits of params.yaml remain
     assert limited_grid(grid, cell, entries[0].limits).limits_of(cell) == Limits(seeds=1, epochs=3)
 
 
@@ -43,7 +43,7 @@ def test_entries_name_suites_cells_and_patterns_and_cut(grid):
             "runs:\n- {cells: [small/web/gcm]}",
             "plan.yaml: entry 1: no cell 'small/web/gcm' in grid.yaml (did you mean 'small/web/gcn'?)",
         ),
-        ("runs:\n- {cells: [small]}\n- {cells: ['big/*']}", "plan.yaml: entry 2: no cell is named like 'big/*'"),
+        ("runs:\n- {cells: [small]}\n- {cells: ['big/*']}", "plan.yaml: entry 2: no cell matches 'big/*'"),
         ("runs:\n- {cells: [smal]}", "plan.yaml: entry 1: no suite named 'smal' (did you mean 'small'?)"),
         ("runs:\n- {cells: [small], seed: 3}", "plan.yaml: unknown key 'runs.0.seed' (did you mean 'seeds'?)"),
         ("runs:\n- {cells: [small], seeds: 0}", "plan.yaml: runs.0.seeds"),

@@ -1,4 +1,4 @@
-"""The planner: what is missing, in which order it is worth its hours, and what shares a process."""
+"""The planner: missing runs, their order, and runs that share a process."""
 
 import json
 import random
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 @pytest.fixture
 def forecasts(monkeypatch):
-    """Cells are not measured: `forecasts[cell]` is what one takes, 1 h where nothing is said. The list of those that were asked for."""
+    """Replace measurements: `forecasts[cell]` is the cost of a cell, `forecasts["asked"]` the requested cells."""
     said, asked = {}, []
 
     def measured(cell, grid, data):
@@ -122,9 +122,9 @@ def test_trials_that_are_left_are_jobs_of_their_own_and_short_ones_share():
         assert [job.number for job in found] == list(range(len(found)))
         return [(job.trials, job.seconds) for job in found]
 
-    assert jobs(10) == [(3, 300.0), (3, 300.0), (3, 300.0), (1, 300.0)]  # one need for all: they are one array
+    assert jobs(10) == [(3, 300.0), (3, 300.0), (3, 300.0), (1, 300.0)]  # one need for all jobs: they are one array
     assert jobs(2) == [(2, 200.0)]
-    # all are done, and whoever should have written what was found was killed
+    # all trials are done, but the process that should have written the result was killed
     assert jobs(0) == [(0, None)]
     unknown = [replace(runs[0], cost=Cost())]
     assert [
@@ -138,15 +138,15 @@ def test_what_the_store_has_is_not_missing(project, forecasts):
     cell = grid.find("small/web/mlp")
     entries = [Entry((cell,), Limits(seeds=1)), Entry((cell,))]
     found = plan(entries, grid)
-    # the first seed belongs to the first entry alone
+    # the first seed belongs only to the first entry
     assert [(one.entry, one.seed, one.place) for one in found.missing] == [(0, 0, 1), (1, 1, 2), (1, 2, 3)]
     assert (found.stored, found.problems, found.data) == (0, [], [])
     train_cell(cell, grid.model_copy(update={"limits": {cell.cell: Limits(seeds=1)}}))
     found = plan(entries, grid)
     assert [one.seed for one in found.missing] == [1, 2]
     assert (found.stored, list(found.begun)) == (1, [cell])
-    assert forecasts["asked"] == ["small/web/mlp"]  # once, kept from then on
-    # what its record took here counts more than the forecast
+    assert forecasts["asked"] == ["small/web/mlp"]  # once, cached from then on
+    # the time of its record on this device replaces the forecast
     assert found.missing[0].cost.seconds < 60
 
 
@@ -217,7 +217,7 @@ def test_trials_that_a_study_has_are_not_left_and_asking_makes_no_study(project,
     assert not Path("studies").exists()
     assert take_part(cell, grid, 2) == (2, None)
     assert plan([Entry((cell,))], grid).searches == {cell.cell: (1, 3)}
-    # another recipe is another search, of which nothing is done
+    # another recipe is another search, with no trials
     project.recipe(seeds=[0], epochs=7, search={"trials": 3, "space": {"model.dropout": {"choices": [0.0, 0.1]}}})
     assert plan([Entry((cell,))], load_grid()).searches == {cell.cell: (3, 3)}
     assert len(optuna_studies(cell)) == 1
@@ -269,4 +269,4 @@ def test_whose_number_a_cell_has(monkeypatch):
     assert printed(grid.find("edge-transformer/texas/gcn")) == (QUOTED, 1)
     assert printed(grid.find("embedded/chains/mlp")) == (UNPRINTED, 0)
     assert load_recipe("suites/ppgt/recipes/brec/ppgt.yaml").published
-    assert printed(grid.find("ppgt/brec/ppgt"))[1] > 1  # its categories are numbers too
+    assert printed(grid.find("ppgt/brec/ppgt"))[1] > 1  # its categories count as numbers too

@@ -1,4 +1,4 @@
-"""`make reproduce`: cells side by side, and after a death the board of what is there and what happened in words."""
+"""`make reproduce`: cells in parallel, and after a failure the partial leaderboard and a description of the failure."""
 
 import json
 import logging
@@ -23,14 +23,14 @@ CELL = "small/web/mlp"
 
 
 def listed() -> list[str]:
-    """The columns of the one cell in `gt-bench list`: seeds and state."""
+    """Return the columns of the only cell in `gt-bench list`: seeds and state."""
     line = next(line for line in CliRunner().invoke(app.app, ["list"]).output.splitlines() if CELL in line)
     return [part.strip() for part in line.split("│")[3:5]]
 
 
 @pytest.fixture
 def one_seed(project):
-    """A cell that asks for two seeds, of which the store has one; its result is gone, as DVC leaves it before a stage runs."""
+    """A cell with two seeds, one of them stored; its result is missing, as DVC leaves it before a stage runs."""
     project.recipe(seeds=[0])
     grid = load_grid()
     train_cell(grid.find(CELL), grid)
@@ -41,12 +41,12 @@ def one_seed(project):
 
 @pytest.fixture(autouse=True)
 def dvc_speaks_to_nobody(monkeypatch):
-    """Its handlers keep the stdout of the first test that ran it."""
+    """Remove DVC's log handlers, which keep the stdout of the first test that ran it."""
     monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])
 
 
 def chain(cells: list[str], train: str, encode: str = "true") -> None:
-    """A repository whose train stages run the command `train`."""
+    """Create a repository whose train stages run the command `train`."""
     results = [{"results/${item.cell}.json": {"cache": False}}]
     reports = [{"reports/${item}.json": {"cache": False}}]
     stages = {
@@ -71,11 +71,11 @@ def chain(cells: list[str], train: str, encode: str = "true") -> None:
     [
         (-9, "killed by signal 9: probably out of memory"),
         (137, "killed by signal 9: probably out of memory"),
-        (-15, "killed by signal 15: asked to end"),
-        (130, "killed by signal 2: stopped by hand"),
+        (-15, "killed by signal 15: asked to stop"),
+        (130, "killed by signal 2: Ctrl-C"),
         (-11, "killed by signal 11: SIGSEGV"),
-        (1, "failed with exit status 1, for the reason above"),
-        (255, "failed with exit status 255, for the reason above"),
+        (1, "failed with exit status 1, see above"),
+        (255, "failed with exit status 255, see above"),
     ],
 )
 def test_an_end_in_words(status, says):
@@ -89,7 +89,7 @@ def test_list_counts_seeds_in_the_store(one_seed):
     assert listed() == ["2/2", "ok"]
     next(Path("store").rglob("record.json")).unlink()
     assert listed() == ["1/2", "ok"]
-    # without the data no digest can be computed: the runs that the result names count
+    # without the data no digest can be computed: the runs of the result count
     Path("data").rename("elsewhere")
     assert listed() == ["1/2", "ok"]
     Path("elsewhere").rename("data")
@@ -98,7 +98,7 @@ def test_list_counts_seeds_in_the_store(one_seed):
 
 
 def test_a_copy_without_git_runs(one_seed, capsys, monkeypatch):
-    """A downloaded archive, or a copy whose .git was left behind."""
+    """Make the folder a downloaded archive, or a copy without .git."""
     monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
     chain([CELL], train="python -m stages.train ${item.cell}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -119,7 +119,7 @@ def test_a_repository_keeps_git(one_seed):
 
 
 def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
-    """GitHub and Zenodo make their archives by `git archive`."""
+    """GitHub and Zenodo create their archives with `git archive`."""
     from dvc.config import Config
 
     monkeypatch.chdir(tmp_path)
@@ -147,12 +147,11 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     Path("dvc.lock").touch()
     assert reproduce("small") == 1
     said = capsys.readouterr()
-    assert ".dvc/tmp/rwlock: was left broken by a process that was killed; removed" in said.out
+    assert ".dvc/tmp/rwlock: a killed process left it incomplete; removed" in said.out
     assert (
-        "dvc.lock: is not what DVC wrote; set aside as dvc.lock.damaged: every stage runs, and finds its runs in store/"
-        in said.out
+        "dvc.lock: invalid, renamed to dvc.lock.damaged; all stages run again and find their runs in store/" in said.out
     )
-    words = "killed by signal 9: probably out of memory; 1 of 2 seeds is kept, the same command goes on"
+    words = "killed by signal 9: probably out of memory; 1 of 2 seeds is saved, run the same command again to resume"
     assert f"{CELL}: {words}" in said.err
     row = json.loads(Path("reports/small.json").read_text())["rows"][0]
     assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "no published number")
@@ -188,7 +187,7 @@ def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, 
     assert Path("by_dvc").exists()
     said = capsys.readouterr()
     assert (f"error: {CELL}: its memory was too small" in said.err) == (broken == "train")
-    assert "the leaderboard above is of what is there" in said.err
+    assert "the leaderboard above is partial" in said.err
 
 
 def test_a_recipe_that_cannot_be_read_stops_its_own_cell_alone(two_cells, monkeypatch, capsys):
@@ -206,12 +205,14 @@ def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):
     project.recipe(row="other", search={"trials": 2, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
     project.recipe()
     grid = load_grid()
-    assert after(f"python -m stages.train {CELL}", 1, grid).endswith("0 of 2 seeds are kept, the same command goes on")
+    assert after(f"python -m stages.train {CELL}", 1, grid).endswith(
+        "0 of 2 seeds are saved, run the same command again to resume"
+    )
     assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "unfinished"
     said = after("python -m stages.tune small/web/other", -9, grid)
-    assert (
-        said
-        == "search of small/web/other: killed by signal 9: probably out of memory; its trials are kept, the same command goes on"
+    assert said == (
+        "search of small/web/other: killed by signal 9: probably out of memory; its trials are saved, run the same "
+        "command again to resume"
     )
     assert after("python -m stages.download web", -9, grid).startswith(
         "python -m stages.download web: killed by signal 9"

@@ -1,6 +1,6 @@
 """Sweeps on a real Slurm with two nodes on this host, started here: make test-cluster.
 
-Every accident that a cluster has, and afterwards the same bits as on one machine.
+The cluster fails in every way, and the results are bit-identical to those of one machine.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ from gt_bench.scheduling.slurm import Slurm
 from gt_bench.scheduling.slurm_sweep import sweep
 from gt_bench.search.storage import STORAGE
 from tests.conftest import SHARED
-from tests.gt_bench.test_postgres import database  # noqa: F401 - a fixture
+from tests.gt_bench.postgres import database  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.cluster
 SCRIPT = SHARED / "cluster" / "slurm-here"
-SECONDS = 150.0  # that anything may take here
+SECONDS = 150.0  # timeout of each step
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def field(job: str, name: str) -> str:
 
 
 def end_steps_of(node: str) -> None:
-    """What computes on a node dies with it; the script leaves those that have a process group of their own."""
+    """Kill the processes of a node; the script does not end those with a process group of their own."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get("SLURMD_NODENAME") == node:
@@ -84,7 +84,7 @@ def end_steps_of(node: str) -> None:
 
 
 class Followed(threading.Thread):
-    """A sweep in a thread: `done` and `said`."""
+    """A sweep in a thread, with its result `done` and its lines `said`."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -104,22 +104,27 @@ class Followed(threading.Thread):
 
 
 def jobs() -> dict[str, str]:
-    """Model of the cell -> the last job that was submitted for it."""
+    """Return model of the cell -> the last job that was submitted for it."""
     path = Path("store/sweep/submitted.jsonl")
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return {line["name"].split("/")[-1]: line["id"] for line in lines}
 
 
 def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, monkeypatch):
-    """Two sweeps at once; one cell that no partition takes, one that no node holds, one whose node is killed in the middle, one that is cancelled; then
-    another sweep, in which a job meets its time limit."""
+    """Run two sweeps at the same time while jobs fail, then another sweep in which a job reaches its time limit.
+
+    No partition accepts one cell, no node has the memory for one, the node of one is killed, and one is cancelled.
+    """
     monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0))
     run = {"checkpoint_seconds": 0.2}
     for row, epochs in (("killed", 4000), ("cancelled", 12000), ("refused", 3), ("huge", 3)):
         project.recipe(row=row, seeds=[0], epochs=epochs, run=run)
     params = Path("params.yaml")
     grid = params.read_text()
-    asked = "resources: {small-web-refused: {slurm: {partition: nowhere}}, small-web-huge: {memory_gib: 100000}, small-web-cancelled: {hours: %s}}\n"
+    asked = (
+        "resources: {small-web-refused: {slurm: {partition: nowhere}}, small-web-huge: {memory_gib: 100000}, "
+        "small-web-cancelled: {hours: %s}}\n"
+    )
     params.write_text(grid + asked % 1)
     first, second = Followed(), Followed()
     until(lambda: {"killed", "cancelled"} <= jobs().keys(), "nothing is submitted")
@@ -142,7 +147,7 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
         assert "partition" in text
         assert "left out: 1 jobs, of small/web/huge: Slurm refuses" in text
         assert f"small/web/cancelled seed 0: job {cancelled} ended without a result" in text
-    assert checkpoints() == 1  # of the one that was cancelled
+    assert checkpoints() == 1  # of the cancelled job
 
     params.write_text(grid + asked % (1 / 60))
     third = Followed()
@@ -167,7 +172,7 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
 
 
 def test_workers_on_several_nodes_share_a_search_in_postgresql(slurm, project, database, monkeypatch):  # noqa: F811
-    """Four trials as four jobs, of which one is cancelled in the middle of its trial; another is submitted for it, and then the cell's seed."""
+    """Run four trials as four jobs; one job is cancelled during its trial and submitted again; then the seed runs."""
     monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0, search_seconds=4 * 1000.0))
     monkeypatch.setenv(STORAGE, database)
     space = {"model.dropout": {"choices": [0.0, 0.1, 0.2, 0.3]}}

@@ -1,4 +1,4 @@
-"""What a job asks a cluster for, and how many jobs of each need run at once."""
+"""Resources of a job, and how many jobs of each need run at once."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ def test_slurm_warns_a_job_in_the_last_quarter_of_its_time(hours, expected):
     minutes, warned = minutes_of(Need(1, hours))
     assert (minutes, warned) == expected
     assert warned <= minutes * 60 / 4
-    assert minutes * 60 - warned - 60 >= 120  # Slurm sends it up to a minute early; a job has begun by then
+    assert minutes * 60 - warned - 60 >= 120  # Slurm sends it up to a minute early; the job has started by then
 
 
 def test_at_most_so_many_jobs_at_once():
@@ -28,13 +28,13 @@ def test_at_most_so_many_jobs_at_once():
     job = Job("runs", "a", "d")
     groups = {need[0]: [job] * 6, need[1]: [job] * 2}
     assert [(n.memory_gib, len(jobs), share) for n, jobs, share in shares(groups, 4)] == [(1, 6, 3), (2, 2, 1)]
-    # more kinds than places: the smallest are joined at the larger need
+    # more needs than places: the smallest are merged at the larger need
     joined = shares({n: [job] for n in need}, 2)
     assert [(n.memory_gib, len(jobs), share) for n, jobs, share in joined] == [(8, 1, 1), (4, 3, 1)] or sum(
         s for *_, s in joined
     ) == 2
     assert sum(len(jobs) for _, jobs, _ in joined) == 4
-    # those that cannot be joined wait
+    # needs that cannot be merged wait
     assert len(shares({Need(1, 1): [job], Need(1, 1, gpus=1): [job]}, 1)) == 1
     assert shares(groups, 0) == []
 
@@ -47,7 +47,7 @@ def test_what_a_job_asks_for(project):
     assert need_of(job, cell, grid) == Need(8.0, 4.0, 2)
     few = grid.model_copy(update={"resources": {"all": Resources(gpus=2)}})
     with pytest.raises(
-        RecipeError, match=r"a run of it has 3 processes, each with a GPU, and resources.gpus of params.yaml grants 2"
+        RecipeError, match=r"a run has 3 processes, each with a GPU, but resources.gpus of params.yaml is 2"
     ):
         need_of(replace(job, processes=3), cell, few)
     said = {
@@ -59,11 +59,11 @@ def test_what_a_job_asks_for(project):
     assert need_of(job, cell, said) == Need(8.0, 2.0, 2, 2, (("account", "me"), ("partition", "long")))
     with pytest.raises(
         RecipeError,
-        match=r"there is no forecast of it; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}",
+        match=r"there is no forecast; .* resources: \{small/web/mlp: \{memory_gib: \.\.\., hours: \.\.\.\}\}",
     ):
         need_of(Job("runs", CELL, "web", (0,)), cell, grid)
     with pytest.raises(
-        RecipeError, match=r"there is no forecast of it \(oom: too large\); say what a run needs in params.yaml"
+        RecipeError, match=r"there is no forecast \(oom: too large\); give the resources of a run in params.yaml"
     ):
         need_of(Job("runs", CELL, "web", (0,), problem="oom: too large"), cell, grid)
 

@@ -1,6 +1,7 @@
-"""Sweeps over a cluster that computes here: what is submitted, what becomes of it, and what it asks for."""
+"""Sweeps on a fake cluster that computes in this process: submitted jobs, their outcomes and their resources."""
 
 import csv
+import io
 import json
 import os
 from pathlib import Path
@@ -12,24 +13,26 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import Limits, load_grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.forecasting import cache as costs_room
+from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.tune import take_part
-from gt_bench.scheduling.dry_run import dry_run
 from gt_bench.scheduling.job import do, sources
 from gt_bench.scheduling.job_registry import Submitted
 from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need
-from gt_bench.scheduling.slurm_sweep import NEVER, sweep
+from gt_bench.scheduling.slurm_sweep import NEVER, SHOWN, JobTable, dry_run, sweep
 from gt_bench.store.run_store import StoreError
 
 CELL = "small/web/mlp"
 
 
 class Cluster:
-    """Each time it is asked where jobs are, the first of them has been computed. `refuses`: needs with this option; `loses`: jobs by number."""
+    """A fake cluster: each request for the state of jobs first computes the oldest job.
+
+    `refuses`: value of an option that it rejects; `loses`: numbers of jobs that end without a result.
+    """
 
     def __init__(self, refuses: str | None = None, loses: tuple[int, ...] = ()):
         self.waiting: dict[str, tuple[dict, Path]] = {}
@@ -64,8 +67,8 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def forecasts(monkeypatch):
-    """A run takes an hour and 100 MiB by forecast: each is a job of its own."""
-    monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(3600.0, 100.0, search_seconds=7200.0))
+    """Forecast an hour and 100 MiB for each run, so that each is a job of its own."""
+    monkeypatch.setattr(cache, "_measured", lambda cell, grid, data: Cost(3600.0, 100.0, search_seconds=7200.0))
 
 
 def swept(cluster, *names, at_most=4, **options):
@@ -98,7 +101,7 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits().model_dump_json(), (0,))
     Path("store/sweep").mkdir(parents=True)
     Path("store/sweep/submitted.jsonl").write_text(json.dumps(other.__dict__) + '\n{"id": "cut sh')
-    # the first look, before anything is submitted, must not compute it
+    # the first request, before anything is submitted, must not compute it
     looks = cluster.places
     cluster.places = lambda ids: (
         {number: Place("PENDING") for number in ids if number in cluster.waiting}
@@ -139,10 +142,10 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
     assert not done
     lost = cluster.runs[0][1][0]
     assert (
-        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or lost with its node); the same command submits it again"
-        in text
+        f"{CELL} seed {lost}: job 0_0 ended without a result (cancelled, or its node died); run the same command to "
+        "submit it again" in text
     )
-    assert "left out: 1 jobs, of small/web/refused: Slurm refuses" in text
+    assert "skipped: 1 jobs of small/web/refused: Slurm refuses" in text
     assert len(project.records()) == 1
     assert said[-1].startswith("2 of 3 runs are missing")
     again = Cluster()
@@ -152,7 +155,7 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
 
 def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project):
     project.recipe(seeds=[0, 7], split="seed", start={"cell": "small/web/base"})
-    project.recipe(row="base", seeds=[0], keep_weights=True)  # there is no run with seed 7 to start from
+    project.recipe(row="base", seeds=[0], keep_weights=True)  # no run with seed 7 exists to start from
     cluster = Cluster()
     done, said = swept(cluster)
     assert not done
@@ -177,7 +180,8 @@ def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
         ("runs", 0),
     ]
     assert [line for line in said if "search: ok" in line] == [
-        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial, and the search is done",
+        f"{CELL} search: ok, 1 trial", f"{CELL} search: ok, 1 trial",
+        f"{CELL} search: ok, 1 trial, and the search is done",
     ]  # fmt: skip
     assert [row["state"] for row in trials()] == ["COMPLETE"] * 3
 
@@ -188,7 +192,7 @@ def trials():
 
 
 def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypatch):
-    """The first job dies in the middle of its trial: its worker is gone, the trial still runs by the study."""
+    """The first job dies during its trial: its worker is gone, but the study lists the trial as running."""
     project.recipe(seeds=[0], search=SEARCH)
     grid = load_grid()
 
@@ -206,10 +210,10 @@ def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypa
     done, said = swept(cluster)
     assert done, said
     assert (
-        f"{CELL} search: job 0_0 ended without a result (cancelled, or lost with its node); its trial is queued again"
+        f"{CELL} search: job 0_0 ended without a result (cancelled, or its node died); its trial is queued again"
         in said
     )
-    # three trials, of which one job was lost: it is submitted again, in the same sweep
+    # three trials, one of whose jobs was lost and is submitted again in the same sweep
     assert [content["kind"] for _, content, _ in cluster.submitted] == ["search"] * 4 + ["runs"]
     assert sorted(row["status"] for row in trials()) == ["killed, queued again", "ok", "ok", "ok"]
     assert {row["model.dropout"] for row in trials()} == {"0.0", "0.1", "0.2"}
@@ -221,7 +225,7 @@ def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
     done, said = swept(cluster)
     assert not done
     assert len(cluster.submitted) == 3
-    assert f"left out: {CELL} search: its last jobs finished no trial; the same command submits it again" in said
+    assert f"skipped: {CELL} search: its last jobs finished no trial; run the same command to submit it again" in said
     again = Cluster()
     assert swept(again)[0]
 
@@ -240,10 +244,10 @@ def test_a_job_that_no_node_can_take_is_said_once(project):
 
     said = swept(Waits())[1]
     assert [line for line in said if "will not start" in line] == [
-        f"{CELL}: Slurm will not start job 0 as it is (PartitionTimeLimit): say what nodes have in `resources:` of params.yaml, `scancel 0`, "
-        "and start the sweep again",
-        f"{CELL}: Slurm will not start job 1 as it is (PartitionTimeLimit): say what nodes have in `resources:` of params.yaml, `scancel 1`, "
-        "and start the sweep again",
+        f"{CELL}: Slurm will not start job {job} (PartitionTimeLimit); set `resources:` in params.yaml to what the "
+        "nodes "
+        f"have, run `scancel {job}`, and start the sweep again"
+        for job in (0, 1)
     ]
     assert not NEVER.search("Resources")
     assert not NEVER.search("JobArrayTaskLimit")
@@ -271,7 +275,7 @@ def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path
         assert isinstance(shown.exception, RecipeError)
         assert says in str(shown.exception)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClusterError, match="there is no Slurm here: sbatch is not on the PATH; start one"):
+    with pytest.raises(ClusterError, match="Slurm is not available: sbatch is not on the PATH; start Slurm"):
         Slurm(Path("store/sweep"))
 
     def refuses(self, *_, **__):
@@ -292,7 +296,7 @@ def a_command(folder: Path, name: str, script: str) -> None:
 
 
 def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
-    """A controller that does not answer; and sbatch that refuses a partition, and memory that no node has."""
+    """A controller that does not answer, and an sbatch that rejects a partition or the memory."""
     project.recipe(seeds=[0])
     pytest.importorskip("submitit")
     commands = Path("bin").resolve()
@@ -302,36 +306,36 @@ def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     with pytest.raises(
         ClusterError,
-        match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*slurmctld running\? .*--cluster local$",
+        match=r"^Slurm does not answer \(slurm_load_ctl_conf error: .*; check SLURM_CONF .*--cluster local$",
     ):
         Slurm(Path("store/sweep"))
     a_command(commands, "scontrol", "exec sleep 60")
     with monkeypatch.context() as patch:
         patch.setattr("gt_bench.scheduling.slurm.PATIENCE", 0.1)
-        with pytest.raises(ClusterError, match=r"^Slurm does not answer \(scontrol says nothing for 0.1 s\)"):
+        with pytest.raises(ClusterError, match=r"^Slurm does not answer \(scontrol did not answer within 0.1 s\)"):
             Slurm(Path("store/sweep"))
     a_command(commands, "scontrol", "echo Slurmctld is UP")
     for refusal in ("invalid partition specified: nowhere", "Memory specification can not be satisfied"):
         a_command(commands, "sbatch", f"echo 'sbatch: error: {refusal}' >&2; exit 1")
         done, said = swept(Slurm(Path("store/sweep")))
         assert not done
-        (line,) = (line for line in said if line.startswith("left out"))
-        assert line.startswith(f"left out: 1 jobs, of {CELL}: Slurm refuses a job that needs 1 GiB, 4 h, 1 core: ")
+        (line,) = (line for line in said if line.startswith("skipped"))
+        assert line.startswith(f"skipped: 1 jobs of {CELL}: Slurm rejects a job that needs 1 GiB, 4 h, 1 core: ")
         assert refusal in line
         assert "\n" not in line
-        assert line.endswith("`sinfo` shows partitions and nodes; `resources:` in params.yaml says what is asked for")
+        assert line.endswith("see partitions and nodes with `sinfo`, and set `resources:` in params.yaml")
 
 
 def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeypatch):
-    """Three cores; and then memory for two."""
+    """Three cores, and then memory for two runs."""
     project.recipe(seeds=[0, 1, 2, 3], run={"parallel": "auto"})
     how = []
     monkeypatch.setattr("gt_bench.runtime.resources.cores", lambda: 3)
     monkeypatch.setattr("gt_bench.scheduling.local_queue.resident_mib", lambda pid: 1e6)
 
-    class Crew:
-        def __init__(self, launch, most, **_):
-            how.append(most)
+    class WorkerPool:
+        def __init__(self, launch, max_workers, **_):
+            how.append(max_workers)
             self.tasks = []
 
         def __enter__(self):
@@ -340,19 +344,43 @@ def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeyp
         def __exit__(self, *_):
             return None
 
-        def run(self, jobs, heard, ready, ended, until):
+        def run(self, jobs, on_message, is_ready, on_done, deadline):
             for free in (1e6, 250.0):
                 monkeypatch.setattr(
                     "gt_bench.scheduling.local_queue.available_mib", lambda left=free: left - 110.0 * len(self.tasks)
                 )
                 self.tasks = []
-                while len(self.tasks) < len(jobs) and ready(jobs[len(self.tasks)], []):
+                while len(self.tasks) < len(jobs) and is_ready(jobs[len(self.tasks)], []):
                     self.tasks.append(jobs[len(self.tasks)])
                 how.append(len(self.tasks))
 
-    monkeypatch.setattr("gt_bench.scheduling.local_queue.Crew", Crew)
+    monkeypatch.setattr("gt_bench.scheduling.local_queue.WorkerPool", WorkerPool)
     CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
     assert how == [3, 3, 2]
     how.clear()
     CliRunner().invoke(app, ["sweep", "small", "--cluster", "local", "--at-most", "1"])
     assert how[0] == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_the_first_jobs_are_shown_and_elsewhere_nothing_is(monkeypatch, capsys):
+    rows = [
+        [f"{number}_0", "running" if number < 2 else "pending", "n1", f"cell{number} [seed 0]", ""]
+        for number in range(SHOWN + 5)
+    ]
+    with JobTable() as update:
+        update(rows)
+    assert capsys.readouterr().out == ""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    with JobTable() as update:
+        update(rows)
+    shown = terminal.getvalue()
+    assert f"2 jobs running, {SHOWN + 3} waiting" in shown
+    assert f"cell{SHOWN - 1} [seed 0]" in shown
+    assert f"cell{SHOWN} " not in shown

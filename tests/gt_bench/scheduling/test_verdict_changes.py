@@ -1,4 +1,4 @@
-"""What has been learnt is said once; a damaged list of what was said costs no work."""
+"""New results are reported once; a damaged list of earlier reports is ignored."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
-from gt_bench.scheduling.verdict_changes import news
+from gt_bench.scheduling.verdict_changes import changed_results
 from gt_bench.store.run_store import Store
 
 
@@ -18,8 +18,8 @@ def test_a_damaged_list_is_said_anew(project, damage):
     grid = load_grid()
     cell = grid.find("small/web/mlp")
     train_cell(cell, grid, bar=False)
-    first = news([(cell, grid)], Store())
+    first = changed_results([(cell, grid)], Store())
     assert len(first) == 1
-    assert news([(cell, grid)], Store()) == []
+    assert changed_results([(cell, grid)], Store()) == []
     Path("store/learnt.json").write_text(damage)
-    assert news([(cell, grid)], Store()) == first
+    assert changed_results([(cell, grid)], Store()) == first

@@ -115,13 +115,13 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path, monkeypatch):
         pass
     monkeypatch.setattr(FileLock, "acquire", refuses)
     with (
-        pytest.raises(WriteError, match="lock: cannot be written .Read-only file system."),
+        pytest.raises(WriteError, match="lock: cannot be written .Read-only file system.; fix this"),
         store.lock("ab12"),
     ):
         pass
     monkeypatch.setattr(Path, "mkdir", refuses)
     with (
-        pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system."),
+        pytest.raises(WriteError, match="ab12: cannot be written .Read-only file system.; fix this"),
         store.lock("ab12"),
     ):
         pass

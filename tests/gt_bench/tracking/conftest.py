@@ -1,4 +1,4 @@
-"""A fresh tracking store, results with their records to put into it, what a store holds, and a cell that tells of its training."""
+"""Fixtures of tracking: a new tracking store, results with records, the content of a store, and a live cell."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ Mirror(sys.argv[1], "first")
 
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory):
-    """A database with its schema, created by two processes at once, which is how it breaks where nobody takes care."""
+    """A database with its schema, created by two processes at once, which breaks it without precautions."""
     path = tmp_path_factory.mktemp("mlruns") / "mlflow.db"
     both = [subprocess.Popen([sys.executable, "-c", OPEN, f"sqlite:///{path}"]) for _ in range(2)]
     assert [p.wait(120) for p in both] == [0, 0]
@@ -36,7 +36,7 @@ def empty(tmp_path_factory):
 
 @pytest.fixture
 def store(empty, tmp_path, monkeypatch):
-    """`store("name")` -> URI of a fresh tracking store, and MLFLOW_TRACKING_URI set to it."""
+    """`store("name")` -> URI of a new tracking store; sets MLFLOW_TRACKING_URI."""
 
     def fresh(name: str) -> str:
         path = tmp_path / name / "mlflow.db"
@@ -51,7 +51,7 @@ def store(empty, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def world():
-    """A cell that went well, one with a NaN loss and no memory, one without data."""
+    """A successful cell, one with a NaN loss and out of memory, and one without data."""
     et = [make_record(ET, 0, test=0.6), make_record(ET, 1, test=0.7)]
     gcn = [make_record(GCN, 0, "diverged"), make_record(GCN, 1, "oom", epochs=0)]
     results = [make_result(ET, et), make_result(GCN, gcn, method="GCN"), without_data("edge-transformer/texas/gcn")]
@@ -59,7 +59,7 @@ def world():
 
 
 def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dict:
-    """Everything in the store but ids and clocks. `artifacts`: where a server keeps them."""
+    """Return the content of the store without ids and times. `artifacts`: folder where a server stores them."""
     mirror = Mirror(uri, suite)
     runs = {}
     for run in mirror.runs.values():
@@ -88,7 +88,7 @@ def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dic
 
 @pytest.fixture(scope="module")
 def rebuilt(empty, world, tmp_path_factory):
-    """Snapshot of the store as made from records alone."""
+    """Snapshot of the store as created from records."""
     path = tmp_path_factory.mktemp("rebuilt") / "mlflow.db"
     shutil.copy(empty, path)
     with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def start(result: dict, record: dict) -> Live:
 
 
 def train(live: Live, record: dict, epochs: range | None = None, begins: bool = True) -> None:
-    """What the training stage tells Live of one run."""
+    """Send the messages of one run to `live`, as the training stage does."""
     run = record["deterministic"]
     if begins:
         live.start_seed(run["seed"], record["digest"])
@@ -128,7 +128,7 @@ def train(live: Live, record: dict, epochs: range | None = None, begins: bool = 
 
 
 class Told(Live):
-    """Live with the far end in this process, which saves the start of another: `lines` is what would go through the pipe."""
+    """A `Live` without a second process: `lines` has what would go through the pipe."""
 
     def __init__(self, result: dict, record: dict):
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""No store can hurt a training process: it waits for nothing, and one that cannot be used costs one warning."""
+"""No tracking store can affect training: it waits for nothing, and a store that cannot be used costs one warning."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from tests.gt_bench.tracking.conftest import ET, SUITE, cell_of, snapshot, start
 
 
 def assert_harmless(capfd, world, uri: str, *, during=None, seconds: float = 300.0) -> str:
-    """Trains a cell under a tracker that cannot work; returns the warning."""
+    """Train a cell with a tracker that cannot work; return the warning."""
     result, records = world.results[0], world.by_cell[ET]
     began = time.monotonic()
     live = start(result, records[0])

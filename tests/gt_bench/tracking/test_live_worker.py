@@ -1,4 +1,4 @@
-"""What is tracked live is what is made from the records, also where the training was killed and goes on."""
+"""Live tracking gives the same content as tracking from records, also if the training was killed and resumed."""
 
 import http.server
 import json
@@ -51,7 +51,7 @@ def test_killed_training_is_marked_resumed_and_completed(store, world, rebuilt):
     runs = Mirror(uri, SUITE).runs.values()
     assert {r.info.status for r in runs} == {"KILLED"}
     assert sorted(r.data.tags["gt.kind"] for r in runs) == ["cell", "run"]
-    # goes on from a checkpoint two epochs back
+    # resumes from a checkpoint two epochs back
     live = Told(result, record)
     train(live, record, range(7, 13))
     live.finish_seed(record)

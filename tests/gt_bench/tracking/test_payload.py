@@ -1,4 +1,4 @@
-"""What MLflow is given of a cell."""
+"""The content of MLflow for a cell."""
 
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.leaderboard.verdicts import with_claims

@@ -1,4 +1,4 @@
-"""A real MLflow server on loopback with PostgreSQL behind it and eight writers: make test-cluster."""
+"""A real MLflow server on loopback with PostgreSQL and eight writers: make test-cluster."""
 
 import contextlib
 import multiprocessing
@@ -25,7 +25,7 @@ CELLS = [f"{SUITE}/data{number}/gcn" for number in range(8)]
 RECORDS = {cell: [make_record(cell, seed) for seed in (0, 1)] for cell in CELLS}
 RESULTS = {cell: make_result(cell, records, method=None) for cell, records in RECORDS.items()}
 BY_DIGEST = {record["digest"]: record for records in RECORDS.values() for record in records}
-BEFORE = 5  # epochs of the first seed that are told before anything breaks
+BEFORE = 5  # epochs of the first seed before anything breaks
 
 
 class Server:
@@ -33,7 +33,8 @@ class Server:
         self.port, self.artifacts = free_port(), folder / "artifacts"
         self.uri = f"http://127.0.0.1:{self.port}"
         self.command = [
-            sys.executable, "-m", "mlflow", "server", "--backend-store-uri", database, "--artifacts-destination", str(self.artifacts),
+            sys.executable, "-m", "mlflow", "server", "--backend-store-uri", database,
+                "--artifacts-destination", str(self.artifacts),
             "--host", "127.0.0.1", "--port", str(self.port), "--workers", "2",
         ]  # fmt: skip
         self.log = (folder / "server.log").open("ab")
@@ -52,7 +53,7 @@ class Server:
             time.sleep(0.2)
 
     def kill(self) -> None:
-        """With all its workers, and without a word."""
+        """Kill the server with all its workers."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -70,7 +71,7 @@ def server(tmp_path) -> Iterator[Server]:
 
 
 def write(cell: str, goes_on: Path) -> None:
-    """What training a cell tells the tracker, an epoch at a time; it waits in the middle of its first seed."""
+    """Send the messages of a training cell epoch by epoch; wait in the middle of the first seed."""
     result, records = RESULTS[cell], RECORDS[cell]
     live = start(result, records[0])
     for record in records:
@@ -90,7 +91,7 @@ def test_eight_writers_one_killed_and_a_restart_in_the_middle(server, tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     fork = multiprocessing.get_context("fork")
-    goes_on = tmp_path / "goes on"  # a file: an event waits for whoever was killed while he waited for it
+    goes_on = tmp_path / "goes on"  # a file: an event would wait for a process that was killed while it waited
     writers = [fork.Process(target=write, args=(cell, goes_on)) for cell in CELLS]
     for writer in writers:
         writer.start()
@@ -101,7 +102,7 @@ def test_eight_writers_one_killed_and_a_restart_in_the_middle(server, tmp_path, 
     os.kill(writers[0].pid, signal.SIGKILL)
     server.kill()
     goes_on.touch()
-    time.sleep(8)  # longer than a tracker is patient
+    time.sleep(8)  # longer than the timeout of a tracker
     server.start()
     for writer in writers:
         writer.join(400)

@@ -1,4 +1,4 @@
-"""The local tracking database: whole or not there, made anew where it was only begun, and never touched where it holds something."""
+"""The local tracking database: complete or absent, created again if incomplete, never changed if it has content."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.tracking import sqlite
 from gt_bench.tracking import uri as address
 from gt_bench.tracking.mirror import Mirror
-from gt_bench.tracking.sqlite import TrackingError, make, whole
+from gt_bench.tracking.sqlite import TrackingError, make, ready_database
 from gt_bench.tracking.sync import complete
 from tests.gt_bench.cells import make_record, make_result
 
@@ -32,25 +32,25 @@ fork = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """A folder with mlruns/, whose tracking store is the project's own; by its whole path, for MLflow knows a database of a process by its URI."""
+    """A folder with mlruns/ and the project's own tracking store, by absolute path: MLflow caches databases by URI."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     FILE.parent.mkdir()
     import mlflow  # noqa: F401 (it sets the level)
 
-    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here makes
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here creates
     for room in (sqlite, address):
         monkeypatch.setattr(room, "OWN", f"sqlite:///{tmp_path}/{FILE}")
 
 
 @pytest.fixture
 def quick(empty, monkeypatch):
-    """A new database costs a copy."""
+    """Create new databases as copies."""
     monkeypatch.setattr(sqlite, "make", lambda path: shutil.copy(empty, path))
 
 
 def killed(work, path: Path, statements: int) -> None:
-    """`work(path)` in a process that is killed by signal 9 at its so-many-th change of the schema."""
+    """Call `work(path)` in a process that is killed by signal 9 at the given change of the schema."""
 
     def child() -> None:
         left = [statements]
@@ -70,14 +70,14 @@ def killed(work, path: Path, statements: int) -> None:
 
 
 def begin(path: Path) -> None:
-    """What MLflow itself does where there is no database."""
+    """What MLflow itself does without a database."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     SqlAlchemyStore(f"sqlite:///{path}", "./mlruns")
 
 
 def tracked() -> list[str]:
-    """The digests of the runs in the store."""
+    """Return the digests of the runs in the store."""
     return sorted(
         run.data.tags["gt.digest"]
         for run in Mirror(sqlite.OWN, SUITE).runs.values()
@@ -94,7 +94,10 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     left, identity = FILE.read_bytes(), FILE.with_name("id")
     identity.write_text("of before")
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
-    said = "mlruns/mlflow.db was only begun by a process that was killed: set aside as mlflow.db.damaged-1, and made anew from the records\n"
+    said = (
+        "mlruns/mlflow.db is incomplete, because a process was killed: renamed to mlflow.db.damaged-1, and created "
+        "again from the records\n"
+    )
     err = capsys.readouterr().err
     assert err.endswith(said)
     assert err.count("\n") == 1
@@ -109,14 +112,14 @@ def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
     killed(make, FILE, 40)
     assert not FILE.exists()
     assert list(FILE.parent.glob(".mlflow.db.*.new"))
-    with whole(sqlite.OWN):
+    with ready_database(sqlite.OWN):
         assert FILE.exists()
     assert [path.name for path in sorted(FILE.parent.iterdir())] == ["mlflow.db", "mlflow.db.lock"]
     assert capsys.readouterr().err == ""
 
 
 def test_no_attempt_meets_the_connection_of_one_that_failed(monkeypatch):
-    """MLflow keeps an engine for each URI of a process: the connection of a failed attempt stays open, to a file that is gone."""
+    """MLflow caches an engine per URI: the connection of a failed attempt stays open, to a file that is gone."""
     asked = []
 
     def fail(self, uri, *_):
@@ -133,9 +136,9 @@ def test_no_attempt_meets_the_connection_of_one_that_failed(monkeypatch):
 def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick, capsys):
     for number in (1, 2):
         FILE.write_bytes(b"no database, %d" % number * 1000)
-        with whole(sqlite.OWN):
+        with ready_database(sqlite.OWN):
             pass
-        assert "is damaged (file is not a database): set aside" in capsys.readouterr().err
+        assert "is damaged (file is not a database): renamed to" in capsys.readouterr().err
         assert FILE.with_name(f"mlflow.db.damaged-{number}").read_bytes().startswith(b"no database, %d" % number)
 
 
@@ -147,9 +150,9 @@ def test_one_of_another_version_is_left_and_it_is_said_what_to_do(empty, capsys)
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
     said = capsys.readouterr().err
     for words in (
-        "another version of MLflow and left as it is",
+        "was written by another version of MLflow",
         f"mlflow db upgrade {sqlite.OWN}",
-        "move it away: it is made anew from the records",
+        "move it away, it is created again from the records",
     ):
         assert words in said
     assert FILE.read_bytes() == before
@@ -161,13 +164,11 @@ def test_one_of_somebody_else_is_never_moved(tmp_path, monkeypatch):
     killed(begin, other, 12)
     before = other.read_bytes()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}")
-    with pytest.raises(
-        TrackingError, match=r"theirs\.db was only begun .* left as it is: move it away, or name another"
-    ):
+    with pytest.raises(TrackingError, match=r"theirs\.db is incomplete, .*; move it away, or set MLFLOW_TRACKING_URI"):
         complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
     assert other.read_bytes() == before
     other.write_bytes(b"no database" * 1000)
-    with pytest.raises(TrackingError, match=r"theirs\.db is damaged .* left as it is"):
+    with pytest.raises(TrackingError, match=r"theirs\.db is damaged .*; move it away"):
         complete(SUITE, RESULTS, {r["digest"]: r for r in RECORDS})
     assert other.read_bytes() == b"no database" * 1000
 
@@ -184,7 +185,7 @@ def test_damage_within_is_named_with_the_remedy(empty, capsys):
     track(SUITE, RESULTS, {r["digest"]: r for r in RECORDS}, [], Store("store"))
     said = capsys.readouterr().err
     assert "malformed" in said
-    assert "mlruns/mlflow.db is damaged: move it away: it is made anew from the records" in said
+    assert "mlruns/mlflow.db is damaged: move it away, it is created again from the records" in said
     assert not list(FILE.parent.glob("*damaged*"))
     assert len(FILE.read_bytes()) >= len(before)
 

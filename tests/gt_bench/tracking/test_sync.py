@@ -1,4 +1,4 @@
-"""MLflow as a mirror of the records: every kind of half-written store is mended, and a whole one is left alone."""
+"""MLflow as a mirror of the records: incomplete stores are completed, complete ones are not changed."""
 
 import json
 from pathlib import Path
@@ -72,14 +72,14 @@ def test_completion_mends_whatever_is_missing_wrong_or_too_much(store, world, re
     client.delete_run(second.info.run_id)
     client.set_tag(et.info.run_id, "gt.status", "oom")
     client.set_tag(mirror.find("cell", GCN)[0].info.run_id, SEAL, "of another time")
-    # a run killed before anything but its tags and one metric was there, twice; and a run of a cell and of a record that are no more
+    # twice a run that was killed after its tags and one metric, and runs of a cell and a record that no longer exist
     for _ in range(2):
         half = mirror.create("half", {k: second.data.tags[k] for k in ("gt.kind", "gt.cell", "gt.digest")})
         client.log_metric(half.info.run_id, "curve/lr", 5e-4, step=1)
     artifacts = Path(et.info.artifact_uri.removeprefix("file://"))
     (artifacts / ".artifact.uploading.ab_cd012").write_bytes(
         b"half of a picture"
-    )  # as MLflow names it until it is whole
+    )  # the name that MLflow gives it until it is complete
     mirror.create("old", {"gt.kind": "run", "gt.cell": ET, "gt.digest": "0" * 64})
     gone = mirror.create("gone", {"gt.kind": "cell", "gt.cell": "edge-transformer/cornell/mlp"})
     client.set_terminated(gone.info.run_id, "FINISHED")
@@ -100,7 +100,7 @@ def test_completion_of_a_whole_store_writes_nothing(store, world, monkeypatch):
 
 
 def test_superseded_attempts_stay_and_say_so(store, tmp_path):
-    """The cell was trained, then with another learning rate, then with one more seed: two attempts, of which one is current."""
+    """The cell was trained, then with another learning rate, then with one more seed: two attempts, one is current."""
     uri, kept = store("superseded"), Store(tmp_path / "store")
     old = [make_record(ET, seed, test=0.5) for seed in (0, 1)]
     new = [make_record(ET, seed, test=0.6) for seed in (0, 1, 2)]

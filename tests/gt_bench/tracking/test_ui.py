@@ -1,4 +1,4 @@
-"""What a person sees of MLflow: its real server, started as `make ui` does, in a real browser at the address that is printed."""
+"""The MLflow user interface: its real server, started as by `make ui`, in a real browser at the printed address."""
 
 import contextlib
 import os
@@ -25,14 +25,14 @@ from tests.gt_bench.cells import make_record, make_result, without_data, write
 from tests.gt_bench.postgres import free_port
 from tests.gt_bench.tracking.conftest import ET, GCN
 
-PATIENCE = 120_000  # milliseconds, on a machine however busy
-OF_MLFLOW = "duration"  # a column that it adds to every view
-NO_ACCOUNTS = "/ajax-api/2.0/mlflow/users/current"  # which MLflow asks of a server that has none: 404
+PATIENCE = 120_000  # milliseconds, also on a busy machine
+OF_MLFLOW = "duration"  # a column that MLflow adds to every view
+NO_ACCOUNTS = "/ajax-api/2.0/mlflow/users/current"  # which MLflow requests from a server that has none: 404
 
 
 @pytest.fixture
 def served(browser, store, tmp_path) -> Iterator[str]:
-    """The address that is printed for a suite of two cells with runs, one of them with an earlier attempt, and one without data."""
+    """The printed address of a suite: two cells with runs, one with an earlier attempt, and one without data."""
     uri, kept, held, results = store("shown"), Store(tmp_path / "store"), {}, []
     for cell, tests, method in ((GCN, (0.52, 0.57), "GCN"), (ET, (0.65,), "ET")):
         for test in tests:
@@ -48,7 +48,8 @@ def served(browser, store, tmp_path) -> Iterator[str]:
     port = free_port()
     with (tmp_path / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "gt_bench.tracking.ui", "--port", str(port)], cwd=tmp_path, start_new_session=True, text=True,
+            [sys.executable, "-m", "gt_bench.tracking.ui", "--port", str(port)],
+        cwd=tmp_path, start_new_session=True, text=True,
             stdout=subprocess.PIPE, stderr=log, env=os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         try:
@@ -72,8 +73,11 @@ def healthy(port: int) -> bool:
 
 
 def shown(page, columns: Sequence[str], one: str) -> list[str]:
-    """What the column `one` shows from top to bottom, once the page shows these columns from left to right, and rows."""
-    left_to_right = "(all) => all.map((n) => [n.getBoundingClientRect().left, n.getAttribute('col-id')]).sort((a, b) => a[0] - b[0])"
+    """Return the texts of column `one` from top to bottom, once the page shows these columns and rows."""
+    left_to_right = (
+        "(all) => all.map((n) => [n.getBoundingClientRect().left, n.getAttribute('col-id')]).sort((a, b) => a[0] - "
+        "b[0])"
+    )
     top_to_bottom = (
         "(all) => all.map((n) => [n.getBoundingClientRect().top, n.textContent]).sort((a, b) => a[0] - b[0])"
     )
@@ -88,7 +92,8 @@ def shown(page, columns: Sequence[str], one: str) -> list[str]:
 
 
 def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(browser, served):
-    place, wrong = browser.new_context(viewport={"width": 2600, "height": 900}), []  # columns outside are not there
+    # columns outside are not in the page
+    place, wrong = browser.new_context(viewport={"width": 2600, "height": 900}), []
 
     def watch(page):
         page.on(
@@ -120,7 +125,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     )
     assert sorted(shown(opened.value, ATTEMPTS, "tags.`gt.current`")) == ["false", "true", "true", "true"]
     page.get_by_role("link", name="cornell gcn").click()
-    page.get_by_text("Make it again:").wait_for()
+    page.get_by_text("Reproduce:").wait_for()
     body = page.locator("body").text_content()
     for text in (
         "58.00 ± 0.82 accuracy",

@@ -1,15 +1,18 @@
-"""The hash of code sees what a run imports, and no comment."""
+"""The code digest covers all imports of a run, and no comments; the same for a user's file."""
 
 import pytest
 
-from gt_bench.utils.code_digest import closure, code_digest
+from gt_bench.utils.code_digest import closure, code_digest, files_of, imports, meaning, project_modules, text_digest
 
 
 @pytest.fixture
 def tree(tmp_path):
     files = {
         "gt_models/__init__.py": "",
-        "gt_models/one.py": '"""Doc."""\nfrom gt_models.nn import part\nfrom gt_models.nn.other import thing\n\n\ndef f(x):\n    """Doc of f."""\n    return part.g(x) + 1\n',
+        "gt_models/one.py": (
+            '"""Doc."""\nfrom gt_models.nn import part\nfrom gt_models.nn.other import thing\n\n\n'
+            'def f(x):\n    """Doc of f."""\n    return part.g(x) + 1\n'
+        ),
         "gt_models/two.py": "import torch\n",
         "gt_models/nn/__init__.py": "",
         "gt_models/nn/part.py": "def g(x):\n    return x\n",
@@ -55,3 +58,76 @@ def test_only_the_named_packages_count(tree):
     assert digest() == before
     (tree / "gt_models/one.py").write_text("from gt_models.nn import part\n")
     assert digest() != before
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A model that imports from its folder, its package and the parent of its package; nothing imports `notes.py`."""
+    texts = {
+        "lab/__init__.py": "",
+        "lab/models/__init__.py": "from . import parts",
+        "lab/models/net.py": "import helper\nfrom lab.models import parts\nfrom ..data import load\nimport numpy\n",
+        "lab/models/helper.py": "def f():\n    import late\n",
+        "lab/models/late.py": "A = 1\n",
+        "lab/models/parts.py": "from gt_models.nn.mlp import MLP\nimport gt_models\n",
+        "lab/data.py": "B = 2\n",
+        "lab/notes.py": "C = 3\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_imports_are_followed_wherever_they_are_and_nothing_else_counts(lab):
+    found = {str(file.relative_to(lab)) for file in files_of(lab / "lab/models/net.py", lab)}
+    models = {
+        "lab/models/net.py",
+        "lab/models/helper.py",
+        "lab/models/late.py",
+        "lab/models/parts.py",
+        "lab/models/__init__.py",
+    }
+    assert found - {"lab/__init__.py"} == models | {"lab/data.py"}
+
+
+def test_nothing_outside_of_the_root_is_followed(lab):
+    found = {file.name for file in files_of(lab / "lab/models/net.py", lab / "lab/models")}
+    assert "data.py" not in found
+    assert {"net.py", "helper.py", "late.py"} <= found
+
+
+@pytest.mark.parametrize("name", ["helper.py", "late.py", "../data.py"])
+def test_each_of_them_decides_the_digest_by_what_it_means(lab, name):
+    path, model = lab / "lab/models" / name, lab / "lab/models/net.py"
+    before, text = text_digest(model, lab), path.read_text()
+    path.write_text('"""Said."""\n# a comment\n' + text)
+    assert text_digest(model, lab) == before
+    path.write_text(text + "D = 4\n")
+    assert text_digest(model, lab) != before
+
+
+def test_a_file_that_nobody_imports_decides_nothing(lab):
+    before = text_digest(lab / "lab/models/net.py", lab)
+    (lab / "lab/notes.py").write_text("C = 4\n")
+    assert text_digest(lab / "lab/models/net.py", lab) == before
+
+
+def test_what_it_imports_of_this_project_is_named(lab):
+    assert project_modules(files_of(lab / "lab/models/net.py", lab)) == ["gt_models.nn.mlp"]
+
+
+def test_an_import_is_its_module_with_its_dots_and_names():
+    assert imports("import a.b, c\nfrom .. import d\nfrom .e import f, g") == [
+        ("a.b", ()),
+        ("c", ()),
+        ("..", ("d",)),
+        (".e", ("f", "g")),
+    ]
+
+
+def test_meaning_is_of_the_code_alone():
+    assert meaning("x = 1  # one\n\n") == meaning('"""About x."""\nx = 1')
+    assert meaning("x = 1") != meaning("x = 2")
+    with pytest.raises(SyntaxError):
+        meaning("x = ")

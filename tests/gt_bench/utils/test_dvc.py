@@ -1,4 +1,4 @@
-"""What a killed process left of DVC's own files is mended; what another one is writing stays."""
+"""DVC's files that a killed process left broken are repaired; files that another process writes are not changed."""
 
 import fcntl
 import shutil
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.utils.dvc import keep_in_memory, mend_lock, set_aside_if_broken
+from gt_bench.utils.dvc import keep_in_memory, repair_lock, set_aside_if_broken
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ def test_a_lock_that_a_killed_process_left_broken_is_mended(tmp_path, content, m
     path = tmp_path / "rwlock"
     if content is not None:
         path.write_text(content)
-    assert mend_lock(tmp_path) is mended
+    assert repair_lock(tmp_path) is mended
     assert path.exists() == (content is not None and not mended)
 
 
@@ -25,9 +25,9 @@ def test_a_lock_that_is_being_written_stays(tmp_path):
     (tmp_path / "rwlock").touch()
     with (tmp_path / "rwlock.lock").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        assert mend_lock(tmp_path) is False
+        assert repair_lock(tmp_path) is False
     assert (tmp_path / "rwlock").exists()
-    assert mend_lock(tmp_path) is True
+    assert repair_lock(tmp_path) is True
 
 
 HELD = '{"write": {}, "read": {"data/packed/a": [{"pid": 1, "cmd": "dvc repro"}]}}'
@@ -35,7 +35,7 @@ HELD = '{"write": {}, "read": {"data/packed/a": [{"pid": 1, "cmd": "dvc repro"}]
 
 @pytest.fixture
 def places(tmp_path):
-    """DVC's folder of a workspace, and the folder in memory."""
+    """DVC's folder of a workspace, and a folder in memory."""
     places = tmp_path / "a" / ".dvc" / "tmp", tmp_path / "memory"
     for place in places:
         place.mkdir(parents=True)
@@ -92,12 +92,15 @@ def test_a_broken_list_in_memory_is_mended(places):
     folder, memory = places
     keep_in_memory(folder, memory)
     (folder / "rwlock").write_text("")
-    assert mend_lock(folder)
+    assert repair_lock(folder)
     keep_in_memory(folder, memory)
     assert ((folder / "rwlock").is_symlink(), (folder / "rwlock").read_text()) == (True, "{}")
 
 
-LOCK = "schema: '2.0'\nstages:\n  train@a:\n    cmd: python -m stages.train a\n    outs:\n    - path: results/a.json\n      md5: {md5}\n"
+LOCK = (
+    "schema: '2.0'\nstages:\n  train@a:\n    cmd: python -m stages.train a\n    outs:\n    - path: results/a.json\n   "
+    "   md5: {md5}\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Texts for people: units, and foreign text that does nothing in any output."""
+"""Texts for people: units, and untrusted text that has no effect in any output."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ import pytest
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.format import bytes_text, csv_cell, hours, markdown_line, print_text
+from gt_bench.utils.format import csv_cell, duration, file_size, markdown_line, print_text
 from tests.gt_bench.cells import ET, make_record, make_result
 
 
@@ -18,25 +18,28 @@ from tests.gt_bench.cells import ET, make_record, make_result
     [(0.1234, "0.123 s"), (119, "119 s"), (120, "2.0 min"), (7200, "2.0 h"), (400 * 86400, "400.0 d")],
 )
 def test_seconds_have_the_largest_unit_of_which_there_are_two(seconds, said):
-    assert hours(seconds) == said
+    assert duration(seconds) == said
 
 
 @pytest.mark.parametrize(
     ("size", "said"), [(0, "0 B"), (1000, "1,000 B"), (1536, "1.5 KiB"), (5 << 20, "5 MiB"), (3000 << 30, "3,000 GiB")]
 )
 def test_bytes_have_binary_units(size, said):
-    assert bytes_text(size) == said
+    assert file_size(size) == said
 
 
 def test_a_cell_cannot_end_the_row():
     assert markdown_line(["a|b", "c\nd"]) == r"| a\|b | c d |"
 
 
-HOSTILE = "=cmd|' /C calc'!A0 \x1b]0;title\x07\x1b[8m \u202eeman\u2066 <img src=x onerror=alert(1)> ![i](http://evil/i.png) [a](javascript:b) \\$x"
+HOSTILE = (
+    "=cmd|' /C calc'!A0 \x1b]0;title\x07\x1b[8m \u202eeman\u2066 <img src=x onerror=alert(1)> ![i](http://evil/i.png) "
+    "[a](javascript:b) \\$x"
+)
 
 
 def hostile_rows():
-    """A cell whose records and result come from somebody else, in every text that a report shows."""
+    """A cell whose records and result come from an untrusted source, in every text that a report shows."""
     record = make_record(ET, 0)
     record["measured"] |= {"device": HOSTILE}
     result = make_result(ET, [record], method=None) | {

@@ -1,4 +1,4 @@
-"""Files of anywhere are regular and bounded, and files of ours have the permissions that the user's umask gives."""
+"""Only regular files of bounded size are read, and written files have the permissions of the user's umask."""
 
 import os
 import stat
@@ -57,8 +57,8 @@ def test_a_shipped_file_that_unpacks_to_more_than_the_bound(tmp_path, monkeypatc
 
     path = tmp_path / "row.json.gz"
     path.write_bytes(gzip.compress(b" " * (1 << 20)))
-    monkeypatch.setattr(archive, "MOST_BYTES", 1 << 19)
-    with pytest.raises(StoreError, match="more than 524,288 bytes unpacked"):
+    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 19)
+    with pytest.raises(StoreError, match="more than 524,288 bytes after decompression"):
         read(path)
 
 
@@ -74,7 +74,7 @@ def test_a_damaged_list_of_attempts_is_set_aside(tmp_path, capsys, damage):
     assert [one["runs"] for one in attempts(ET, store)] == [later["runs"]]
     (aside,) = path.parent.glob("*.damaged-*")
     assert aside.read_bytes() == damaged
-    assert f"set aside as {aside.name}" in capsys.readouterr().err
+    assert aside.name in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])

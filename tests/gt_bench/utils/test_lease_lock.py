@@ -1,4 +1,4 @@
-"""Leases: one holder at a time over processes, mount points and machines, and none after a holder that died."""
+"""Leases: one holder at a time over processes, mount points and machines; a dead holder loses the lock."""
 
 import json
 import multiprocessing
@@ -37,7 +37,7 @@ def mounts(tmp_path):
 
 
 def holder(path: Path, machine: str, **options):
-    """A process that holds the lock until it is killed."""
+    """Start a process that holds the lock until it is killed."""
     ready = fork.Event()
 
     def hold():
@@ -62,7 +62,7 @@ def test_64_processes_on_two_machines_compute_each_run_once(mounts):
     def work(number: int) -> None:
         root, machine = mounts[number % 2], f"host-{number % 2}"
         start.wait(60)
-        for run in runs[number % 12 :] + runs[: number % 12]:  # whoever finds one taken takes the next
+        for run in runs[number % 12 :] + runs[: number % 12]:  # if a run is taken, take the next
             with Lease(root / run / "claim", machine).held() as mine:
                 if mine and not (root / run / "record").exists():
                     with (root / "computed").open("a") as file:
@@ -123,7 +123,7 @@ def test_a_holder_that_died_on_another_machine_is_known_by_time(mounts, monkeypa
     process = holder(mounts[0] / "claim", "host-0")
     kill(process)
     late = Lease(mounts[1] / "claim", "host-1", beat=0.1)
-    assert not late.acquire()  # its lease is not over
+    assert not late.acquire()  # its lease has not expired
     os.utime(mounts[0] / "claim.1", (1, 1))  # long ago
     assert late.acquire()
     assert not Lease(mounts[0] / "claim", "host-0").acquire()
@@ -144,7 +144,7 @@ def test_one_that_was_thought_dead_knows_that_it_lost_the_lock(mounts, monkeypat
     os.utime(mounts[0] / "claim.1", (1, 1))
     assert other.acquire()
     assert slow.lost
-    slow.release()  # takes nothing from the other
+    slow.release()  # does not release the claim of the other
     assert not other.lost
     assert not Lease(mounts[0] / "claim", "host-0").acquire()
     other.release()

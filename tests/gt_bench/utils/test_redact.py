@@ -1,4 +1,4 @@
-"""What may be shared of an address: no credentials and nobody's home folder, in whatever was printed or written."""
+"""Shareable addresses: no credentials and no home folder in anything that is printed or written."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What killed writers left behind is swept, and nothing else."""
+"""Files that killed processes left behind are removed, and nothing else."""
 
 import os
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_each_stage_sweeps_where_it_writes(project):
     train_cell(grid.find("small/web/mlp"), grid)
     assert not any(path.exists() for path in left)
     assert young.exists()
-    # whoever holds the lock of a dataset knows that nobody else writes it
+    # the holder of a dataset's lock knows that no other process writes it
     left = leave(Path("data/packed/.chains.abcdefgh/chains/data.safetensors"), old=False)
     other = leave(Path("data/packed/.chains.two.abcdefgh/chains/data.safetensors"), old=False)
     prepare("chains")

@@ -1,4 +1,4 @@
-"""Declared versions: read from the source, 1 where nothing is said."""
+"""Declared versions: read from the source; the default is 1."""
 
 import re
 
@@ -11,7 +11,7 @@ from gt_bench.utils.versions import VersionError, version_of, version_text
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Writes the text of a module and returns what `version_of` says of it."""
+    """Write the text of a module and return its version."""
     path = tmp_path / "module.py"
     monkeypatch.setattr(versions, "source_file", lambda name: path)
 
@@ -50,7 +50,7 @@ def test_what_a_module_declares(module, text, version):
     ],
 )
 def test_what_is_no_version_is_named_with_its_line(module, text):
-    with pytest.raises(VersionError, match=r"module.py, line 2: VERSION must be a whole number above 0"):
+    with pytest.raises(VersionError, match=r"module.py, line 2: invalid VERSION; expected a positive integer"):
         module(f"import os\n{text}\n")
 
 

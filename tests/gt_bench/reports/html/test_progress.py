@@ -7,7 +7,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.forecasting.cache import FILE, Cost, _add, _key
 from gt_bench.leaderboard.collect import Gathered
 from gt_bench.reports.html import progress
-from gt_bench.utils.format import hours
+from gt_bench.utils.format import duration
 from tests.conftest import ROOT
 
 
@@ -22,8 +22,8 @@ def test_what_a_gpu_and_a_cpu_would_take_is_what_was_counted_on_paper(tmp_path, 
     counted = {"h100": {"floor": 1.0, "unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}
     paper.write_text(json.dumps({"cells": {cells[0].cell: counted, cells[1].cell: {"problem": "too large"}}}))
     (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path, paper)
-    assert line["gpu"] == f"{hours(4 * 1800.0)} for 1 of 2 cells"
-    assert line["rest"] == f"{hours(4 * 7200.0)} for 1 of 2 cells"
+    assert line["gpu"] == f"{duration(4 * 1800.0)} for 1 of 2 cells"
+    assert line["rest"] == f"{duration(4 * 7200.0)} for 1 of 2 cells"
 
 
 def test_what_is_left_of_a_cell_that_was_cut_is_the_rest_stale_or_not(tmp_path, monkeypatch):
@@ -44,8 +44,8 @@ def test_what_is_left_of_a_cell_that_was_cut_is_the_rest_stale_or_not(tmp_path, 
     for status in ("ok", "ok, stale: code"):
         cut = line(status, ["1 of 3 seeds"])
         assert (cut["done"], cut["begun"]) == (0, 1)
-        assert cut["rest"] == f"{hours(2 * 7200.0)} for 1 of 1 cells"
-        assert cut["gpu"] == f"{hours(2 * 1800.0)} for 1 of 1 cells"
+        assert cut["rest"] == f"{duration(2 * 7200.0)} for 1 of 1 cells"
+        assert cut["gpu"] == f"{duration(2 * 1800.0)} for 1 of 1 cells"
         whole = line(status, [])
         assert (whole["done"], whole["begun"], whole["rest"]) == (1, 0, "nothing")
 
@@ -59,7 +59,7 @@ def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
     (line,) = progress.of_suites(grid, Gathered(), tmp_path, tmp_path)
     assert (
         line["rest"]
-        == f"{hours(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
+        == f"{duration(3600.0 * len(load_recipe(cell.recipe_path).seeds) + 60.0)} for 1 of 1 cells, 1 by forecast"
     )
     gone = cell.model_copy(update={"key": "embedded-chains-gone", "cell": "embedded/chains/gone", "model": "gone"})
     grid = grid.model_copy(update={"cells": {cell.key: cell, gone.key: gone}})

@@ -1,6 +1,6 @@
 """The runs of an experiment in memory."""
 
-from gt_bench.tracking.run_index import Runs
+from gt_bench.tracking.mirror import Runs
 
 
 def test_runs_are_found_by_their_cell():

@@ -5,8 +5,8 @@ import sys
 
 from tests.conftest import ROOT
 
-BEGIN = "import gc; usual = gc.get_threshold(); from gt_bench.runtime import garbage_collection as module; "
-START = BEGIN + "module.search_seldom(); "
+BEGIN = "import gc; usual = gc.get_threshold(); from gt_bench.runtime import startup as module; "
+START = BEGIN + "module.collect_garbage_rarely(); "
 
 
 def printed(code: str) -> str:
@@ -18,14 +18,18 @@ def test_a_stage_imports_its_code_with_rare_collections(tmp_path):
     (tmp_path / "shown.py").write_text(
         "import gc\nTHRESHOLD = gc.get_threshold()\ndef main():\n    print(THRESHOLD[0])\n"
     )
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gt_bench.runtime.startup import run_module; run_module('shown')"
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from gt_bench.runtime.startup import run_module; "
+        "run_module('shown')"
+    )
     assert printed(code) == "50000"
 
 
 def test_loaded_objects_are_frozen_once_and_collections_are_normal_afterwards():
     code = (
-        "module.spare_what_is_loaded(); first = gc.get_freeze_count(); more = [[] for _ in range(1000)]; "
-        "module.spare_what_is_loaded(); print(first > 1000, gc.get_freeze_count() <= first, gc.get_threshold() == usual)"
+        "module.freeze_loaded_objects(); first = gc.get_freeze_count(); more = [[] for _ in range(1000)]; "
+        "module.freeze_loaded_objects(); print(first > 1000, gc.get_freeze_count() <= first, gc.get_threshold() == "
+        "usual)"
     )
     assert printed(START + code) == "True True True"
     assert printed(BEGIN + code) == "False True True"
@@ -33,7 +37,7 @@ def test_loaded_objects_are_frozen_once_and_collections_are_normal_afterwards():
 
 def test_garbage_of_a_run_is_found_after_it():
     code = (
-        "import weakref; module.spare_what_is_loaded(); Node = type('Node', (), {}); node = Node(); node.me = node; "
+        "import weakref; module.freeze_loaded_objects(); Node = type('Node', (), {}); node = Node(); node.me = node; "
         "gone = weakref.ref(node); del node; gc.collect(); print(gone() is None)"
     )
     assert printed(START + code) == "True"
@@ -45,7 +49,7 @@ def test_a_run_freezes_what_is_loaded(project, monkeypatch):
     from tests.gt_bench.conftest import pack_web
 
     called = []
-    monkeypatch.setattr("gt_bench.experiment.run.spare_what_is_loaded", lambda: called.append(True))
+    monkeypatch.setattr("gt_bench.experiment.run.freeze_loaded_objects", lambda: called.append(True))
     pack_web(project.root / "data")
     project.recipe(seeds=[0], epochs=1, model={"name": "mlp", "hidden_dim": 8, "num_layers": 2})
     grid = load_grid()
