@@ -15,6 +15,7 @@ CHROMIUM = next(
     (p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None
 )
 
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it: tables are as wide as without a terminal, on all machines
 # the same examples every time: a change is judged by what it changes. HYPOTHESIS=explore looks for new ones
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False)

@@ -27,7 +27,7 @@ def test_a_sound_grid(repository):
     [
         (
             "published: {paper: hott, table: Table 1, method: GCN}",
-            "published: results.yaml has no paper 'hott'; nearest: 'hot'",
+            "published: no paper 'hott'; nearest: 'hot'",
         ),
         ("published: {paper: hot, table: Table 1, method: GNC}", "published: results.yaml has no method 'GNC'"),
         ("encodings: {rrwp: {steps: 3}}", "encodings.rrwp: model 'mlp' does not use it"),
@@ -66,7 +66,7 @@ def test_a_dataset_that_does_not_exist(repository):
     assert write_grid([]) == 0
     shown = run("doctor")
     assert shown.exit_code == 1
-    assert "no dataset named 'chians'; did you mean 'chains'?" in shown.output
+    assert "no dataset named 'chians' (did you mean 'chains'?)" in shown.output
 
 
 def test_a_damaged_record(repository):

@@ -24,7 +24,7 @@ def test_json_for_programs(repository):
         "problems": [],
     }
     assert json.loads(run("show", "embedded/chains/mlp", "--json").output)["model"]["name"] == "mlp"
-    Path("suites").mkdir()
+    Path("suites").mkdir(exist_ok=True)
     rows = json.loads(run("board", "embedded", "--json").output)
     assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "no shipped record")]
     assert rows[0].keys() == set(COLUMNS)

@@ -8,7 +8,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.leaderboard.collect import SHIPPED, gather
 from gt_bench.provenance.transfer import export_cells, import_cells
 from gt_bench.store.archive import ROOT, file_of, read, shipped_paths
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import INSTALLED, record_file
 
 GIN, GCN = "edge-transformer/sr25/gin", "edge-transformer/sr25/gcn"
 
@@ -24,15 +24,15 @@ def test_an_export_goes_to_the_current_folder_and_hides_no_installed_record(else
     before = [path.read_bytes() for path in shipped_paths(grid)]
     import_cells([GIN], grid)
     export_cells([grid.find(GIN)])
-    own = ROOT / f"{GIN}.json.gz"
+    own = record_file(GIN)
     assert own.is_file()
     assert file_of(GIN) == own
-    assert file_of(GCN) == INSTALLED / ROOT / f"{GCN}.json.gz"
+    assert file_of(GCN) == record_file(GCN, INSTALLED / ROOT)
     paths = shipped_paths(grid)
     assert own in paths
     assert file_of(GCN) in paths
     assert len(paths) == len(before)  # the exported cell is counted once
-    assert [path.read_bytes() for path in sorted((INSTALLED / ROOT).glob("*/*/*.json.gz"))] == before
+    assert [path.read_bytes() for path in sorted((INSTALLED / ROOT).glob("*/records/*/*.json.gz"))] == before
     cells = {key: cell for key, cell in grid.cells.items() if cell.cell in (GIN, GCN)}
     found = gather(grid.model_copy(update={"cells": cells}))
     assert not found.problems
