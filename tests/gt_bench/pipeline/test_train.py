@@ -150,11 +150,11 @@ def test_limits_cut_and_say_so(project):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": {"name": "mlp", "hiden_dim": 8}}, ["small/web/mlp.yaml", "model.hiden_dim", "hidden_dim"]),
-        ({"model": {"name": "mlp", "activation": "reluu"}}, ["small/web/mlp.yaml", "reluu"]),
+        ({"model": {"name": "mlp", "hiden_dim": 8}}, ["suites/small/recipes/web/mlp.yaml", "model.hiden_dim", "hidden_dim"]),
+        ({"model": {"name": "mlp", "activation": "reluu"}}, ["suites/small/recipes/web/mlp.yaml", "reluu"]),
         ({"loss": "hinge"}, ["loss", "cross-entropy"]),
         ({"split": 7}, ["split 7", "2"]),
-        ({"batch": {"graphs": 2}}, ["small/web/mlp.yaml", "batch.parts"]),
+        ({"batch": {"graphs": 2}}, ["suites/small/recipes/web/mlp.yaml", "batch.parts"]),
     ],
 )
 def test_bad_recipes_end_with_one_clear_message(project, changes, words):
