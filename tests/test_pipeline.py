@@ -36,6 +36,9 @@ class Project:
         (folder / "params.yaml").write_text(
             re.sub(r"^limits: .*", LIMITS, (ROOT / "params.yaml").read_text(), flags=re.M)
         )
+        shutil.copytree(
+            ROOT / "suites", folder / "suites", ignore=shutil.ignore_patterns("recipes", "records", "__pycache__")
+        )
         self.add(*CELLS)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         (folder / "nothing").mkdir()

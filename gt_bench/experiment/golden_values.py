@@ -249,6 +249,13 @@ def agrees(kept: Entry | None, now: Entry) -> bool:
     return kept is not None and same_computation(kept, now) and first_difference(kept["values"], now["values"]) is None
 
 
+def updated(kept: Entry | None, now: Entry) -> Entry:
+    """The entry to save: the saved values if they agree with those of now, so that files do not change by rounding."""
+    if kept is None or not agrees(kept, now):
+        return now
+    return sealed(cast(Entry, kept | {"operations": now["operations"]}))
+
+
 def first_difference(kept: Mapping[str, Json], now: Mapping[str, Json]) -> tuple[str, Json, Json] | None:
     """Returns the first difference of two sets of values that is larger than rounding.
 

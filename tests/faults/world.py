@@ -95,7 +95,6 @@ FILES = tuple(
 )
 SPEC = DatasetSpec(
     "mini",
-    "mini",
     "node-classification",
     "accuracy",
     _prepare,

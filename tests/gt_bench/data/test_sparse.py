@@ -70,7 +70,7 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
     experiment = Experiment(
         recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path
     )
-    with use("reference", sparse_linear="numba"):
+    with use("reference", feature_projection="sparse", sparse_linear="numba"):
         sparse = experiment.run(0)[0]
         experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
         dense = experiment.run(0)[0]

@@ -150,7 +150,10 @@ def test_limits_cut_and_say_so(project):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": {"name": "mlp", "hiden_dim": 8}}, ["suites/small/recipes/web/mlp.yaml", "model.hiden_dim", "hidden_dim"]),
+        (
+            {"model": {"name": "mlp", "hiden_dim": 8}},
+            ["suites/small/recipes/web/mlp.yaml", "model.hiden_dim", "hidden_dim"],
+        ),
         ({"model": {"name": "mlp", "activation": "reluu"}}, ["suites/small/recipes/web/mlp.yaml", "reluu"]),
         ({"loss": "hinge"}, ["loss", "cross-entropy"]),
         ({"split": 7}, ["split 7", "2"]),

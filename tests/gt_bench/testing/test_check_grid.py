@@ -133,7 +133,7 @@ def test_what_a_cell_starts_from_is_run_before_it(grid):
         ({"model": {"name": "mpl"}}, "did you mean 'mlp'"),
         ({"model": {"name": "mlp", "hidden_dim": 8, "num_layers": 0}}, "at least one layer, not 0"),
         ({"model": {"name": "mlp", "hidden_dim": 8, "depth": 3}}, "unknown key 'model.depth'"),
-        ({"batch": {"graphs": 4}}, "one large graph"),
+        ({"batch": {"graphs": 4}}, "'web' is one graph"),
         ({"loss": "bce"}, "loss 'bce' is not one of this task's"),
         ({"model": {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}}, "laplacian_eigenvectors"),
         ({"search": {"trials": 2, "space": {"model.droput": {"choices": [0.1]}}}}, "search.space.model.droput"),
@@ -180,7 +180,7 @@ def test_a_changed_number_names_the_quantity_and_the_version_to_raise(grid, monk
     assert golden_values.load("small")[CELL]["versions"]["trainer"] == 2
     monkeypatch.setattr("gt_bench.testing.golden_run.version_of", lambda module: 1)
     for update in (False, True):
-        assert "a version never goes down" in checked(monkeypatch, update=update)
+        assert "a version never decreases" in checked(monkeypatch, update=update)
 
 
 def test_a_changed_recipe_and_a_cell_without_values_are_told_from_changed_code(grid, monkeypatch):

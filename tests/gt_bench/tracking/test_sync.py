@@ -32,7 +32,7 @@ def test_what_a_store_holds(rebuilt, world):
     assert [s for s, _ in run["metrics"]["curve/val"]] == [2, 4, 6, 8, 10, 12]
     assert run["metrics"]["result/best_epoch"] == [(0, "4.0")]
     assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == "0123abc"
-    assert run["tags"]["mlflow.source.name"] == recipe_file(ET)
+    assert run["tags"]["mlflow.source.name"] == str(recipe_file(ET))
     assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "result", "cost", "system"}
     assert run["params"]["model.dropout"] == "0.1", "a default of the constructor, which the recipe does not give"
     for said in (
@@ -40,7 +40,7 @@ def test_what_a_store_holds(rebuilt, world):
         "65.70",
         "edge-transformer, Table 3, ET",
         f"python -m stages.train {ET}",
-        recipe_file(ET),
+        str(recipe_file(ET)),
     ):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"

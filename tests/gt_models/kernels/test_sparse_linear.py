@@ -69,7 +69,7 @@ def test_the_encoder_never_makes_sparse_features_dense(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "to_dense", None)
     with forms_taken() as taken:
         torch.testing.assert_close(encoder(x), expected)
-    assert taken == {"sparse_linear": {"numba": 1}}
+    assert taken == {"feature_projection": {"sparse": 1}, "sparse_linear": {"numba": 1}}
     with pytest.raises(ValueError, match=r"\(40, 300\) given to an encoder built for 299 columns"):
         FeatureEncoder(299, 8)(x)
 

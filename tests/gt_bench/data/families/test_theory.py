@@ -18,7 +18,7 @@ from gt_models.batch import GraphBatch
 from gt_models.tokengt_attention import TokenGTAttention
 from tests.gt_bench.data.checks import prepared
 
-EMBEDDED = theory().suites["embedded"]
+EMBEDDED = theory("embedded")
 # sha256 of data.safetensors; a change alters every result on these datasets
 PINNED = {
     "skip-circles": "30a29ddde161d2ac56112bbbbcd8b56b799b0a398d3deb69510405ce0d3216b9",
