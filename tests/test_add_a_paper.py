@@ -33,8 +33,8 @@ def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path):
             said[line] = gt_bench(tmp_path, *shlex.split(line))
     assert said["suite check toy"] == "toy: 2 cells, 0 problems\n"
     assert "4 runs computed; 0 of 4 are missing" in said["work toy --jobs 1"]
-    (verdict,) = re.findall(r"^learnt: toy/chains/gcn: .*$", PAGE, re.M)
-    assert verdict.replace("learnt: ", "") in said["work toy --jobs 1"]
+    (verdict,) = re.findall(r"^new result: toy/chains/gcn: .*$", PAGE, re.M)
+    assert verdict.removeprefix("new result: ") in said["work toy --jobs 1"]
     assert "2 of 2 numbers have a run of ours" in said["table toy 1"]
     assert "ToyGCN outperforms GCN" in " ".join(said["claims toy"].split())
     assert "A toy paper" in (tmp_path / "reports/index.html").read_text()

@@ -72,6 +72,7 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
     )
     with use("reference", feature_projection="sparse", sparse_linear="numba"):
         sparse = experiment.run(0)[0]
+    with use("reference"):
         experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
         dense = experiment.run(0)[0]
     forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]

@@ -128,5 +128,9 @@ def cells_by_operation() -> dict[str, list[str]]:
     return found
 
 
+# called only by fast forms of models, which tests/gt_models/kernels/attached/ compares with the equations that golden runs use
+OF_FAST_FORMS = {"attention_part", "gated_norm", "graph_attention", "sparse_linear", "triangular_attention"}
+
+
 def test_every_operation_is_called_by_some_golden_run():
-    assert {name for name, cells in cells_by_operation().items() if not cells} == set()
+    assert {name for name, cells in cells_by_operation().items() if not cells} == OF_FAST_FORMS
