@@ -28,7 +28,7 @@ def test_every_model_has_a_line_and_a_paper(text):
 
 def test_tables_are_those_of_the_recipes(text):
     (line,) = [line for line in text.splitlines() if line.startswith("| `edge-transformer-released` |")]
-    assert "edge_transformer 1, 2, 3" in line
+    assert "edge-transformer 1, 2, 3" in line
 
 
 def test_growth_is_that_of_the_measurements(tmp_path):
