@@ -21,6 +21,7 @@ test-faults: $(READY) ## fifty kills of every stage, a full disk at every write,
 
 lint: $(READY)
 	@$(RUN) ruff check . && $(RUN) ruff format --check . && $(RUN) lint-imports && $(RUN) python -m mypy
+	@for suite in suites/*/; do files=$$(git ls-files "$$suite*.py"); [ -z "$$files" ] || $(RUN) python -m mypy $$files || exit 1; done
 
 bench: $(READY) ## speed and memory of everything in benchmarks/
 	@for script in $$(grep -l '"__main__"' benchmarks/*.py | grep -v /measured_process.py); do echo "== $$script"; $(RUN) python $$script || exit 1; done

@@ -7,8 +7,8 @@
   undecided                     it was tried, and the result does not decide
   not tested                    no test exists, and `needs` says what one needs; or its runs were not computed, and the command is given
 
-A kind of test is a function registered by name: on published numbers (checks/printed.py), on data (homophily.py, brec.py), on computations
-(theorems.py, experiments.py, trained.py).
+A kind of test is a function registered by name: those of gt_bench/claims/checks/ suit any paper, those of suites/PAPER/checks.py judge what its
+experiments computed.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from gt_bench.claims.checks import brec, experiments, homophily, our_runs, printed, theorems, trained  # noqa: F401 (they register their tests)
-from gt_bench.claims.checks.registry import TESTS, Contest, Found
+from gt_bench.claims.checks.registry import Contest, Found, all_tests, find_test
 from gt_bench.config.schema import RecipeError, Strict, nearest, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.verdicts import compared, runs_in_full
@@ -34,7 +33,7 @@ VERDICTS = (HOLDS, PRINT, FAILS, INCONSISTENT, UNDECIDED, NOT_TESTED)
 
 
 class Test(Strict):
-    """`kind`: a name in TESTS; `arguments` of that function."""
+    """`kind`: name of a test (`all_tests`); `arguments` of that function."""
 
     kind: str
     arguments: dict[str, object] = {}
@@ -97,10 +96,11 @@ def claims_of(paper: str, folder: Path) -> list[Claim]:
         return []
     content = validated(Claims, read_yaml(path), str(path)).claims
     claims = [validated(Claim, {"paper": paper, **claim}, f"{path}: claim {n}") for n, claim in enumerate(content, 1)]
+    kinds = all_tests()
     for claim in claims:
-        if claim.test and claim.test.kind not in TESTS:
+        if claim.test and claim.test.kind not in kinds:
             raise RecipeError(
-                f"{path}: {claim.id}: no kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(TESTS))}"
+                f"{path}: {claim.id}: no kind of test {claim.test.kind!r}{nearest(claim.test.kind, list(kinds))}"
             )
         if not claim.test and not claim.needs:
             raise RecipeError(f"{path}: {claim.id}: has no test, and does not say what one needs")
@@ -115,10 +115,11 @@ def judged(
     not printed, or arguments that its test does not take."""
     if claim.test is None:
         return NOT_TESTED, f"needs {claim.needs}"
-    parameters = signature(TESTS[claim.test.kind]).parameters
+    test = find_test(claim.test.kind)
+    parameters = signature(test).parameters
     arguments = claim.test.arguments | {k: v for k, v in {"data": data, "rows": rows}.items() if k in parameters}
     try:
-        found = TESTS[claim.test.kind](paper=claim.paper, **arguments)
+        found = test(paper=claim.paper, **arguments)
     except PublishedError as error:
         raise RecipeError(f"{path}: {claim.id}: {error}") from None
     except ValidationError as error:
@@ -253,7 +254,7 @@ def _provisional(names: Sequence[str], said: Sequence[tuple[str, str] | None]) -
 
 def takes_data(claim: Claim) -> bool:
     """Whether its test reads packed datasets, which are not everywhere."""
-    return claim.test is not None and "data" in signature(TESTS[claim.test.kind]).parameters
+    return claim.test is not None and "data" in signature(find_test(claim.test.kind)).parameters
 
 
 def verdicts_of(

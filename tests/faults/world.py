@@ -281,8 +281,8 @@ IMPORTED = (
     "optuna.storages.journal", "torch_geometric.nn", "torch.autograd.profiler", "scipy.optimize", "scipy.stats",
     "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp",
     "gt_bench.tasks.standard", "gt_bench.reports.html.build", "gt_bench.claims.evaluate",
-    "gt_bench.claims.checks.brec", "gt_bench.claims.checks.theorems", "gt_bench.claims.checks.trained",
-    "gt_bench.claims.checks.experiments", "gt_bench.claims.checks.registry", "gt_bench.claims.experiments.registry",
+    "gt_bench.claims.checks.brec", "gt_bench.claims.checks.growth",
+    "gt_bench.claims.checks.registry", "gt_bench.claims.experiments.registry",
     "gt_bench.provenance.staleness", "mlflow", "mlflow.store.tracking.sqlalchemy_store", "alembic.command",
     "matplotlib.pyplot",
 )  # fmt: skip

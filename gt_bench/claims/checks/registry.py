@@ -1,10 +1,14 @@
-"""What a test of a claim hands back, and the kinds of test by name."""
+"""What a test of a claim returns, and the kinds of test by name: those of this package, and those of suites/NAME/checks.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import NamedTuple
 
 from pydantic import validate_call
+
+from gt_bench.runtime.module_loader import imported
+from gt_bench.utils.paths import SuiteError, suite_folders
 
 Place = tuple[str, ...]
 
@@ -48,10 +52,41 @@ class Found:
     tried: bool = True
 
 
-TESTS: dict[str, Callable[..., Found]] = {}
+GENERAL = ("brec", "growth", "homophily", "our_runs", "printed")  # modules of this package with kinds of test
+SUITE_CHECKS = "checks.py"  # in the folder of a suite: kinds of test of its own
+_TESTS: dict[str, Callable[..., Found]] = {}
 
 
 def test(function: Callable[..., Found]) -> Callable[..., Found]:
-    """Registers a kind of test under the function's name. Called by that name it holds its arguments against their types, and raises ValidationError."""
-    TESTS[function.__name__] = validate_call(function)
+    """Registers a kind of test under the function's name. Called by that name, it checks the types of its arguments.
+
+    Raises:
+        SuiteError: two modules have a test of this name.
+    """
+    name, known = function.__name__, _TESTS.get(function.__name__)
+    if known is not None and known.__module__ != function.__module__:
+        raise SuiteError(
+            f"two tests of claims are named {name!r}, in {known.__module__} and {function.__module__}; rename one"
+        )
+    _TESTS[name] = validate_call(function)
     return function
+
+
+def all_tests() -> dict[str, Callable[..., Found]]:
+    """Every kind of test by name.
+
+    Raises:
+        SuiteError: two have one name.
+        ImportFails: the checks.py of a suite cannot be imported.
+    """
+    for name in GENERAL:
+        import_module(f"{__package__}.{name}")
+    for folder in suite_folders().values():
+        if (path := folder / SUITE_CHECKS).exists():
+            imported(path.resolve(), str(path))
+    return dict(_TESTS)
+
+
+def find_test(kind: str) -> Callable[..., Found]:
+    """The test of this name. Raises KeyError, and as `all_tests`."""
+    return _TESTS[kind] if kind in _TESTS else all_tests()[kind]

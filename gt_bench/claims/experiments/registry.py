@@ -18,17 +18,14 @@ for each case the command, commit, date and version that made it, and has a chec
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypedDict
 
 from gt_bench.config.recipe import digest_of
 from gt_bench.config.schema import nearest
+from gt_bench.runtime.module_loader import imported
 from gt_bench.schemas import Json
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_json
@@ -40,7 +37,7 @@ TOLERANCE = 1e-6
 
 
 class FindingError(UserError, RuntimeError):
-    """A finding that is not there, is damaged, or was changed by hand; the message names the file and the command that mends it."""
+    """A finding that is missing, damaged or edited; the message names the file and the command that computes it again."""
 
 
 class Kept(TypedDict):
@@ -74,17 +71,8 @@ def source_of(name: str) -> Path:
 
 def module_of(name: str) -> Any:
     """The module of an experiment. Raises FindingError for one that does not exist."""
-    return _imported(name, source_of(name).resolve())
-
-
-@cache
-def _imported(name: str, path: Path) -> ModuleType:
-    spec = spec_from_file_location(f"gt_bench_suite_experiments_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    path = source_of(name)
+    return imported(path.resolve(), str(path))
 
 
 def file_of(name: str, folder: Path | None = None) -> Path:
@@ -93,7 +81,7 @@ def file_of(name: str, folder: Path | None = None) -> Path:
 
 
 def command(name: str) -> str:
-    """What computes the finding anew."""
+    """The command that computes the finding again."""
     return f"gt-bench claims --recompute {name}"
 
 

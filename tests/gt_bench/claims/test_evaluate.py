@@ -6,7 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from gt_bench.claims import evaluate as module
+from gt_bench.claims.checks.registry import find_test
 from gt_bench.claims.evaluate import CLAIMS, VERDICTS, Claim, claims_of, judged, load_claims, takes_data
 from gt_bench.claims.table import table_of
 from gt_bench.cli.app import app
@@ -211,7 +211,7 @@ def run(place, mean, runs=5, std=1e-3, provisional=False):
 
 def runs_of(claim, change=lambda place, mean: mean, **how):
     """The claim, and runs of every number that it compares, with the printed means."""
-    contests = module.TESTS[claim.test.kind](paper=claim.paper, **claim.test.arguments).contests
+    contests = find_test(claim.test.kind)(paper=claim.paper, **claim.test.arguments).contests
     places = sorted({place for contest in contests for place in (contest.ours, *contest.rivals)})
     return claim, [
         run(place, mean, **how) for place in places if (mean := change(place, lookup(*place).mean)) is not None
@@ -278,7 +278,7 @@ def test_a_claim_with_one_exception_is_decided_by_our_runs():
 
 def test_best_of_all_others_needs_every_column():
     claim = ALL["polynormer-r-heterophilic"]
-    places = [contest.ours for contest in module.TESTS["best"](paper="polynormer", **claim.test.arguments).contests]
+    places = [contest.ours for contest in find_test("best")(paper="polynormer", **claim.test.arguments).contests]
     assert len(places) == 5
 
     def verdict(means):

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gt_bench.claims.evaluate import claims_of, judged
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
@@ -156,3 +157,33 @@ def test_a_package_without_the_files_that_it_promises(package):
         SuiteError, match=r"suite 'toy' of the package toy-package: no suite.yaml in the package 'toy_package.toy'"
     ):
         suite_folders()
+
+
+CHECKS = """
+from gt_bench.claims.checks.registry import Found, test
+
+
+@test
+def {name}(paper: str, limit: int) -> Found:
+    return Found(limit > 1, "it was counted", shown=True)
+"""
+CLAIM = {"id": "x", "place": "here", "sentence": "so", "test": {"kind": "counted_here", "arguments": {"limit": 2}}}
+
+
+def test_a_suite_brings_tests_of_its_own(paper):
+    (paper / "checks.py").write_text(CHECKS.format(name="counted_here"))
+    (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
+    (claim,) = claims_of("toy", paper)
+    assert judged(claim) == ("holds", "it was counted")
+    assert problems() == ""
+    (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM | {"test": {"kind": "counted_here"}}]}))
+    assert "x: the test counted_here does not take these arguments: limit" in problems()
+
+
+def test_a_test_with_the_name_of_another_and_a_file_that_cannot_be_imported(paper):
+    (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
+    (paper / "checks.py").write_text(CHECKS.format(name="best"))
+    assert "suites/toy/checks.py" in problems()
+    assert "two tests of claims are named 'best'" in problems()
+    (paper / "checks.py").write_text("import nothing_of_that_name\n")
+    assert "suites/toy/checks.py" in problems()

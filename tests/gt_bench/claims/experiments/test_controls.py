@@ -7,8 +7,8 @@ import torch
 
 from gt_bench.claims import evaluate
 from gt_bench.claims.checks import brec as brec_claims
-from gt_bench.claims.checks import theorems
-from gt_bench.claims.checks.registry import TESTS
+from gt_bench.claims.checks import experiment_values
+from gt_bench.claims.checks.registry import find_test
 from gt_bench.claims.experiments import graphs
 from gt_bench.claims.experiments.registry import module_of, values
 from gt_bench.tasks import brec, isomorphism
@@ -72,11 +72,11 @@ def test_a_verdict_over_copies_that_differ_is_none(kind, monkeypatch):
     for case, value in found["second_eigenvector"].items():
         if case.endswith("v2"):
             value["relabelled copies"] = [[9.0, 9.0] for _ in value["layers"]]
-    monkeypatch.setattr(theorems, "of", found.__getitem__)
+    monkeypatch.setattr(experiment_values.registry, "values", found.__getitem__)
     if kind == "told_apart":
-        assert TESTS[kind](paper="polynormer", pair="decalin and bicyclopentyl").true is False
+        assert find_test(kind)(paper="polynormer", pair="decalin and bicyclopentyl").true is False
     else:
-        assert TESTS[kind](paper="polynormer", forms=["gcn"]).true is None
+        assert find_test(kind)(paper="polynormer", forms=["gcn"]).true is None
 
 
 @pytest.mark.parametrize("method", ["1-wl", "gd-wl-rrwp", "gd-wl-shortest-paths", "3-wl"])

@@ -5,7 +5,7 @@ import torch
 import yaml
 
 from gt_bench.claims.checks import experiment_values
-from gt_bench.claims.checks.registry import TESTS
+from gt_bench.claims.checks.registry import find_test
 from gt_bench.claims.evaluate import load_claims
 from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
@@ -83,7 +83,7 @@ def test_what_was_not_computed_is_not_tested_and_the_command_stands_there(monkey
 
     def found(kept):
         monkeypatch.setattr(experiment_values.registry, "partial", lambda name: kept)
-        return TESTS["trains_or_crashes"](paper="ppgt", crashes=crashes)
+        return find_test("trains_or_crashes")(paper="ppgt", crashes=crashes)
 
     some = found({"AdaRMSN, 7e-3": trains})
     assert (some.tried, some.true) == (False, None)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gt_bench.claims.checks import experiment_values
-from gt_bench.claims.checks.registry import TESTS
+from gt_bench.claims.checks.registry import find_test
 from gt_bench.claims.experiments import kept
 from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
@@ -195,7 +195,7 @@ def scores(*worse):
 def test_the_verdict_on_attention_and_labels(monkeypatch):
     def verdict(content):
         monkeypatch.setattr(experiment_values.registry, "partial", lambda name: content)
-        return TESTS["attention_differentiates_labels"](paper="polynormer")
+        return find_test("attention_differentiates_labels")(paper="polynormer")
 
     missing = verdict({"labels and hops": {}})
     assert (missing.tried, missing.true) == (False, None)
@@ -216,9 +216,9 @@ def test_the_verdict_on_nodes_far_away(monkeypatch):
             "partial",
             lambda name, near=near: {"labels and hops": {"same label": [100, 100], "within 5 hops": [1, near]}},
         )
-        assert TESTS["important_nodes_far_away"](paper="polynormer").true is true
+        assert find_test("important_nodes_far_away")(paper="polynormer").true is true
     monkeypatch.setattr(experiment_values.registry, "partial", lambda name: {})
-    assert TESTS["important_nodes_far_away"](paper="polynormer").tried is False
+    assert find_test("important_nodes_far_away")(paper="polynormer").tried is False
 
 
 # TokenGT
@@ -277,7 +277,7 @@ def test_the_verdict_on_maps(monkeypatch):
             "partial",
             lambda name: {f"dense, {name}": value for name, value in content.items()},
         )
-        return TESTS["maps_are_bases"](paper="tokengt", cases=["dense, ORF", "dense, Lap"])
+        return find_test("maps_are_bases")(paper="tokengt", cases=["dense, ORF", "dense, Lap"])
 
     none = verdict()
     assert (none.tried, none.true) == (False, None)
@@ -289,7 +289,7 @@ def test_the_verdict_on_maps(monkeypatch):
     monkeypatch.setattr(
         experiment_values.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}}
     )
-    stand_in = TESTS["maps_are_bases"](paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
+    stand_in = find_test("maps_are_bases")(paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
     assert (stand_in.tried, stand_in.true) == (False, None)
     assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.why
     one = verdict(ORF=right)
@@ -376,7 +376,7 @@ def test_the_verdict_on_distances(monkeypatch):
         }
         stand_in = {"stand-in": {"distance": content["chains"], "uniform": 2.0}} if "chains" in content else {}
         monkeypatch.setattr(experiment_values.registry, "partial", lambda name: kept | stand_in)
-        return TESTS["attention_distances"](paper="tokengt", said=said)
+        return find_test("attention_distances")(paper="tokengt", said=said)
 
     alone = verdict("deeper", chains=[local, everywhere])
     assert (alone.tried, alone.true) == (False, None)

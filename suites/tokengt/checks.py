@@ -1,68 +1,82 @@
-"""The tests of claims that look into trained runs: whether they crash, and where they attend. What was not computed yet says by which command it is."""
+"""Tests of claims of TokenGT by what experiments/ computed."""
 
 from statistics import fmean, pstdev
 from typing import Literal
 
-from gt_bench.claims.checks.experiment_values import percentages, so_far, to_compute
+from gt_bench.claims.checks.experiment_values import of, so_far, to_compute
 from gt_bench.claims.checks.registry import Found, test
-from gt_bench.claims.experiments import registry
 from gt_bench.claims.experiments.registry import module_of
 
-
-@test
-def trains_or_crashes(paper: str, crashes: dict[str, bool]) -> Found:
-    """Each run of Table 13 (norm, learning rate) crashes or trains as printed."""
-    found = so_far("stress_test", crashes)
-    if missing := [case for case in crashes if case not in found]:
-        cases = " ".join(f"--case {case!r}" for case in missing)
-        return Found(
-            None,
-            f"needs {len(missing)} runs of an hour of one core: `{registry.command('stress_test')} {cases}`",
-            tried=False,
-        )
-
-    def said(case: str) -> str:
-        value = found[case]
-        if value["status"] != "ok":
-            return f"{case} {value['status']} in epoch {value['epochs'] + 1}"
-        return f"{case} {'crashes' if value['crashed'] else 'trains'} (training loss {value['losses'][0]:.2f} to {value['losses'][-1]:.2f})"
-
-    right = all(found[case]["crashed"] == printed for case, printed in crashes.items())
-    return Found(right, f"one seed: {', '.join(map(said, crashes))}", shown=True)
+# a sharpness of experiments/equivariant_layers.py that is reported next to the last one
+SHARP = 5
 
 
 @test
-def important_nodes_far_away(paper: str) -> Found:
-    """In every draw of Figure 4's nodes more pairs of one label lie beyond 5 hops than within."""
-    case = module_of("same_label").PAIRS
-    found = so_far("same_label", [case]).get(case)
-    if found is None:
-        return to_compute("same_label", [case])
-    shares = [near / same for near, same in zip(found["within 5 hops"], found["same label"], strict=True)]
-    pairs = sum(found["same label"]) / len(shares)
+def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Found:
+    """The Transformer with the proof's weights gives the equivariant layers to any precision: each sharpness brings it closer, and the last within `most`."""
+    found = {
+        case: value for layer in layers for case, value in of("equivariant_layers").beginning(f"{layer}, n = ").items()
+    }
+    right = all(
+        value["rounding"] <= most and value["error"] == sorted(value["error"], reverse=True) for value in found.values()
+    )
+    other = of("equivariant_layers")["one layer, weights of n = 4, n = 5"]["rounding"]
+    said = ", ".join(
+        f"{case} {value['rounding']:.0e} (with scores {SHARP} apart {value['error'][1]:.0e})"
+        for case, value in found.items()
+    )
     return Found(
-        max(shares) < 0.5,
-        f"of {pairs:,.0f} ordered pairs of one label among 100 nodes {percentages(shares)} lie within 5 hops",
-        shown=True,
+        right, f"largest relative errors: {said}; weights made for 4 nodes are {other:.1g} off on 5", shown=True
     )
 
 
 @test
-def attention_differentiates_labels(paper: str, good: float = 0.8, poor: float = 0.6) -> Found:
-    """For targets of either label attention is larger on nodes of that label: an AUC of at least `good` in every draw of nodes; below `poor` in every draw it is not. None in between."""
-    attention = module_of("same_label").ATTENTION
-    cell = module_of("same_label").CELL
-    found = so_far("same_label", [attention]).get(attention)
-    if found is None:
-        return to_compute("same_label", [attention], [cell])
+def message_passing(paper: str, reading: str, otherwise: str, most: float = 1e-12) -> Found:
+    """Test whether two layers can be a message passing layer.
+
+    Args:
+        paper: The paper.
+        reading: The equation as published: it is refuted if nodes with different numbers of neighbours always get the same value.
+        otherwise: Another reading, shown next to it: weights for which the layers are a message passing layer.
+        most: Differences up to this are rounding.
+
+    Returns:
+        False if the draws refute the published reading; None if they do not.
+    """
+    finding = of("message_passing")
+    found = finding.beginning(reading)
+    alike = all(value["differ"] <= most and value["control"] is not False for value in found.values())
     said = "; ".join(
-        f"{name}: AUC {min(value['same label']):.2f} to {max(value['same label']):.2f}, of targets of the worse label {min(value['of the worse label']):.2f} to {max(value['of the worse label']):.2f}, "
-        f"for one label within 5 hops {min(value['same label within 5 hops']):.2f} to {max(value['same label within 5 hops']):.2f}, {min(value['ratio']):.2f} to {max(value['ratio']):.2f} times the attention"
-        for name, value in found.items()
-        if name != "run"
+        f"{case.removeprefix(f'{reading}, ')}: nodes of {_listed(value['degrees'])} neighbours differ by {value['differ']:.0e}"
+        for case, value in found.items()
     )
-    worse = found["trained"]["of the worse label"]
-    return Found(True if min(worse) >= good else False if max(worse) < poor else None, said, shown=True)
+    (other,) = finding.beginning(otherwise).values()
+    said += (
+        f". With {otherwise}: relative error {other['error']:.0e} on {other['nodes']} nodes and {other['edges']} edges"
+    )
+    return Found(False if alike else None, f"whatever the weights, {said}", shown=True)
+
+
+@test
+def beyond_message_passing(paper: str, networks: list[str], datasets: list[str], others: list[str]) -> Found:
+    """On each dataset each of `networks` tells apart all that 1-WL does and more; of `others` it is said what they tell apart. None where one draw does not."""
+    found = of("identifiers")
+
+    def said(method: str) -> str:
+        counts = ", ".join(f"{name} {found[f'{method}; {name}']['apart']}" for name in datasets)
+        return f"{method}: {counts}"
+
+    right = all(
+        found[f"{network}; {name}"]["apart"] > found[f"1-WL; {name}"]["apart"]
+        for network in networks
+        for name in datasets
+    )
+    pairs = ", ".join(f"{name} {found[f'1-WL; {name}']['pairs']}" for name in datasets)
+    return Found(right or None, f"of {pairs} pairs {'; '.join(map(said, ('1-WL', *networks, *others)))}", shown=True)
+
+
+def _listed(numbers: list[int]) -> str:
+    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])]) if len(numbers) > 1 else str(numbers[0])
 
 
 @test
