@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors
     from gt_models import encodings, transforms
+    from gt_models.api import create_model, model_info
     from gt_models.batch import GraphBatch, MissingEncoding
-    from gt_models.face import create_model, model_info
     from gt_models.registry import list_models, register_model
 
 # name -> where it is defined; resolved on first use, so that reading the registry does not cost an import of torch
 _HOMES = {
     "GraphBatch": "gt_models.batch",
     "MissingEncoding": "gt_models.batch",
-    "create_model": "gt_models.face",
+    "create_model": "gt_models.api",
     "list_models": "gt_models.registry",
-    "model_info": "gt_models.face",
+    "model_info": "gt_models.api",
     "register_model": "gt_models.registry",
 }
 _ROOMS = ("encodings", "transforms")

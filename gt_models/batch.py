@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gt_models.nn.cached import cached_property
+from gt_models.layers.cached import cached_property
 
 _GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes"}
 

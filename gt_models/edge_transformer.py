@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.accelerated import accelerated
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.mlp import MLP, activation
-from gt_models.nn.pooling import pool
-from gt_models.nn.precision import dtype_of, full_precision
-from gt_models.nn.triple_dropout import TripleDropout
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.mlp import MLP, activation
+from gt_models.layers.pooling import pool
+from gt_models.layers.precision import dtype_of, full_precision
+from gt_models.layers.triple_dropout import TripleDropout
 from gt_models.registry import register_model
 
 PAPER = "Luis Mueller and Christopher Morris: Towards Principled Graph Transformers, NeurIPS 2024. https://arxiv.org/abs/2401.10119"

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn import identifiers as ids
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.equivariant_basis import bell, equality_pattern
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.fixed_sizes import fixed_sizes
-from gt_models.nn.precision import dtype_of
-from gt_models.nn.transformer import EncoderLayer, Packing
+from gt_models.layers import identifiers as ids
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.equivariant_basis import bell, equality_pattern
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.precision import dtype_of
+from gt_models.layers.static_shapes import needs_static_shapes
+from gt_models.layers.transformer import EncoderLayer, Packing
 from gt_models.registry import register_model
 
 NodeIdentifiers = Literal[
@@ -256,7 +256,7 @@ class TokenGT(nn.Module):
         specials, edge_graph = len(self.special_tokens()), batch.batch[tuples[batch.num_nodes :, 0]]  # [E]
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
         bound = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
-        longest, total = bound if fixed_sizes(batch.ptr) else None, len(tuples) + batch.num_graphs * specials
+        longest, total = bound if needs_static_shapes(batch.ptr) else None, len(tuples) + batch.num_graphs * specials
         packing = Packing.of(
             batch.sizes + edges + specials, total, longest
         )  # one padded group, or groups of like length

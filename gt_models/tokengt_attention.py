@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.linears import linears
-from gt_models.nn import identifiers as ids
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.equivariant_basis import basis_targets, bell, equality_pattern
+from gt_models.layers import identifiers as ids
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.equivariant_basis import basis_targets, bell, equality_pattern
 from gt_models.registry import register_model
 
 GROUPS = 16  # of graphs of like size

@@ -10,7 +10,7 @@ from gt_bench.training.interfaces import Encoded, Packed
 from gt_bench.training.loader import joined, seed_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
-from gt_models.nn.subgraphs import Subgraphs
+from gt_models.layers.subgraphs import Subgraphs
 
 
 class SubgraphLoader:

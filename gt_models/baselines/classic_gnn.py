@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.node_wise import normalised_edges
+from gt_models.layers.gnn import normalised_edges
 from gt_models.registry import register_model
 
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.compressed_edges import compressed_edges
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.layers.csr import csr_edges
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.registry import register_model
 
 
@@ -75,7 +75,7 @@ class DIFFormer(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
-        edges = compressed_edges(batch)
+        edges = csr_edges(batch)
         x = self.dropout(self.norms[0](self.encoder(batch.x)).relu())  # [N, d]
         for query, key, value, norm in zip(self.queries, self.keys, self.values, self.norms[1:], strict=True):
             q, k, v = query(x), key(x), value(x)  # [N, H d]

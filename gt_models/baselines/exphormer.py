@@ -12,13 +12,13 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from gt_models.baselines.gatedgcn import GatedGCNLayer
 from gt_models.batch import GraphBatch
-from gt_models.nn.edge_softmax import sum_over_edges
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.mlp import MLP
-from gt_models.nn.mlp_head import MLPHead
-from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors, normalised_edges
-from gt_models.nn.pooling import pool
-from gt_models.nn.self_loops import attend, with_self_loops
+from gt_models.layers.edge_softmax import sum_over_edges
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvectors, normalised_edges
+from gt_models.layers.mlp import MLP
+from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.pooling import pool
+from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gat", "gcn", "gatedgcn", "none")

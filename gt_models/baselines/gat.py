@@ -7,20 +7,20 @@ from torch import Tensor
 from torch_geometric.nn import GATConv, GATv2Conv
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.node_wise import NodeWise
-from gt_models.nn.self_loops import attend, with_self_loops
+from gt_models.layers.gnn import GNN
+from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.registry import register_model
 
 
 @register_model(
     "gat", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
-class GAT(NodeWise):
+class GAT(GNN):
     """Node [N, out_dim] or graph [B, out_dim]. Heads side by side in every layer, hidden_dim / num_heads channels each.
 
     Args:
         in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
-            see `NodeWise`.
+            see `GNN`.
         num_heads: must divide `hidden_dim`.
         version: "v1" (GAT) or "v2" (GATv2).
         attn_dropout: on attention weights.

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.mlp_head import MLPHead
-from gt_models.nn.node_wise import check_level, encode_edges
-from gt_models.nn.pooling import pool
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
 
 

@@ -7,19 +7,19 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.node_wise import NodeWise, normalised_edges
+from gt_models.layers.gnn import GNN, normalised_edges
 from gt_models.registry import register_model
 
 
 @register_model(
     "gcn", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
-class GCN(NodeWise):
+class GCN(GNN):
     """Node [N, out_dim] or graph [B, out_dim]. GCNConv adds the self-loops a graph lacks; edge features are not used.
 
     Args:
         in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
-            see `NodeWise`.
+            see `GNN`.
     """
 
     def __init__(

@@ -7,19 +7,19 @@ from torch import Tensor
 from torch_geometric.nn import GCN2Conv
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.node_wise import NodeWise, normalised_edges
+from gt_models.layers.gnn import GNN, normalised_edges
 from gt_models.registry import register_model
 
 
 @register_model(
     "gcnii", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
-class GCNII(NodeWise):
+class GCNII(GNN):
     """Node [N, out_dim] or graph [B, out_dim]. Layer l: ((1 - alpha) A x + alpha x_0)((1 - beta_l) I + beta_l W), beta_l = log(theta / l + 1).
 
     Args:
         in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
-            see `NodeWise`.
+            see `GNN`.
         alpha: share of the input in each layer.
         theta: how fast layers become the identity.
         shared_weights: one W for both terms (GCNII), or one each (GCNII*).

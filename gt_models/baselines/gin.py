@@ -6,19 +6,19 @@ from typing import Literal
 from torch import nn
 from torch_geometric.nn import GINConv, GINEConv
 
-from gt_models.nn.node_wise import NodeWise
+from gt_models.layers.gnn import GNN
 from gt_models.registry import register_model
 
 
 @register_model(
     "gin", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
-class GIN(NodeWise):
+class GIN(GNN):
     """Node [N, out_dim] or graph [B, out_dim]. GIN-0: MLP(x_i + sum of x_j); with edge features (GINE) MLP(x_i + sum of relu(x_j + e_ij)).
 
     Args:
         in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
-            see `NodeWise`.
+            see `GNN`.
         mlp_norm: batch norm in the MLP, between its two Linears.
         train_eps: (1 + eps) x_i with a learnt eps (GIN-eps) instead of GIN-0.
         readout: "last" layer, or "all" layers and the input, side by side (the paper's Eq. 4.2).

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.node_wise import check_level
-from gt_models.nn.pooling import pool
+from gt_models.layers.gnn import check_level
+from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.compressed_edges import compressed_edges
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.layers.csr import csr_edges
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.registry import register_model
 
 
@@ -91,7 +91,7 @@ class GPRGNN(nn.Module):
         x = self.step_dropout(self.head(features))  # [N, out]
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         out = self.gamma[0] * x
-        for gamma, power in zip(self.gamma[1:], gcn_sum(x, compressed_edges(batch), self.steps), strict=True):
+        for gamma, power in zip(self.gamma[1:], gcn_sum(x, csr_edges(batch), self.steps), strict=True):
             out = out + gamma * power
         return out
 

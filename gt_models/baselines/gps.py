@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.fixed_sizes import fixed_sizes
-from gt_models.nn.mlp import MLP
-from gt_models.nn.mlp import activation as hidden_activation
-from gt_models.nn.mlp_head import MLPHead
-from gt_models.nn.node_wise import check_level, encode_edges, laplacian_eigenvectors
-from gt_models.nn.performer import RandomFeatures
-from gt_models.nn.pooling import pool
-from gt_models.nn.self_loops import attend, with_self_loops
-from gt_models.nn.transformer import Packing, SelfAttention
-from gt_models.nn.unfused import unfused
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.fusion_barrier import fusion_barrier
+from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvectors
+from gt_models.layers.mlp import MLP
+from gt_models.layers.mlp import activation as hidden_activation
+from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.performer import RandomFeatures
+from gt_models.layers.pooling import pool
+from gt_models.layers.self_loops import attend, with_self_loops
+from gt_models.layers.static_shapes import needs_static_shapes
+from gt_models.layers.transformer import Packing, SelfAttention
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gin", "gat", "gcn", "none")
@@ -217,7 +217,7 @@ class GPSLayer(nn.Module):
         return self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.activation(self.ffn_in(h))))))  # [N, d]
 
     def _pass_messages(self, x: Tensor, edges: Tensor | None, batch: GraphBatch) -> Tensor:
-        x, features = unfused(x), edges if self.with_edges else None
+        x, features = fusion_barrier(x), edges if self.with_edges else None
         if isinstance(self.local, GATConv):
             return attend(self.local, x, with_self_loops(x, batch.edge_index, features))
         return self.local(x, batch.edge_index) if features is None else self.local(x, batch.edge_index, features)
@@ -233,7 +233,7 @@ class PackedNodes(NamedTuple):
 
 def pack(batch: GraphBatch) -> PackedNodes:
     """Nodes as tokens; in one padded group where sizes must not be asked for, else in groups of like size."""
-    packing = Packing.of(batch.sizes, batch.num_nodes, batch.max_nodes if fixed_sizes(batch.ptr) else None)
+    packing = Packing.of(batch.sizes, batch.num_nodes, batch.max_nodes if needs_static_shapes(batch.ptr) else None)
     place = packing.start[batch.batch] + batch.local
     return PackedNodes(
         packing, place, torch.empty_like(place).scatter(0, place, torch.arange(len(place), device=place.device))

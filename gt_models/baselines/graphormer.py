@@ -12,9 +12,9 @@ from gt_models.batch import GraphBatch
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.kernels.row_linear import RowLinear
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.node_wise import check_level, encode_edges
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import check_level, encode_edges
 from gt_models.registry import register_model
 
 

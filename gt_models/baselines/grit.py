@@ -17,11 +17,11 @@ from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.grit_attention import grit_attention
 from gt_models.kernels.linears import linears
 from gt_models.kernels.row_linear import row_linear
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.mlp import activation as hidden_activation
-from gt_models.nn.mlp_head import MLPHead
-from gt_models.nn.node_wise import check_level, encode_edges, return_probabilities
-from gt_models.nn.pooling import pool
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import check_level, encode_edges, return_probabilities
+from gt_models.layers.mlp import activation as hidden_activation
+from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels.graph_attention import rows_of
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.nn.compressed_edges import Edges, compressed_edges
-from gt_models.nn.edge_softmax import edge_softmax, sum_over_edges
-from gt_models.nn.features import FeatureEncoder
+from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
+from gt_models.layers.features import FeatureEncoder
 from gt_models.registry import register_model
 
 LAYERS = ("resnet", "gcn", "sage", "gat", "gat-sep", "gt", "gt-sep")
@@ -104,7 +104,7 @@ class HeterophilousGNN(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
-        edges = compressed_edges(batch, self.self_loops)
+        edges = csr_edges(batch, self.self_loops)
         x = self.activation(self.encoder(batch.x))  # [N, d]
         for norm, layer in zip(self.norms, self.layers, strict=False):
             x = x + layer(norm(x), edges)

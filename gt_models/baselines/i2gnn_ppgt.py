@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.arguments import with_arguments_of
+from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased
 

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.nn.compressed_edges import compressed_edges
-from gt_models.nn.features import FeatureEncoder
+from gt_models.layers.csr import csr_edges
+from gt_models.layers.features import FeatureEncoder
 from gt_models.registry import register_model
 
 
@@ -72,7 +72,7 @@ class LINKX(nn.Module):
             raise ValueError(
                 f"linkx was built for {self.adjacency.in_features:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
             )
-        edges = compressed_edges(batch, self_loops=False)
+        edges = csr_edges(batch, self_loops=False)
         own = self.adjacency.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
         ones = torch.ones_like(edges.compressed[1], dtype=own.dtype)
         from_edges = neighbour_sum(own, ones, *edges.compressed) + self.adjacency.bias

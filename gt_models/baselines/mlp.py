@@ -8,10 +8,10 @@ from typing import Literal
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.mlp import MLP, activation
-from gt_models.nn.node_wise import check_level
-from gt_models.nn.pooling import pool
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import check_level
+from gt_models.layers.mlp import MLP, activation
+from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
 
 
@@ -26,7 +26,7 @@ class MLPBaseline(nn.Module):
         hidden_dim: width of the hidden layers.
         num_layers: hidden layers, the feature encoder counted as the first.
         dropout: after each activation.
-        activation: "relu", "gelu", ... (`gt_models.nn.mlp.ACTIVATIONS`).
+        activation: "relu", "gelu", ... (`gt_models.layers.mlp.ACTIVATIONS`).
         pooling: "sum", "mean" or "max", at graph level.
     """
 

@@ -10,7 +10,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_input import TensorInput
-from gt_models.nn.mlp import activation as make_activation
+from gt_models.layers.mlp import activation as make_activation
 from gt_models.registry import register_model
 
 

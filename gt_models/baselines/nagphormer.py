@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.fixed_sizes import fixed_sizes
-from gt_models.nn.transformer import Packing, SelfAttention
+from gt_models.layers.static_shapes import needs_static_shapes
+from gt_models.layers.transformer import Packing, SelfAttention
 from gt_models.registry import register_model
 
 # nodes that are computed together where no gradient is asked for: each is by itself, and all of a large graph do not fit
@@ -103,7 +103,7 @@ class NAGphormer(nn.Module):
         """[n, K + 1, F] -> [n, d]."""
         n, length = tokens.shape[:2]
         counts = torch.full((n,), length, device=tokens.device)
-        packing = Packing.of(counts, n * length, length if fixed_sizes(counts) else None)
+        packing = Packing.of(counts, n * length, length if needs_static_shapes(counts) else None)
         x = self.encoder(tokens).flatten(0, 1)
         for layer in self.layers:
             x = layer(x, packing)

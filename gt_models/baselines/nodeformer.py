@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels.graph_attention import compressed
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.nn.added_loss import add_loss
-from gt_models.nn.cached import build_to_keep
-from gt_models.nn.compressed_edges import Edges, compressed_edges
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.performer import RandomFeatures, linear_attention
+from gt_models.layers.added_loss import add_loss
+from gt_models.layers.cached import build_to_keep
+from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.performer import RandomFeatures, linear_attention
 from gt_models.registry import register_model
 
 
@@ -38,7 +38,7 @@ class NodeFormer(nn.Module):
     with g from the Gumbel distribution, drawn `samples` times in training; without noise in evaluation. A_i are the normalised adjacency with a
     self-loop each and the one of its pairs at most two steps apart. Heads are as wide as z, and a Linear joins them.
 
-    In training the gradient of the loss has a further term (`gt_models.nn.added_loss`), the mean over layers of -lambda mean log(p_uv) / d_u
+    In training the gradient of the loss has a further term (`gt_models.layers.added_loss`), the mean over layers of -lambda mean log(p_uv) / d_u
     over edges from v to u and heads; p are the weights of attention without noise, d_u counts the edges to u.
 
     Args:
@@ -115,7 +115,7 @@ class NodeFormer(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """What the head reads of the nodes: [N, d], or with `all_layers` [N, (1 + num_layers) d]."""
-        near = compressed_edges(batch)
+        near = csr_edges(batch)
         adjacencies = (
             [near, two_steps(batch, near)][: self.bias_order] if self.bias_order > 1 else [near][: self.bias_order]
         )

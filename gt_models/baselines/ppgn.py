@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.node_wise import encode_edges
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import encode_edges
 from gt_models.registry import register_model
 
 

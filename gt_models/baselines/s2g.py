@@ -13,7 +13,7 @@ from gt_models.hot.cooccurrence import node_input
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import hyperedge_index
-from gt_models.nn.mlp import MLP
+from gt_models.layers.mlp import MLP
 from gt_models.registry import register_model
 
 

@@ -5,19 +5,19 @@ from typing import Literal
 
 from torch_geometric.nn import SAGEConv
 
-from gt_models.nn.node_wise import NodeWise
+from gt_models.layers.gnn import GNN
 from gt_models.registry import register_model
 
 
 @register_model(
     "sage", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
-class GraphSAGE(NodeWise):
+class GraphSAGE(GNN):
     """Node [N, out_dim] or graph [B, out_dim]. A layer is W_1 x_i + W_2 aggregate of the neighbours' x_j; edge features are not used.
 
     Args:
         in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
-            see `NodeWise`.
+            see `GNN`.
         aggregation: "mean", "max" or "sum" over neighbours.
         unit_norm: each node's vector is divided by its length after each convolution (the paper's Algorithm 1, line 7).
     """

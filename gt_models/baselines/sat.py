@@ -13,11 +13,11 @@ from torch.nn import functional as F
 from torch_geometric.nn import PNAConv
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.fixed_sizes import fixed_sizes
-from gt_models.nn.mlp_head import MLPHead
-from gt_models.nn.node_wise import check_level, encode_edges
-from gt_models.nn.pooling import pool
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.pooling import pool
+from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
 
@@ -240,7 +240,7 @@ def subgraphs(batch: GraphBatch, hops: int) -> Subgraphs:
     ends = [torch.where(real, first + end[:, None], 0) for end in (source, target)]  # [E, n]
     whole = real & inside[ends[0]] & inside[ends[1]]
     edge_index, edges = torch.stack([end.flatten() for end in ends]), edge[:, None].expand(-1, n).flatten()
-    if fixed_sizes(inside):
+    if needs_static_shapes(inside):
         none = inside.numel()
         edge_index = torch.where(whole.flatten(), edge_index, none)
         more = (F.pad(nodes, (0, 1)), F.pad(centres, (0, 1)), F.pad(inside, (0, 1)))

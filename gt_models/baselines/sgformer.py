@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.compressed_edges import compressed_edges
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.layers.csr import csr_edges
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.registry import register_model
 
 
@@ -115,7 +115,7 @@ class SGFormer(nn.Module):
         return batch.from_dense((above / below[..., None]).mean(2))
 
     def _graph(self, batch: GraphBatch) -> Tensor:
-        edges = compressed_edges(batch)
+        edges = csr_edges(batch)
         x = first = self.dropout(self.graph_norms[0](self.graph_encoder(batch.x)).relu())
         for conv, norm in zip(self.convs, self.graph_norms[1:], strict=True):
             x = self.dropout(norm(conv(gcn_sum(x, edges)[0])).relu()) + first

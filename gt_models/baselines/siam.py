@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.mlp import MLP
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.mlp import MLP
 from gt_models.registry import register_model
 
 

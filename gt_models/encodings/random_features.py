@@ -1,7 +1,7 @@
 """Random node identifiers that are drawn once and kept (TokenGT, Section 2.1, Appendix "Transductive Node Classification on Large Graphs").
 
 The draws of a graph depend on `seed` and the graph's id alone, not on the batch it is in, the machine or the device: they come from a
-counter-based generator. (TokenGT itself draws anew in every forward: `gt_models.nn.identifiers`.)
+counter-based generator. (TokenGT itself draws anew in every forward: `gt_models.layers.identifiers`.)
 """
 
 import numpy as np

@@ -22,8 +22,8 @@ from gt_models.hot.stabilizers import graph_maximum
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import TensorHead, hyperedge_index
 from gt_models.kernels.kernel_attention import Columns, attend, kernel_attentions
-from gt_models.nn.mlp import activation as make_activation
-from gt_models.nn.performer import RandomFeatures, softmax_kernel
+from gt_models.layers.mlp import activation as make_activation
+from gt_models.layers.performer import RandomFeatures, softmax_kernel
 from gt_models.registry import register_model
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_input import TensorInput
-from gt_models.nn.fixed_sizes import fixed_sizes
+from gt_models.layers.static_shapes import needs_static_shapes
 
 
 def node_input(
@@ -96,7 +96,7 @@ class CooccurrenceInput(nn.Module):
         kind = (batch.x > 0).long().argmax(1)  # [N]
         source, target = batch.edge_index
         row, column = kind[target], kind[source]
-        if not fixed_sizes(target):  # numbers are not to be waited for
+        if not needs_static_shapes(target):  # numbers are not to be waited for
             _check(batch.x, row, column, target)
         number = batch.x.gather(1, kind[:, None]).squeeze(1) - 1  # within the type, [N]
         # the node's place among the columns of the target's type: all nodes but those of that type

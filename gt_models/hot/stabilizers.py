@@ -1,4 +1,4 @@
-"""What keys are stabilised by in the softmax kernel (`gt_models.nn.performer.softmax_kernel`): a maximum of c P k, which cancels but for eps."""
+"""What keys are stabilised by in the softmax kernel (`gt_models.layers.performer.softmax_kernel`): a maximum of c P k, which cancels but for eps."""
 
 import math
 

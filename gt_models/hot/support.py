@@ -17,7 +17,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
 from gt_models.kernels.grouped import Grouped
 from gt_models.kernels.taken_rows import taken_rows
-from gt_models.nn.fixed_sizes import fixed_sizes
+from gt_models.layers.static_shapes import needs_static_shapes
 
 
 class TupleSet:
@@ -59,7 +59,7 @@ class Support:
         device = batch.ptr.device
         self.num_nodes, self.num_graphs, self.device = batch.num_nodes, batch.num_graphs, device
         self.graph_of_node, self.sizes, self.ptr = batch.batch, batch.sizes, batch.ptr
-        self.batch, self.fixed = batch, fixed_sizes(batch.ptr)
+        self.batch, self.fixed = batch, needs_static_shapes(batch.ptr)
         graphs, nodes = torch.arange(self.num_graphs, device=device), torch.arange(self.num_nodes, device=device)
         self.sets = {
             0: TupleSet(graphs.new_empty(self.num_graphs, 0), graphs, {(): slice(0, self.num_graphs)}),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.fixed_sizes import fixed_sizes
+from gt_models.layers.static_shapes import needs_static_shapes
 
 
 class TensorHead(nn.Module):
@@ -66,7 +66,7 @@ def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
         raise ValueError(
             f"hyperedge_index of shape {tuple(index.shape)} given to a model built for hyperedges of {order} nodes: give [H, {order}]"
         )
-    if index.numel() and not fixed_sizes(index):
+    if index.numel() and not needs_static_shapes(index):
         if bool((index < 0).any() | (index >= batch.num_nodes).any()):
             raise ValueError(
                 f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch"

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.hot.support import Support
-from gt_models.nn.features import FeatureEncoder
+from gt_models.layers.features import FeatureEncoder
 
 
 class TensorInput(nn.Module):

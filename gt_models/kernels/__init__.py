@@ -1,6 +1,6 @@
 """The shelf for speed: operations whose plain torch form is their definition, each with fast forms that give the same numbers.
 
-A paper's file does not call a kernel. Its modules mark methods as `@accelerated` (`gt_models.nn.accelerated`), and `attached/` has faster
+A paper's file does not call a kernel. Its modules mark methods as `@accelerated` (`gt_models.layers.accelerated`), and `attached/` has faster
 implementations of them, which replace the plain equations where their conditions hold. Other code calls an operation.
 
 `use` fixes the form (tests, debugging), `forms_taken` says which ones ran (a run's record keeps it), `explain` says for a model and a batch

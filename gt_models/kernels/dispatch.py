@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as hooks_of_all_modules
 from torch.utils.checkpoint import _StopRecomputationError
 
-from gt_models.nn.accelerated import ATTACHED, plain
-from gt_models.nn.fixed_sizes import stands_for_numbers
+from gt_models.layers.accelerated import ATTACHED, plain
+from gt_models.layers.static_shapes import stands_for_numbers
 
 REFERENCE = "reference"
 

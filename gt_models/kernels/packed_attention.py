@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, Operation
 from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
-from gt_models.nn.cached import cached_property
+from gt_models.layers.cached import cached_property
 
 
 @dataclass

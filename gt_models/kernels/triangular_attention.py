@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.nn.triple_dropout import kept_triples
+from gt_models.layers.triple_dropout import kept_triples
 
 # values of the largest intermediate, by kind of device: above it, a few rows at a time
 _MANY_VALUES = {"cpu": 2**22, "cuda": 2**27}

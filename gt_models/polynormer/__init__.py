@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.accelerated import accelerated
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.pooling import pool
-from gt_models.nn.precision import full_precision
-from gt_models.nn.reset import ResetParameters
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.pooling import pool
+from gt_models.layers.precision import full_precision
+from gt_models.layers.reset import ResetParameters
 from gt_models.polynormer.neighbours import neighbours
 from gt_models.registry import register_model
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.accelerated import accelerated
-from gt_models.nn.edge_softmax import edge_softmax, sum_over_edges
-from gt_models.nn.precision import full_precision
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
+from gt_models.layers.precision import full_precision
 
 
 class GraphAttention(nn.Module):

@@ -18,8 +18,8 @@ from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.kernels.gelu_mlp import feed_forward
 from gt_models.kernels.row_linear import RowLinear, row_linear
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.pooling import pool
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.pooling import pool
 from gt_models.ppgt.class_attention import ClassAttention, Residual
 from gt_models.ppgt.norms import make_norm
 from gt_models.ppgt.stem import PairStem, stem_init

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.drop_path import DropPath
+from gt_models.layers.drop_path import DropPath
 from gt_models.ppgt.norms import make_norm
 
 MASKED = -1e9  # finite: attention to no node stays a number, and so do its gradients

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, EdgeTransformer, EdgeTransformerLayer, PairReadout, PairTokens
-from gt_models.nn.arguments import with_arguments_of
-from gt_models.nn.mlp import MLP
+from gt_models.layers.mlp import MLP
+from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, Triangles
-from gt_models.nn.precision import dtype_of
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 

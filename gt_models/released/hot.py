@@ -13,7 +13,7 @@ from gt_models.hot.settings import COST, LEVELS, PAPER
 from gt_models.hot.stabilizers import call_maximum
 from gt_models.hot.support import Support
 from gt_models.hot.tensor_head import TensorHead
-from gt_models.nn.arguments import with_arguments_of
+from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 
 

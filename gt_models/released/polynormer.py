@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.accelerated import accelerated
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.features import FeatureEncoder
-from gt_models.nn.precision import dtype_of
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.precision import dtype_of
 from gt_models.polynormer import (
     PAPER,
     Attention,

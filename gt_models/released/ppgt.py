@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.arguments import with_arguments_of
+from gt_models.layers.signature import with_arguments_of
 from gt_models.ppgt import PAPER, PPGT
 from gt_models.ppgt.class_attention import Residual
 from gt_models.ppgt.norms import make_norm

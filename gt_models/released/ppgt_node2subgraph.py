@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.arguments import with_arguments_of
-from gt_models.nn.drop_path import DropPath
+from gt_models.layers.drop_path import DropPath
+from gt_models.layers.signature import with_arguments_of
 from gt_models.ppgt import PAPER
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased

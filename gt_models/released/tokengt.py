@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.nn.identifiers import orthogonal_rows_of_largest
+from gt_models.layers.identifiers import orthogonal_rows_of_largest
 from gt_models.registry import register_model
 from gt_models.tokengt import REGISTERED, TokenGT
 

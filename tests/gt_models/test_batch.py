@@ -7,7 +7,7 @@ from torch_geometric.transforms import ToSparseTensor
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
-from gt_models.nn.cached import cached_property
+from gt_models.layers.cached import cached_property
 from tests.gt_models.checks import collate, random_graphs
 
 

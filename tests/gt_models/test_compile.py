@@ -111,7 +111,7 @@ def test_compiled_is_eager(name):
 @pytest.mark.parametrize(
     ("name", "others"),
     [
-        ("gps", {"local_layer": "gcn", "edge_dim": None}),  # without `unfused` a gradient is off by 0.1 of 0.7
+        ("gps", {"local_layer": "gcn", "edge_dim": None}),  # without `fusion_barrier` a gradient is off by 0.1 of 0.7
         ("gps", {"local_layer": "gat", "edge_dim": None}),
         ("exphormer", {"local_layer": "gat", "edge_dim": None}),
     ],

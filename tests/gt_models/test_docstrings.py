@@ -12,7 +12,7 @@ import pytest
 
 import gt_models
 from gt_models import list_models, model_info
-from gt_models.nn.cached import cached_property
+from gt_models.layers.cached import cached_property
 
 # of the same meaning in every module of torch
 USUAL = {"reset_parameters", "extra_repr"}

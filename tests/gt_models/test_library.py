@@ -62,7 +62,7 @@ def test_every_model_has_a_card():
     for name in list_models():
         card = model_info(name)
         if not card.cls.__module__.startswith("gt_models.baselines."):
-            assert card.expressivity != "not stated", f"{name} lacks an entry in gt_models/facts.py"
+            assert card.expressivity != "not stated", f"{name} lacks an entry in gt_models/metadata.py"
         assert "http" in card.paper or card.paper.startswith("none: "), f"{name}: no link to its paper"
         assert card.cost
         assert card.levels

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from gt_models import GraphBatch, MissingEncoding
-from gt_models.nn.identifiers import node_tuples
-from gt_models.nn.performer import load_softmax_state
+from gt_models.layers.identifiers import node_tuples
+from gt_models.layers.performer import load_softmax_state
 from gt_models.released.tokengt import TokenGTReleased
 from gt_models.tokengt import TokenGT
 from tests.gt_models import checks

@@ -7,7 +7,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from gt_models import GraphBatch, MissingEncoding, create_model
-from gt_models.nn.equivariant_basis import (
+from gt_models.layers.equivariant_basis import (
     _codes,
     basis_targets,
     bell,
@@ -16,7 +16,7 @@ from gt_models.nn.equivariant_basis import (
     pair_indices,
     set_partitions,
 )
-from gt_models.nn.transformer import Packing, SelfAttention
+from gt_models.layers.transformer import Packing, SelfAttention
 from gt_models.tokengt_attention import GROUPS, GROUPS_ON_GPU, TokenGTAttention, basis_loss
 from tests.gt_models import checks
 

@@ -62,7 +62,7 @@ REFACTORINGS = [
     Refactoring(
         "annotations of types",
         (
-            Edit("gt_models/nn/pooling.py", "how: str) -> Tensor:", 'how: "str | None") -> "Tensor":'),
+            Edit("gt_models/layers/pooling.py", "how: str) -> Tensor:", 'how: "str | None") -> "Tensor":'),
             Edit(OPTIMISATION, ") -> float:", ') -> "float":'),
             Edit("gt_bench/tasks/metrics.py", "    values = []\n", "    values: list[float] = []\n"),
         ),
@@ -73,7 +73,7 @@ REFACTORINGS = [
         (
             Edit(LOOP, "the training split is empty", "there is nothing to train on"),
             Edit(LOOP, "the training loss is {mean}", "mean loss {mean}"),
-            Edit("gt_models/nn/node_wise.py", "needs at least one layer, not", "has no layer:"),
+            Edit("gt_models/layers/gnn.py", "needs at least one layer, not", "has no layer:"),
         ),
         ("embedded/chains/mlp",),
     ),
@@ -111,7 +111,7 @@ REFACTORINGS = [
                 '"outputs on {} are not finite in epoch {}".format(part, epoch)',
             ),
             Edit(
-                "gt_models/nn/dropout.py",
+                "gt_models/layers/dropout.py",
                 'f"dropout {rate} is outside [0, 1)"',
                 '"dropout {} is outside [0, 1)".format(rate)',
             ),

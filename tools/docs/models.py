@@ -14,7 +14,7 @@ from gt_bench.utils.format import markdown_line
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
 from gt_models import list_models, model_info
-from gt_models.face import ModelCard
+from gt_models.api import ModelCard
 
 DOCS = INSTALLED / "docs"
 GROUPS = {
@@ -47,7 +47,7 @@ def page(measured: Measured) -> str:
     parts = [
         "# Models",
         "",
-        "Made by `python -m tools.docs.models` from the registry, `gt_models/facts.py`, the recipes and `docs/models.json`, which `python benchmarks/models.py --write docs/models.json`",
+        "Made by `python -m tools.docs.models` from the registry, `gt_models/metadata.py`, the recipes and `docs/models.json`, which `python benchmarks/models.py --write docs/models.json`",
         "measures. `gt_models.model_info(name)` shows one of them with its arguments.",
         "",
         "![Time of a training step against the nodes of a graph](models.svg)",

@@ -10,8 +10,8 @@ from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gelu_mlp import gelu_mlp
 from gt_models.kernels.row_linear import row_linear, too_small
 from gt_models.kernels.triangular_attention import triangular_attention
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.triple_dropout import TripleDropout
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.triple_dropout import TripleDropout
 
 
 def attention(layer: TriangularAttention, x: Tensor, batch: GraphBatch) -> Tensor:

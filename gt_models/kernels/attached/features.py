@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from gt_models.kernels.dispatch import Form, attach, reads
 from gt_models.kernels.sparse_linear import sparse_linear
-from gt_models.nn.features import FeatureEncoder
+from gt_models.layers.features import FeatureEncoder
 
 
 def project(encoder: FeatureEncoder, x: Tensor) -> Tensor:

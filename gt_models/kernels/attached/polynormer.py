@@ -13,9 +13,9 @@ from gt_models.kernels.gated_norm import gated_norm
 from gt_models.kernels.graph_attention import graph_attention
 from gt_models.kernels.linears import linears
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.nn.compressed_edges import compressed_edges
-from gt_models.nn.dropout import Dropout
-from gt_models.nn.gcn_sum import gcn_sum
+from gt_models.layers.csr import csr_edges
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.polynormer import Attention, GlobalLayer, LocalLayer
 from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
 from gt_models.released.polynormer import ReleasedGlobalLayer, ReleasedLocalLayer
@@ -101,15 +101,15 @@ attach(
 
 def attend(layer: GraphAttention, value: Tensor, batch: GraphBatch) -> Tensor:
     """`GraphAttention.attend`."""
-    edges = compressed_edges(batch).compressed
+    edges = csr_edges(batch).compressed
     return graph_attention(value, layer.att_source, layer.att_target, *edges, layer.negative_slope)
 
 
 def convolve(layer: GraphConvolution, value: Tensor, batch: GraphBatch) -> Tensor:
     """`GraphConvolution.attend`."""
     if layer.bias is not None:
-        return gcn_sum(value, compressed_edges(batch))[0] + layer.bias
-    edges = compressed_edges(batch, self_loops=False)
+        return gcn_sum(value, csr_edges(batch))[0] + layer.bias
+    edges = csr_edges(batch, self_loops=False)
     weight = edges.out_degree.to(value.dtype)[edges.compressed[1]].reciprocal()
     return neighbour_sum(value, weight, *edges.compressed)
 

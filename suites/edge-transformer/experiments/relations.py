@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from gt_models.baselines.gps import GPS
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import EdgeTransformer
-from gt_models.nn.mlp import MLP
+from gt_models.layers.mlp import MLP
 
 NODE_LAYERS = 4
 CASES = [

@@ -19,7 +19,7 @@ from gt_models import kernels
 from gt_models.batch import GraphBatch
 from gt_models.hot import EncoderLayer, HigherOrderAttention, HigherOrderTransformer
 from gt_models.hot.support import Support
-from gt_models.nn.performer import RandomFeatures
+from gt_models.layers.performer import RandomFeatures
 from gt_models.tokengt import TokenGT
 
 SMALL, Counter = module_of("growth").SMALL, module_of("growth").Counter

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gt_bench.claims.experiments.kept import experiment, kept
-from gt_models.nn.equivariant_basis import bell
+from gt_models.layers.equivariant_basis import bell
 
 CELLS = {
     f"{tokens}, {name}": f"tokengt/ba-equivariant-basis-{tokens}/tokengt-attention-{identifiers}-type"

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gt_models.nn.equivariant_basis import equality_pattern, equivariant_basis, pair_indices, set_partitions
-from gt_models.nn.transformer import EncoderLayer, Packing
+from gt_models.layers.equivariant_basis import equality_pattern, equivariant_basis, pair_indices, set_partitions
+from gt_models.layers.transformer import EncoderLayer, Packing
 
 LAYERS = {"one layer": 1, "2-IGN of 2 layers": 2, "2-IGN of 3 layers": 3}
 SIZES = (2, 3, 4, 5)

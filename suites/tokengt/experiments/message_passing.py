@@ -21,7 +21,7 @@ from gt_models.hot import EncoderLayer, HigherOrderAttention
 from gt_models.hot.equivalence_classes import EquivalenceClass
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
-from gt_models.nn.performer import RandomFeatures
+from gt_models.layers.performer import RandomFeatures
 
 KERNELS = ("softmax", "relu")
 EQUAL, STARS = "equal features", "two stars"

@@ -13,7 +13,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.training.loader import seed_of
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_models.encodings import compute
-from gt_models.nn.subgraphs import node_to_subgraphs
+from gt_models.layers.subgraphs import node_to_subgraphs
 from tests.gt_bench.conftest import pack_many, pack_web
 
 PPGT = {

@@ -10,13 +10,13 @@ def tree(tmp_path):
     files = {
         "gt_models/__init__.py": "",
         "gt_models/one.py": (
-            '"""Doc."""\nfrom gt_models.nn import part\nfrom gt_models.nn.other import thing\n\n\n'
+            '"""Doc."""\nfrom gt_models.layers import part\nfrom gt_models.layers.other import thing\n\n\n'
             'def f(x):\n    """Doc of f."""\n    return part.g(x) + 1\n'
         ),
         "gt_models/two.py": "import torch\n",
-        "gt_models/nn/__init__.py": "",
-        "gt_models/nn/part.py": "def g(x):\n    return x\n",
-        "gt_models/nn/other.py": "thing = 3\n",
+        "gt_models/layers/__init__.py": "",
+        "gt_models/layers/part.py": "def g(x):\n    return x\n",
+        "gt_models/layers/other.py": "thing = 3\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ def tree(tmp_path):
 
 
 def test_the_closure_follows_imports_within_the_project(tree):
-    assert closure(["gt_models.one"], tree) == {"gt_models.one", "gt_models.nn.part", "gt_models.nn.other"}
+    assert closure(["gt_models.one"], tree) == {"gt_models.one", "gt_models.layers.part", "gt_models.layers.other"}
     with pytest.raises(ModuleNotFoundError, match="gt_models.absent"):
         closure(["gt_models.absent"], tree)
 
@@ -37,7 +37,7 @@ def test_the_closure_follows_imports_within_the_project(tree):
         ("gt_models/one.py", '"""Doc of f."""', '"""Another text."""', True),
         ("gt_models/one.py", '"""Doc."""', "# none", True),
         ("gt_models/one.py", "+ 1", "+ 2", False),
-        ("gt_models/nn/part.py", "return x", "return -x", False),
+        ("gt_models/layers/part.py", "return x", "return -x", False),
         ("gt_models/two.py", "import torch", "import numpy", True),
     ],
 )
@@ -54,9 +54,9 @@ def test_only_the_named_packages_count(tree):
         return code_digest(["gt_models.one"], tree, packages=["gt_models.one", "gt_models.no"])
 
     before = digest()
-    (tree / "gt_models/nn/part.py").write_text("def g(x):\n    return -x\n")
+    (tree / "gt_models/layers/part.py").write_text("def g(x):\n    return -x\n")
     assert digest() == before
-    (tree / "gt_models/one.py").write_text("from gt_models.nn import part\n")
+    (tree / "gt_models/one.py").write_text("from gt_models.layers import part\n")
     assert digest() != before
 
 
@@ -69,7 +69,7 @@ def lab(tmp_path):
         "lab/models/net.py": "import helper\nfrom lab.models import parts\nfrom ..data import load\nimport numpy\n",
         "lab/models/helper.py": "def f():\n    import late\n",
         "lab/models/late.py": "A = 1\n",
-        "lab/models/parts.py": "from gt_models.nn.mlp import MLP\nimport gt_models\n",
+        "lab/models/parts.py": "from gt_models.layers.mlp import MLP\nimport gt_models\n",
         "lab/data.py": "B = 2\n",
         "lab/notes.py": "C = 3\n",
     }
@@ -114,7 +114,7 @@ def test_a_file_that_nobody_imports_decides_nothing(lab):
 
 
 def test_what_it_imports_of_this_project_is_named(lab):
-    assert project_modules(files_of(lab / "lab/models/net.py", lab)) == ["gt_models.nn.mlp"]
+    assert project_modules(files_of(lab / "lab/models/net.py", lab)) == ["gt_models.layers.mlp"]
 
 
 def test_an_import_is_its_module_with_its_dots_and_names():

@@ -8,7 +8,7 @@ from gt_models import GraphBatch, create_model
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.support import Support
 from gt_models.kernels import use
-from gt_models.nn.performer import RandomFeatures
+from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
 from tests.gt_models.reference import hot as reference

@@ -7,7 +7,7 @@ import torch
 
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.support import Support
-from gt_models.nn.performer import RandomFeatures
+from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
 from tests.gt_models.hot.test_hot import _float64  # noqa: F401

@@ -68,7 +68,7 @@ def test_fixed_sizes_change_no_number(monkeypatch, level, settings):
     """Entries that nothing reads (repeated edges, self-loops) reach no output and no gradient."""
     model, batch, results = build(level, redraw_interval=None, num_layers=2, **settings), messy(), []
     for fixed in (False, True):
-        monkeypatch.setattr(module, "fixed_sizes", lambda _, fixed=fixed: fixed)
+        monkeypatch.setattr(module, "needs_static_shapes", lambda _, fixed=fixed: fixed)
         model.zero_grad()
         out = model(batch)
         (out * torch.arange(out.numel()).view_as(out).cos()).sum().backward()
@@ -78,7 +78,7 @@ def test_fixed_sizes_change_no_number(monkeypatch, level, settings):
 
 
 def test_spare_entries_come_last(monkeypatch):
-    monkeypatch.setattr(module, "fixed_sizes", lambda _: True)
+    monkeypatch.setattr(module, "needs_static_shapes", lambda _: True)
     edges = torch.tensor([[0, 1, 1, 0, 2], [1, 0, 0, 0, 2]])
     support = Support.sparse(GraphBatch(torch.zeros(3, 1), edges, torch.tensor([0, 3])))
     assert support.sets[2].index[:5].tolist() == [[0, 0], [1, 1], [2, 2], [0, 1], [1, 0]]

@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.kernels import Form, Operation, all_operations, explain, forms_taken, use
 from gt_models.kernels.dispatch import OPERATIONS
-from gt_models.nn.accelerated import ATTACHED
+from gt_models.layers.accelerated import ATTACHED
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from gt_models.kernels import use
 from gt_models.kernels.dropout import drop, kept
 from gt_models.kernels.dropout_hash import hash32, threshold
-from gt_models.nn.dropout import Dropout
+from gt_models.layers.dropout import Dropout
 
 SEED = torch.tensor([5])
 FORMS = ["reference", "numba"]

@@ -8,7 +8,7 @@ from gt_models.edge_transformer import TriangularAttention
 from gt_models.kernels import triangular_attention as shelf
 from gt_models.kernels import use
 from gt_models.kernels.triangular_attention import triangular_attention
-from gt_models.nn.triple_dropout import kept_triples
+from gt_models.layers.triple_dropout import kept_triples
 from tests.gt_models import checks
 from tests.gt_models.reference import edge_transformer as reference
 

@@ -6,7 +6,7 @@ import torch
 from gt_models import create_model
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.equivalence_classes import light_classes
-from gt_models.nn.performer import RandomFeatures
+from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
 from tests.gt_models.hot.test_equivariant_linear import parity_support, to_rows

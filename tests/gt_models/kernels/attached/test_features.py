@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from gt_models.kernels import forms_taken, use
-from gt_models.nn.features import FeatureEncoder
+from gt_models.layers.features import FeatureEncoder
 
 
 def test_sparse_rows_are_not_filled():

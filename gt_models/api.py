@@ -1,0 +1,82 @@
+"""What a user of the library calls: models by name, and what is known of each."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gt_models import registry
+from gt_models.metadata import METADATA, Metadata
+
+if TYPE_CHECKING:
+    from torch import nn
+
+# where a kept run is looked up: the benchmark around this library, which is asked for only then
+_KEPT = "gt_bench.experiment.pretrained"
+
+
+@dataclass(frozen=True)
+class ModelCard(registry.ModelInfo):
+    """What a model states about itself (`ModelInfo`), and what its paper proves of it.
+
+    Attributes:
+        expressivity: which graphs it can tell apart, by its paper.
+    """
+
+    expressivity: str = "not stated"
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The constructor's arguments: name -> "type = default"."""
+        found = {}
+        for name, parameter in inspect.signature(self.cls).parameters.items():
+            kind = "" if parameter.annotation is parameter.empty else inspect.formatannotation(parameter.annotation)
+            default = "" if parameter.default is parameter.empty else f"= {parameter.default!r}"
+            found[name] = " ".join(part for part in (kind, default) if part)
+        return found
+
+    def __str__(self) -> str:
+        lines = {
+            "predicts for": ", ".join(self.levels),
+            "time per layer": f"{self.cost}   (n nodes, m edges, width d)",
+            "expressivity": self.expressivity,
+            "encodings": ", ".join(self.encodings) or "none",
+            "paper": self.paper or "none",
+        }
+        arguments = [f"  {name}: {text}" for name, text in self.arguments.items()]
+        return "\n".join([self.name, *(f"  {key}: {text}" for key, text in lines.items()), "arguments:", *arguments])
+
+
+def model_info(name: str) -> ModelCard:
+    """What is known of model `name`; `print` shows it. Raises KeyError with the nearest known name."""
+    info = registry.model_info(name)
+    facts = METADATA.get(name.removesuffix("-released"), Metadata())
+    stated = {field.name: getattr(info, field.name) for field in fields(info)}
+    return ModelCard(**stated | {"paper": info.paper or facts.paper}, expressivity=facts.expressivity)
+
+
+def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) -> nn.Module:
+    """Builds model `name` from its constructor's own arguments (`print(model_info(name))` lists them).
+
+    Args:
+        name: of `list_models()`.
+        pretrained: a cell (suite/dataset/row) of the grid around the working directory that was trained there: the model is built as that cell's
+            recipe says, with the weights of its run that is best on validation.
+        arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column), `out_dim`, `level`,
+            and the model's hyperparameters; none beside `pretrained`, where the cell's are taken.
+
+    Raises:
+        KeyError: for an unknown name; names the nearest.
+        TypeError: for an unknown argument, or arguments beside `pretrained`.
+        ValueError: for values that the model refuses, a cell of another model, and one without kept weights.
+    """
+    if pretrained is None:
+        return registry.create_model(name, **arguments)
+    if arguments:
+        raise TypeError(
+            f"create_model: pretrained={pretrained!r} brings its own arguments; take out {', '.join(arguments)}"
+        )
+    registry.model_module(name)
+    return import_module(_KEPT).model_of(name, pretrained)

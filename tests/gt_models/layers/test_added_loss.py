@@ -1,0 +1,20 @@
+"""A loss from within: its gradient is there, the output and its own gradient are as they were."""
+
+import torch
+
+from gt_models.layers.added_loss import add_loss
+
+
+def test_the_gradient_is_that_of_the_sum():
+    weight, x = torch.randn(3, dtype=torch.float64, requires_grad=True), torch.randn(5, 3, dtype=torch.float64)
+
+    def parts() -> tuple[torch.Tensor, torch.Tensor]:
+        return x @ weight, weight.square().sum() * 0.7
+
+    output, term = parts()
+    (expected,) = torch.autograd.grad(output.cos().mean() + term, weight)
+    output, term = parts()
+    same = add_loss(output, term)
+    assert torch.equal(same, output)
+    (found,) = torch.autograd.grad(same.cos().mean(), weight)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -1,0 +1,28 @@
+"""What is computed once, also in inference mode, is of use in training."""
+
+import torch
+
+from gt_models.layers.cached import build_to_keep, cached_property
+
+
+class Counts:
+    calls = 0
+
+    @cached_property
+    def value(self) -> torch.Tensor:
+        """Documented."""
+        self.calls += 1
+        return torch.ones(2)
+
+
+def test_computed_once_and_kept_as_an_attribute():
+    counts = Counts()
+    assert counts.value is counts.value
+    assert (counts.calls, "value" in counts.__dict__, Counts.value.__doc__) == (1, True, "Documented.")
+
+
+def test_made_outside_of_inference_mode():
+    with torch.inference_mode():
+        assert not build_to_keep(torch.ones, 2).is_inference()
+        assert not Counts().value.is_inference()
+        assert torch.ones(2).is_inference()

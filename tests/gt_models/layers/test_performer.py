@@ -1,0 +1,172 @@
+"""FAVOR+: features, their limit, chunks, redraws and how they are kept."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+from gt_models.layers.performer import (
+    RandomFeatures,
+    gaussian_orthogonal_matrix,
+    linear_attention,
+    num_features_default,
+    performer_attention,
+    relu_kernel,
+    softmax_kernel,
+)
+
+D = torch.float64
+
+
+def test_orthogonal_blocks_with_chi_lengths():
+    p = gaussian_orthogonal_matrix(7, 3, dtype=D)
+    assert p.shape == (7, 3)
+    for block in (p[:3], p[3:6]):
+        gram = block @ block.T
+        torch.testing.assert_close(gram, gram.diagonal().diag(), rtol=0, atol=1e-12)
+    lengths = gaussian_orthogonal_matrix(20_000, 4, dtype=D).square().sum(1)
+    assert abs(float(lengths.mean()) - 4.0) < 0.1  # chi squared, 4 degrees of freedom: mean 4, variance 8
+    assert abs(float(lengths.var()) - 8.0) < 0.8
+    assert [num_features_default(d) for d in (8, 16, 24, 32, 64)] == [16, 44, 76, 110, 266]
+
+
+def test_kernels_by_loops():
+    u, p = torch.randn(2, 5, 3, dtype=D), torch.randn(4, 3, dtype=D)
+    c = 3**-0.25
+    for is_query in (True, False):
+        phi = softmax_kernel(u, p, is_query, 1e-4)
+        for h in range(2):
+            for i in range(5):
+                seen = u[h, i : i + 1] if is_query else u[h]
+                stabilizer = max(float(c * (row @ key)) for row in p for key in seen)
+                for f in range(4):
+                    expected = torch.exp(c * p[f] @ u[h, i] - c**2 * u[h, i] @ u[h, i] / 2 - stabilizer) + 1e-4
+                    torch.testing.assert_close(phi[h, i, f], expected / 2)
+    torch.testing.assert_close(relu_kernel(u, p), torch.relu(c * u @ p.T) + 1e-3)
+
+
+def test_one_stabilizer_for_the_whole_call():
+    u, p = torch.randn(2, 5, 3, dtype=D), torch.randn(4, 3, dtype=D)
+    whole = softmax_kernel(u, p, False, 0.0, key_dims=(0, 1, 2))
+    each = softmax_kernel(u, p, False, 0.0)
+    ratio = whole / each
+    torch.testing.assert_close(ratio, ratio[:, :1, :1].expand_as(ratio))
+    assert whole.amax() == max(whole[0].amax(), whole[1].amax())
+    floored = softmax_kernel(
+        u - 10, p.abs(), False, 0.0, key_floor=0.0
+    )  # all projections below zero: the floor is the stabiliser
+    torch.testing.assert_close(
+        floored, softmax_kernel(u - 10, p.abs(), False, 0.0, stabilizer=torch.zeros((), dtype=D))
+    )
+
+
+def test_more_features_come_nearer_to_softmax():
+    q, k, v = torch.randn(3, 16, 9, 6, dtype=D) * 0.5
+    exact = F.scaled_dot_product_attention(q, k, v)
+    errors = []
+    for features in (16, 256, 4096):
+        draws = [RandomFeatures(6, features, eps=0.0).double() for _ in range(4)]
+        errors.append(
+            sum(float((performer_attention(q, k, v, f) - exact).square().mean().sqrt().detach()) for f in draws) / 4
+        )
+    # the error falls with the root of the number of features: by 4 each time, and by 16 in all
+    assert errors[0] > 2 * errors[1] > 4 * errors[2]
+    assert errors[2] < 0.01
+
+
+def test_orthogonal_rows_have_less_variance_than_independent_ones():
+    q, k, v = torch.randn(3, 16, 9, 8, dtype=D) * 0.5
+    exact = F.scaled_dot_product_attention(q, k, v)
+
+    def error(draw) -> float:
+        total = 0.0
+        for _ in range(30):
+            p = draw()
+            out = linear_attention(softmax_kernel(q, p, True, 0.0), softmax_kernel(k, p, False, 0.0), v)
+            total += float((out - exact).square().mean())
+        return total
+
+    assert error(lambda: gaussian_orthogonal_matrix(8, 8, dtype=D)) < error(lambda: torch.randn(8, 8, dtype=D))
+
+
+@pytest.mark.parametrize("kernel", ["softmax", "relu"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_chunks_change_nothing(kernel, masked):
+    features = RandomFeatures(4, 12, kernel=kernel).double()
+    mask = (torch.arange(10) < torch.tensor([[7], [10]]))[:, None, None] if masked else None
+    inputs = [torch.randn(2, 3, 10, 4, dtype=D, requires_grad=True) for _ in range(3)]
+    weight = torch.randn(2, 3, 10, 4, dtype=D)
+    results = []
+    for chunk in (100, 3):
+        out = performer_attention(*inputs, features, mask, chunk=chunk)
+        results.append([out, *torch.autograd.grad((out * weight).sum(), inputs)])
+    for whole, parts in zip(*results, strict=True):
+        torch.testing.assert_close(whole, parts, rtol=1e-10, atol=1e-12)
+    if masked:
+        alone = performer_attention(*[t[:1, :, :7] for t in inputs], features)
+        torch.testing.assert_close(results[0][0][:1, :, :7], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_redraws_when_due_and_in_training_only(tmp_path):
+    torch.manual_seed(1)
+    features = RandomFeatures(4, redraw_interval=3)
+    drawn = [features.projection.clone()]
+    features.eval()
+    for _ in range(10):
+        features.step()
+    assert torch.equal(features.projection, drawn[0])
+    features.train()
+    for _ in range(7):
+        features.step()
+        drawn.append(features.projection.clone())
+    changed = [not torch.equal(a, b) for a, b in itertools.pairwise(drawn)]
+    assert changed == [False, False, False, True, False, False, True]
+    # a resumed one continues with the same features and redraws at the same step
+    save_file(features.state_dict(), tmp_path / "f.safetensors")
+    other = RandomFeatures(4, redraw_interval=3)
+    other.load_state_dict(load_file(tmp_path / "f.safetensors"))
+    assert torch.equal(other.projection, features.projection)
+    for count in range(5):
+        torch.manual_seed(count)
+        features.step()
+        torch.manual_seed(count)
+        other.step()
+        assert torch.equal(other.projection, features.projection)
+    torch.manual_seed(1)
+    assert torch.equal(RandomFeatures(4).projection, drawn[0])
+
+
+def test_bad_features():
+    with pytest.raises(ValueError, match="unknown kernel"):
+        RandomFeatures(4, kernel="cosine")
+    with pytest.raises(ValueError, match="redraw_interval"):
+        RandomFeatures(4, redraw_interval=0)
+    with pytest.raises(ValueError, match="at least one"):
+        gaussian_orthogonal_matrix(0, 4)
+
+
+@pytest.mark.parametrize("chunk", [16384, 4])
+@pytest.mark.parametrize("kernel", ["softmax", "relu"])
+def test_two_forwards_before_one_backward(chunk, kernel):
+    """The second one draws other features; the gradients of the first are those of its own."""
+
+    def gradients(together):
+        torch.manual_seed(0)
+        features, x = (
+            RandomFeatures(4, 8, redraw_interval=1, kernel=kernel),
+            torch.randn(2, 1, 10, 4, dtype=D, requires_grad=True),
+        )
+        features.double()
+        total, losses = torch.zeros_like(x), []
+        for _ in range(3):
+            features.step()
+            loss = performer_attention(x, x, x, features, chunk=chunk).square().sum()
+            if together:
+                losses.append(loss)
+            else:
+                total += torch.autograd.grad(loss, x)[0]
+        return torch.autograd.grad(sum(losses), x)[0] if together else total
+
+    torch.testing.assert_close(gradients(True), gradients(False))

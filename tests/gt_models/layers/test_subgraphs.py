@@ -1,0 +1,98 @@
+"""Node2Subgraph against networkx: members by hop, the size limit, induced edges with their features, draws."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from gt_models import GraphBatch, create_model
+from gt_models.encodings.random_walk import rrwp
+from gt_models.layers.subgraphs import node_to_subgraphs
+
+
+def large(n=60, m=90, seed=0):
+    rng = np.random.default_rng(seed)
+    edges = torch.from_numpy(rng.integers(0, n, (2, m)))  # directed, with self-loops and repeats
+    attr = torch.arange(m, dtype=torch.float64)[:, None]
+    return GraphBatch(
+        torch.arange(n, dtype=torch.float64)[:, None], edges, torch.tensor([0, n]), attr, y=torch.arange(n) * 10
+    )
+
+
+@pytest.mark.parametrize(("hops", "limit"), [(0, 5), (1, 100), (3, 100), (4, 12), (15, 7), (2, 1)])
+def test_members_and_edges(hops, limit):
+    graph, targets = large(), torch.tensor([3, 17, 3, 59, 0])
+    out = node_to_subgraphs(graph, targets, hops, limit)
+    undirected = nx.Graph()
+    undirected.add_nodes_from(range(60))
+    undirected.add_edges_from(graph.edge_index.T.tolist())
+    assert out.num_graphs == 5
+    assert out.y.tolist() == [30, 170, 30, 590, 0]
+    for b, centre in enumerate(targets.tolist()):
+        part = slice(int(out.ptr[b]), int(out.ptr[b + 1]))
+        nodes = out.extras["nodes"][part].tolist()
+        assert nodes[0] == centre
+        assert len(set(nodes)) == len(nodes) <= limit
+        assert out.x[part, 0].tolist() == nodes
+        assert out.encodings["target"][part, 0].tolist() == [1.0] + [0.0] * (len(nodes) - 1)
+        distance = nx.single_source_shortest_path_length(undirected, centre, cutoff=hops)
+        within = {d: {v for v, e in distance.items() if e <= d} for d in range(hops + 1)}
+        whole = max(d for d in within if len(within[d]) <= limit)
+        assert within[whole] <= set(nodes)
+        if len(within[hops]) <= limit:
+            assert set(nodes) == within[hops]
+        else:  # the next ring fills up to the limit
+            assert len(nodes) == limit
+            assert set(nodes) <= within[whole + 1]
+        mine = (out.edge_index[0] >= part.start) & (out.edge_index[0] < part.stop)
+        got = sorted(
+            (nodes[s - part.start], nodes[t - part.start], a)
+            for s, t, a in zip(*out.edge_index[:, mine].tolist(), out.edge_attr[mine, 0].tolist(), strict=True)
+        )
+        expected = sorted(
+            (s, t, float(e)) for e, (s, t) in enumerate(graph.edge_index.T.tolist()) if s in nodes and t in nodes
+        )
+        assert got == expected
+
+
+def test_a_draw_depends_on_seed_and_target_alone():
+    graph = large(m=200)
+    one = node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=1)
+    among = node_to_subgraphs(graph, torch.tensor([2, 9, 5]), 3, 8, seed=1)
+    assert torch.equal(one.extras["nodes"], among.extras["nodes"][among.ptr[2] :])
+    draws = {
+        tuple(node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=s).extras["nodes"].tolist()) for s in range(5)
+    }
+    assert len(draws) > 1
+
+
+def test_bad_input():
+    for arguments, text in [
+        ((torch.tensor([60]), 1, 5), "node 60"),
+        ((torch.tensor([0]), -1, 5), "num_hops=-1"),
+        ((torch.tensor([0]), 1, 0), "max_nodes=0"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            node_to_subgraphs(large(), *arguments)
+    assert node_to_subgraphs(large(), torch.zeros(0, dtype=torch.long), 2, 5).num_graphs == 0
+
+
+def test_ppgt_learns_from_subgraphs():
+    """The ogbn-arxiv setting in small: both directions, class attention, marked targets, masked nodes."""
+    batch = node_to_subgraphs(large(), torch.tensor([3, 17, 59]), 10, 12)
+    batch.encodings |= rrwp(batch, steps=2, dual=True, dtype=torch.float64)
+    sizes = {
+        "in_dim": 1,
+        "out_dim": 4,
+        "hidden_dim": 8,
+        "num_layers": 2,
+        "num_heads": 2,
+        "rrwp_dim": 5,
+        "stem_dim": 6,
+        "pair_dim": 8,
+    }
+    model = create_model("ppgt-node2subgraph-released", **sizes, node_mask_rate=0.5, stem_drop_path=0.2).double()
+    out = model(batch)
+    assert out.shape == (3, 4)
+    out.sum().backward()
+    assert model.target_vector.grad.abs().max() > 0

@@ -1,0 +1,110 @@
+"""The encoder's layer: forms of its attention, precision, and compilation."""
+
+import pytest
+import torch
+
+from gt_models.kernels import forms_taken, use
+from gt_models.layers.transformer import EncoderLayer, Packing
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize("first_only", [False, True])
+def test_layer_takes_either_form(first_only, rate):
+    """Outputs and gradients, with dropped weights too, and the same draws of one seed."""
+    torch.manual_seed(0)
+    layer, counts = EncoderLayer(12, 3, 8, attn_dropout=rate).double(), torch.tensor([5, 3, 7, 1, 6])
+    torch.nn.init.normal_(layer.attn.qkv.bias)
+    packing, x = Packing.of(counts), torch.randn(22, 12, dtype=torch.float64, requires_grad=True)
+    runs = []
+    for form in ("reference", "numba"):
+        torch.manual_seed(1)
+        with use(packed_attention=form), forms_taken() as taken:
+            out = layer(x, packing, first_only)
+        assert taken["packed_attention"] == {form: 1}
+        runs.append((out, *torch.autograd.grad(out.cos().sum(), [x, *layer.parameters()])))
+    for expected, got in zip(*runs, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+    assert torch.equal(layer(x, packing), layer(x, packing)) == (rate == 0.0)
+
+
+def test_first_only_is_the_first_rows():
+    torch.manual_seed(0)
+    layer, packing, x = (
+        EncoderLayer(12, 3, 8).double(),
+        Packing.of(torch.tensor([5, 3, 7])),
+        torch.randn(15, 12).double(),
+    )
+    torch.testing.assert_close(layer(x, packing, True), layer(x, packing)[packing.first], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("attention", ["softmax", "performer"])
+def test_groups_change_nothing(attention):
+    """Padded to one length, in groups of like length, or graph by graph."""
+    torch.manual_seed(0)
+    layer, counts, x = (
+        EncoderLayer(12, 3, 8, attention=attention).double(),
+        torch.tensor([5, 0, 3, 7, 1, 6, 0]),
+        torch.randn(22, 12).double(),
+    )
+    with use("reference"):
+        expected, *others = [
+            layer(x, Packing.of(counts, **k)) for k in ({"max_padding": 0.0}, {"max_padding": 0.25}, {"longest": 9})
+        ]
+    for other in others:
+        torch.testing.assert_close(other, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_bfloat16_autocast(rate):
+    torch.manual_seed(0)
+    layer, packing, x = EncoderLayer(12, 3, 8, attn_dropout=rate), Packing.of(torch.tensor([5, 3])), torch.randn(8, 12)
+    torch.manual_seed(1)
+    expected = layer(x, packing)
+    torch.manual_seed(1)
+    with torch.autocast("cpu", torch.bfloat16), forms_taken() as taken:
+        out = layer(x, packing)
+        out.sum().backward()
+    assert taken["packed_attention"] == {"numba": 1}
+    assert (out - expected).norm() < 0.05 * expected.norm()
+
+
+def test_compiles_without_graph_breaks():
+    """The packing too: one padded group, whatever the graphs' lengths are."""
+    layer, x, counts = EncoderLayer(12, 3, 8), torch.randn(8, 12, requires_grad=True), torch.tensor([3, 5])
+    torch._dynamo.reset()
+
+    def run(x, counts):
+        packing = Packing.of(counts, x.size(0), longest=6)
+        return layer(x, packing, True).index_select(0, packing.rank) + layer(x, packing).sum()
+
+    out = torch.compile(run, backend="aot_eager", fullgraph=True)(x, counts)
+    torch.testing.assert_close(out, run(x, counts))
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    (expected,) = torch.autograd.grad(run(x, counts).sum(), x)
+    torch.testing.assert_close(grad, expected)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_a_long_graph_goes_by_rows_to_the_same_numbers_and_keeps_only_the_input(monkeypatch, heads):
+    torch.manual_seed(0)
+    layer, packing = EncoderLayer(12, heads, 24, attention="performer").double(), Packing.of(torch.tensor([50]))
+    torch.nn.init.normal_(layer.attn.qkv.bias)
+    x = torch.randn(50, 12, dtype=torch.float64, requires_grad=True)
+    results, kept = [], []
+    for long, rows in ((100, 100), (40, 16)):
+        monkeypatch.setattr("gt_models.layers.transformer.LONG", long)
+        monkeypatch.setattr("gt_models.layers.transformer.ROWS", rows)
+        places = {}
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, places=places: (
+                places.setdefault(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) and t
+            ),
+            lambda t: t,
+        ):
+            out = layer(x, packing)
+        kept.append(sum(places.values()))
+        results.append([out, *torch.autograd.grad(out.cos().sum(), [x, *layer.parameters()])])
+    for expected, found in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+    assert kept[1] < kept[0] / 2
