@@ -11,6 +11,7 @@ import contextlib
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from gt_bench.training.failures import Diverged, OutOfMemory, RunFailure, TimedO
 from gt_bench.training.interfaces import Batches, Objective
 from gt_bench.training.loader import seed_of
 from gt_bench.training.optim import create_optimizer, lr_factor
+from gt_models.kernels import forms_taken
 
 CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
 DTYPES = {"float32": torch.float32, "bf16": torch.float32, "float64": torch.float64}
@@ -85,6 +87,7 @@ class Run:
         outcome: the result so far.
         best: weights of the selected epoch, and the state of its optimiser if a later phase needs it.
         recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
+        forms: {"training" or "evaluation": {operation of `gt_models.kernels`: calls of each form}}.
     """
 
     # whether a signal ends the run after the current epoch. Runners without epochs in their checkpoint end at once
@@ -114,6 +117,7 @@ class Run:
         self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]  # last epoch of each
         self.best: dict[str, dict[str, Tensor]] = {}
         self.recomputed = False
+        self.forms: dict[str, dict[str, Counter[str]]] = {"training": {}, "evaluation": {}}
 
     def train(self, test: bool = True) -> Outcome:
         """Trains to the end and evaluates on the test split.
@@ -127,8 +131,12 @@ class Run:
         Returns:
             The outcome. A RunFailure becomes its status. Other exceptions are raised.
         """
-        while self._attempt(test):
-            pass
+        with forms_taken(training=True) as training, forms_taken(training=False) as evaluation:
+            self.forms = {"training": training, "evaluation": evaluation}
+            while self._attempt(test):
+                pass
+        if self.recomputed:
+            training["layers"] = Counter(recomputed=1)
         return self.outcome
 
     def test_weights(self, weights: dict[str, Tensor], curves: dict[str, list[Any]], best_epoch: int | None) -> Outcome:
@@ -365,8 +373,7 @@ class Run:
             "curves": self.outcome.curves,
             "best_epoch": self.outcome.best_epoch,
             "val": self.outcome.val,
-            "totals": self.meter.totals,
-        }
+        } | self._measured()
         groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer)}
         groups |= {f"best_{name}": tensors for name, tensors in self.best.items()}
         self.checkpoint.write(header, groups)
@@ -392,7 +399,6 @@ class Run:
             or len({len(curve) for curve in curves.values()}) != 1
         ):
             raise ValueError("its curves do not fit the recipe")
-        totals = {what: float(header["totals"][what]) for what in self.meter.totals}
         best_epoch, val = header["best_epoch"], header["val"]
         if val is not None and not math.isfinite(val):
             raise ValueError(f"its best validation is {val}")
@@ -405,8 +411,18 @@ class Run:
             for name, tensors in groups.items()
             if name.startswith("best_")
         }
+        self._restore_measured(header)
         self.outcome.curves, self.outcome.best_epoch, self.outcome.val = curves, best_epoch, val
-        self.meter.totals.update(totals)
+
+    def _measured(self) -> dict[str, Any]:
+        """Returns the part of a checkpoint's header that does not decide a number: seconds, and forms of operations."""
+        return {"totals": self.meter.totals, "forms": self.forms}
+
+    def _restore_measured(self, header: dict[str, Any]) -> None:
+        self.meter.totals.update({what: float(header["totals"][what]) for what in self.meter.totals})
+        for phase, found in header.get("forms", {}).items():  # checkpoints of version 0.1 have none
+            for operation, calls in found.items():
+                self.forms[phase].setdefault(operation, Counter()).update(calls)
 
 
 @torch.no_grad()
