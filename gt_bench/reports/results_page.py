@@ -167,8 +167,8 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     covered = coverage(grid, rows, _seconds(grid, root))
     verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims if claim.said != "asked here"]
     short = every_in_short([one for one in covered if one.paper in grid.suites], verdicts, rows)
-    suites = {row["cell"].split("/")[0]: row["cell"].split("/")[0] for row in rows}
-    for paper, title in (suites | paper_titles()).items():
+    titles = {suite: suite for suite in dict.fromkeys(row["cell"].split("/")[0] for row in rows)}
+    for paper, title in (titles | paper_titles()).items():
         run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
         bare = _unprinted([row for row in rows if row["cell"].split("/")[0] == paper])
         if run or bare or paper in short:
