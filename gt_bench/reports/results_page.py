@@ -172,7 +172,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
         bare = _unprinted([row for row in rows if row["cell"].split("/")[0] == paper])
         if run or bare or paper in short:
-            parts += [f"## {title}", "", *([short[paper], ""] if paper in short else [])]
+            parts += [f"## {title}", "", *([str(short[paper]), ""] if paper in short else [])]
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
