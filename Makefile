@@ -5,7 +5,9 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit lock
+.PHONY: install reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit lock
+
+install: $(READY) ## the environment in .venv, nothing else
 
 reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-transformer
 	@$(RUN) python -m gt_bench.scheduling.reproduce $(SUITE)
