@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, judged, load_claims, takes_data
+from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, evaluate_claim, load_claims, needs_data
 from gt_bench.claims.table import table_of
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.recipe import TRIED
@@ -252,7 +252,7 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
     """(claim, verdict, why) of those that print and runs decide."""
     return [
-        (claim, *judged(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not takes_data(claim)
+        (claim, *evaluate_claim(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not needs_data(claim)
     ]
 
 
@@ -289,10 +289,10 @@ def _shortened(why: str, most: int = 160) -> str:
 def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:
     """The claims that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
     none. Raises RecipeError."""
-    claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
+    claims = [c for c in load_claims() if c.test and not needs_data(c) and paper in (None, c.paper)]
     if not claims:
         return []
-    lines = table_of(claims, {claim.id: judged(claim, rows, rules=rules) for claim in claims})
+    lines = table_of(claims, {claim.id: evaluate_claim(claim, rows, rules=rules) for claim in claims})
     return [
         *lines,
         "",

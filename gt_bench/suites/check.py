@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from gt_bench.claims.evaluate import CLAIMS, claims_of, judged
+from gt_bench.claims.evaluate import CLAIMS, claims_of, evaluate_claim
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
@@ -55,7 +55,7 @@ def _published_problems(paper: str, folder: Path) -> list[str]:
             problems.append(f"{folder / FLAGS}: no published number has {keys}")
     try:
         for claim in claims_of(paper, folder):
-            judged(claim, path=str(folder / CLAIMS))
+            evaluate_claim(claim, path=str(folder / CLAIMS))
     except UserError as error:
         problems.append(str(error))
     return problems

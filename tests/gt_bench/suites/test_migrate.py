@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 
 @pytest.fixture
 def old(tmp_path, monkeypatch) -> Path:
-    """A workspace of the layout before, with two recipes, one on a base of another suite, a record, golden values and computed files."""
+    """A workspace of the former layout: two recipes, one with a base of another suite, a record, golden values, results."""
     monkeypatch.chdir(tmp_path)
     for cell in ("mine/chains/mlp", "other/chains/mlp"):
         Path("recipes", cell).parent.mkdir(parents=True)
