@@ -22,7 +22,7 @@ from gt_bench.leaderboard.terminal import print_rows, print_table
 from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
-from gt_bench.provenance.staleness import compare_golden_values, standing
+from gt_bench.provenance.staleness import compare_golden_values, freshness
 from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from gt_bench.schemas import Row
@@ -65,7 +65,7 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
         if row["cell"] not in shipped:
             row["status"] = ABSENT
             continue
-        state = standing(shipped[row["cell"]], grid, data)
+        state = freshness(shipped[row["cell"]], grid, data)
         if state.stale:
             row["status"] += f", stale: {', '.join(state.stale)}"
         row["notes"][-1] += f": {state.text}"
@@ -252,7 +252,9 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
     """(claim, verdict, why) of those that print and runs decide."""
     return [
-        (claim, *evaluate_claim(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not needs_data(claim)
+        (claim, *evaluate_claim(claim, rows, rules=rules))
+        for claim in load_claims()
+        if claim.test and not needs_data(claim)
     ]
 
 

@@ -116,7 +116,7 @@ def load(name: str, folder: Path | None = None) -> dict[str, StoredCase]:
         content = json.loads(path.read_text(encoding="utf-8"))
         cases, seal = content["cases"], content["sha256"]
     except FileNotFoundError:
-        raise FindingError(f"{path}: file not found; compute it by `{command(name)}`") from None
+        raise FindingError(f"{path}: no such file; compute it by `{command(name)}`") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FindingError(f"{path}: cannot be read ({error}); compute it again by `{command(name)}`") from None
     if seal != sealed(cases):

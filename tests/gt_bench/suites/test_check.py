@@ -45,7 +45,7 @@ def test_a_paper_without_results_is_named(paper):
     (paper / "results.yaml").unlink()
     (paper / "claims.yaml").unlink()
     assert problems() == (
-        "suites/toy: suite.yaml names authors, but there is no results.yaml: add the published numbers "
+        "suites/toy: results.yaml is missing, although suite.yaml names authors; add the published numbers "
         "(suites/README.md), "
         "or remove `authors` if it is not a paper"
     )
@@ -72,13 +72,13 @@ def test_a_recipe_that_names_no_published_number_is_named(paper):
             {"results": [NUMBER, NUMBER]},
             "suites/toy/results.yaml: Table 1, MLP, chains, accuracy, test: 2 entries",
         ),
-        ("results.yaml", {"results": [{"table": "Table 1"}]}, "entry 1 has no method, dataset"),
+        ("results.yaml", {"results": [{"table": "Table 1"}]}, "entry 1: method, dataset"),
         (
             "results.yaml",
             {"results": [NUMBER | {"paper": "x"}]},
-            "entry 1 has a key `paper`; the folder's name is the paper's",
+            "entry 1: unexpected key `paper`",
         ),
-        ("results.yaml", {"numbers": []}, "results.yaml cannot be read"),
+        ("results.yaml", {"numbers": []}, "results.yaml: invalid"),
         ("flags.yaml", [{"method": "GCN", "flag": "odd"}], "suites/toy/flags.yaml: no published number has"),
         (
             "claims.yaml",

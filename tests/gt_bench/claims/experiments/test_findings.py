@@ -152,7 +152,7 @@ def test_unknown_names(tmp_path):
         load("polynomial", tmp_path)
     with pytest.raises(FindingError, match="has no case 'n = 2, L = 22'"):
         recompute("polynomials", ["n = 2, L = 22"], folder=tmp_path)
-    with pytest.raises(FindingError, match="file not found; compute it by `gt-bench claims --recompute polynomials`"):
+    with pytest.raises(FindingError, match="no such file; compute it by `gt-bench claims --recompute polynomials`"):
         load("polynomials", tmp_path)
 
 
