@@ -44,6 +44,7 @@ class BrecSection(Protocol):
 
     @property
     def parts(self) -> int:
+        """Number of pairs."""
         return len(self.numbers())
 
     def numbers(self) -> list[int]:
@@ -57,9 +58,11 @@ class BrecSection(Protocol):
         return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
 
     def of_miniature(self) -> Self:
+        """Returns the section with the pairs of a miniature."""
         return self.model_copy(update={"pairs": [(pair, pair + 1) for pair in MINIATURE_PAIRS]})
 
     def to_the_end(self) -> Self:
+        """Returns the section without early stopping."""
         return self.model_copy(update={"stop_below": 0.0})
 
     @staticmethod
@@ -74,6 +77,7 @@ class BrecSection(Protocol):
 
     @staticmethod
     def miniature_arrays(graphs: int) -> dict[str, "np.ndarray"]:
+        """Returns the pair, side, control and category of each graph of a miniature."""
         import numpy as np
 
         place, half = np.arange(graphs), max(1, graphs // 2)

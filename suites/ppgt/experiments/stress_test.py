@@ -47,6 +47,7 @@ class StressTest(Experiment):
     identity = False
 
     def build(self) -> nn.Module:
+        """Returns the initialised model."""
         model = super().build()
         if self.identity:
             for module in model.modules():
@@ -56,6 +57,7 @@ class StressTest(Experiment):
         return model
 
     def decisive(self, seed: int) -> dict[str, Any]:
+        """Returns the content of the run's digest, with the initialisation."""
         return super().decisive(seed) | ({"adarms": "begins as the identity"} if self.identity else {})
 
 

@@ -71,7 +71,7 @@ def chain(cells: list[str], train: str, encode: str = "true") -> None:
     [
         (-9, "killed by signal 9: probably out of memory"),
         (137, "killed by signal 9: probably out of memory"),
-        (-15, "killed by signal 15: asked to stop"),
+        (-15, "killed by signal 15: terminated"),
         (130, "killed by signal 2: Ctrl-C"),
         (-11, "killed by signal 11: SIGSEGV"),
         (1, "failed with exit status 1, see above"),
