@@ -11,6 +11,7 @@ CARRIED = ("suites", "params.yaml", "grid.yaml")
 
 class BuildWithFiles(build_py):
     """Copies files from the root of the checkout into the package."""
+
     def run(self) -> None:
         """Builds the package and copies the files."""
         super().run()
