@@ -1,4 +1,4 @@
-"""A wheel carries what a checkout has at its root: the suites and the grid, as gt_bench/shipped/ (gt_bench/utils/paths.py)."""
+"""Build of the wheel, which contains the suites and the grid as gt_bench/shipped/ (gt_bench/utils/paths.py)."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,10 @@ CARRIED = ("suites", "params.yaml", "grid.yaml")
 
 
 class BuildWithFiles(build_py):
+    """Copies files from the root of the checkout into the package."""
+
     def run(self) -> None:
+        """Builds the package and copies the files."""
         super().run()
         if self.editable_mode:
             return

@@ -1,4 +1,7 @@
-"""Draws docs/verdicts.svg: python -m docs.verdicts_figure. Printed 97.46 ± 0.36 of ten runs, and five outcomes of a replication."""
+"""Draws docs/verdicts.svg: python -m docs.verdicts_figure.
+
+It shows the published value 97.46 ± 0.36 of ten runs, and five outcomes of a replication.
+"""
 
 from pathlib import Path
 
@@ -10,7 +13,11 @@ OUTCOMES = ((97.40, 0.36, 10), (97.15, 0.36, 10), (96.90, 0.36, 10), (97.60, 0.4
 
 
 def draw(path: Path) -> None:
-    """Raises PublishedError where the number is not printed any more."""
+    """Draws the figure.
+
+    Raises:
+        PublishedError: the number is no longer published.
+    """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -24,7 +31,8 @@ def draw(path: Path) -> None:
     axes.set(yticks=[], xlabel="ROC-AUC, %", xlim=(96.0, 99.8), ylim=(-len(OUTCOMES) + 0.4, 0.9))
     axes.text(100 * printed.mean, 0.62, f" printed: {printed.printed} of {printed.runs} runs", fontsize="small")
     figure.supxlabel(
-        "line: margin · bar: 95 % prediction band of the replication's mean · dot and whiskers: our mean, 95 % interval of the difference",
+        "line: margin · bar: 95 % prediction band of the replication's mean · "
+        "dot and whiskers: our mean, 95 % interval of the difference",
         fontsize="x-small",
     )
     with rc_context({"svg.hashsalt": "verdicts"}):

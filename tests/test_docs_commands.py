@@ -36,6 +36,7 @@ NOT_RUN = {
     "make test-faults": "kills every stage in turn: minutes",
     "make ui": "a server, which runs until it is stopped; tests/gt_bench/tracking/test_ui.py",
     "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/gt_bench/api/test_evaluate.py",
+    "gt-bench try lab/my_model.py:MyModel chains --seeds 0-2 --against gcn": "needs the model of that page; tests/test_notebook.py",
     "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/gt_bench/api/test_evaluate.py",
     "gt-bench try gcn shop --seeds 0 --set epochs=2": "needs a dataset of the reader's own; tests/gt_bench/api/test_evaluate.py",
     "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_dataset.py",

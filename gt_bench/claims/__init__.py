@@ -1,1 +1,1 @@
-"""Sentences and theorems of papers, tested with records and experiments."""
+"""Claims of papers, tested with records and experiments."""

@@ -1,8 +1,8 @@
-"""What the papers say in words, judged by the shipped records."""
+"""The command `gt-bench claims`."""
 
 from pathlib import Path
 
-from gt_bench.claims.evaluate import load_claims, verdicts_of
+from gt_bench.claims.evaluate import evaluate_claims, load_claims
 from gt_bench.claims.experiments import registry
 from gt_bench.claims.table import page, show
 from gt_bench.config.grid import Grid
@@ -16,20 +16,31 @@ from gt_bench.utils.io import write_bytes
 def show_claims(
     paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None
 ) -> None:
-    """The claims of a paper, or of all, with their verdicts, on the terminal and as Markdown in the file `write`; and which findings behind them
-    other code than the present computed. Raises RecipeError for a paper without claims."""
+    """Prints claims with their verdicts, and findings that were computed by another version of their code.
+
+    Args:
+        paper: only claims of this paper.
+        grid: the grid.
+        records: folder of shipped records.
+        data: folder that contains packed/.
+        write: file that the claims are written to as Markdown.
+
+    Raises:
+        RecipeError: the paper has no claims.
+    """
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper)]
     if not chosen:
         known = list(dict.fromkeys(claim.paper for claim in load_claims()))
         raise RecipeError(
-            f"no claim of a paper {paper!r} in any claims.yaml{nearest(paper or '', known)}; it has claims of {', '.join(known)}"
+            f"no claims of a paper {paper!r}{nearest(paper or '', known)}; papers with claims: {', '.join(known)}"
         )
-    verdicts = verdicts_of(chosen, every_row(grid, records), data, grid.run.verdict)
+    verdicts = evaluate_claims(chosen, every_row(grid, records), data, grid.run.verdict)
     show(chosen, verdicts)
     stale = {name: len(registry.stale(name)) for name in registry.experiments()}
     if other := [f"{name} ({count} of {len(registry.load(name))} cases)" for name, count in stale.items() if count]:
         print_text(
-            f"computed by other code than the present: {', '.join(other)}; `gt-bench claims --recompute NAME` computes one anew and compares"
+            f"computed by another version of the code: {', '.join(other)}; run `gt-bench claims --recompute NAME` to "
+            "compute one again and compare"
         )
     if write:
         print_text(f"written: {write_bytes(write, page(chosen, verdicts).encode())}")

@@ -1,1 +1,1 @@
-"""Recipes, the grid and run settings."""
+"""Recipes, params.yaml and the grid of cells: their schemas, and reading and checking them."""

@@ -1,4 +1,4 @@
-"""What may be in params.yaml (run-wide settings that change no number, and cuts of the grid) and in grid.yaml (datasets, suites, cells)."""
+"""Schemas of params.yaml (settings that do not change numbers, and limits) and grid.yaml (datasets, suites, cells)."""
 
 import re
 import sys
@@ -20,12 +20,15 @@ class Cell(Strict):
     """One (suite, dataset, model) of the grid.
 
     Attributes:
-        key: its `cell` with dashes, as DVC names its stages.
+        key: name of its DVC stages: `cell` with dashes.
         cell: SUITE/DATASET/ROW.
-        settings: `recipes`, or `tuned` if the recipe has a search.
+        dataset: the second part of its name.
+        model: the third part of its name.
+        settings: "recipes", or "tuned" if the recipe has a search.
         after: the cell whose weights this one starts from.
-        recipe, values: paths that dvc.yaml depends on: the recipe, and the file that the cell is trained with, which is the recipe or
-            what a search chose. Only DVC reads them.
+        recipe: path of the recipe, for the dependencies in dvc.yaml.
+        values: path of the file that the cell is trained with, which is the recipe or the result of its search, for
+            dvc.yaml.
     """
 
     key: str
@@ -39,22 +42,29 @@ class Cell(Strict):
 
     @property
     def suite(self) -> str:
-        """The first part of its name."""
+        """First part of its name."""
         return self.cell.split("/")[0]
 
     @property
     def recipe_path(self) -> Path:
-        """suites/SUITE/recipes/DATASET/ROW.yaml, here or as installed."""
+        """Path of its recipe, in the working directory or the installed package."""
         return place(recipe_file(self.cell))
 
     @property
     def settings_path(self) -> Path:
-        """Where the values come from: its recipe, or what a search chose in the folder `settings`."""
+        """Path of its recipe, or of the result of its search in the folder `settings`."""
         return self.recipe_path if self.settings == "recipes" else Path(self.settings, f"{self.cell}.yaml")
 
 
 class Limits(Strict):
-    """Cuts of a suite or a cell for limited time (`pairs`: of a protocol that goes by pairs). Whatever is cut is shown as `reduced`, never as a full cell."""
+    """Reductions of a suite or a cell for limited time. Results of a limited cell are marked as `reduced`.
+
+    Attributes:
+        seeds: largest number of seeds.
+        trials: largest number of trials of the search.
+        epochs: largest number of epochs.
+        pairs: largest number of pairs, for protocols that consist of pairs.
+    """
 
     seeds: Positive | None = None
     trials: Positive | None = None
@@ -63,8 +73,14 @@ class Limits(Strict):
 
 
 class Resources(Strict):
-    """What a job of a suite or a cell asks the cluster for, in place of what its forecast says. `hours`: after which it keeps a checkpoint and is
-    queued again; `slurm`: further options of sbatch, such as partition, account, qos or constraint."""
+    """Resources of a job of a suite or a cell on a cluster. They replace the forecast.
+
+    Attributes:
+        memory_gib: memory.
+        hours: time limit, after which the job saves a checkpoint and is submitted again.
+        gpus: number of GPUs.
+        slurm: further options of sbatch, such as partition, account, qos or constraint.
+    """
 
     memory_gib: float | None = Field(None, gt=0, allow_inf_nan=False)
     hours: float | None = Field(None, gt=0, allow_inf_nan=False)
@@ -73,8 +89,18 @@ class Resources(Strict):
 
 
 class RunSettings(Strict):
-    """Run-wide settings that change no number of a finished run. `parallel`: how many seeds of a cell train at once, "auto" as many as cores
-    and memory hold (on a GPU one). `study_storage`: URL of the database of searches, nothing for journal files."""
+    """Settings of all runs, which do not change their numbers.
+
+    Attributes:
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        parallel: number of seeds of a cell that train in parallel. "auto": as cores and memory allow; on a GPU one.
+        mirrors: URLs that are tried before the original source of a download.
+        time_limit_hours: time limit of a run.
+        checkpoint_seconds: time between two checkpoints.
+        tracking: whether runs are logged to MLflow.
+        study_storage: URL of the database of searches. None for journal files.
+        verdict: rules of verdicts.
+    """
 
     device: str = "auto"
     parallel: Literal["auto"] | Positive = "auto"
@@ -90,13 +116,15 @@ class RunSettings(Strict):
     def _moved(cls, content: object) -> object:
         if isinstance(content, dict) and "threads" in content:
             raise ValueError(
-                "threads is no longer a setting: it decides numbers, and is a key of recipes now (`threads: 2` with its origin; nothing is 1). "
-                "Take it out here; `parallel` says how many seeds train at once"
+                "threads is no longer a setting: it changes numbers and is now a key of recipes (`threads: 2` with "
+                "its origin; "
+                "the default is 1); remove it here, and use `parallel` for the number of seeds that train in parallel"
             )
         if isinstance(content, dict) and "margin_std" in content:
             raise ValueError(
-                "margin_std is no longer a setting: the margin follows from the printed deviation and the numbers of runs (docs/verdicts.md). "
-                "Take it out here; the section `verdict` has the level and the power"
+                "margin_std is no longer a setting: the margin follows from the published deviation and the "
+                "numbers of runs "
+                "(docs/verdicts.md); remove it here, and use the section `verdict` for the level and the power"
             )
         return content
 
@@ -104,21 +132,33 @@ class RunSettings(Strict):
     @classmethod
     def _at_once(cls, parallel: object) -> object:
         if parallel != "auto" and (type(parallel) is not int or parallel < 1):
-            raise ValueError("expected auto, or how many seeds of a cell train at once: 1, 2, ...")
+            raise ValueError("expected auto, or a number of seeds that train in parallel: 1, 2, ...")
         return parallel
 
     @field_validator("device")
     @classmethod
     def _known(cls, device: str) -> str:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
-            raise ValueError("expected auto, cpu, cuda or, of several GPUs, cuda:1")
+            raise ValueError("expected auto, cpu, cuda or, for one of several GPUs, cuda:1")
         return device
 
 
 class Grid(Strict):
-    """params.yaml and grid.yaml: run-wide settings, datasets, cells and suites. `cells` are all of them; in the file those that start from another one
-    are apart, under `finetunes`, because their stage depends on it. `resources`: of a suite, a cell or `all`. `fair_search`: suite -> trials of each of its searches, whatever their
-    recipes say, over spaces of one size."""
+    """Content of params.yaml and grid.yaml.
+
+    Attributes:
+        run: settings of all runs.
+        limits: {suite or cell: its limits}.
+        resources: {suite, cell or "all": resources on a cluster}.
+        fair_search: {suite: number of trials of each of its searches}, instead of the numbers in the recipes. The
+            search spaces must have the same size.
+        datasets: names of datasets.
+        suites: names of suites.
+        cells: {key: cell}. In grid.yaml, cells that start from another one are under `finetunes`, because their stage
+            depends on it.
+        searches: cells whose recipe has a search.
+        finetunes: cells that start from another one.
+    """
 
     run: RunSettings = RunSettings()
     limits: dict[str, Limits] = {}
@@ -129,7 +169,7 @@ class Grid(Strict):
     cells: dict[str, Cell]
     searches: dict[str, Cell] = {}
     finetunes: dict[str, Cell] = {}
-    # by cell the message of a recipe that was left out
+    # {cell: error message of a recipe that was left out}
     _faulty: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="before")
@@ -142,14 +182,14 @@ class Grid(Strict):
         ):
             twice = sorted(content["cells"].keys() & content["finetunes"].keys())
             if twice:
-                raise ValueError(f"cell {twice[0]} stands under cells and under finetunes")
+                raise ValueError(f"cell {twice[0]} is listed under cells and under finetunes")
             content = content | {"cells": content["cells"] | content["finetunes"]}
         return content
 
     @model_validator(mode="before")
     @classmethod
     def _cut_by_path(cls, content: object) -> object:
-        """A cell under `limits` and `resources` by its path; its key in grid.yaml means the same."""
+        """Renames keys of `limits` and `resources` that are the key of a cell to the path of the cell."""
         if not isinstance(content, dict):
             return content
         found = [
@@ -160,10 +200,10 @@ class Grid(Strict):
         }
         renamed = {}
         for section in ("limits", "resources"):
-            if isinstance(said := content.get(section), dict):
-                if twice := [f"{paths[name]} and {name}" for name in said if paths.get(name) in said]:
-                    raise ValueError(f"{section}: {twice[0]} are one cell; keep one of the two")
-                renamed[section] = {paths.get(name, name): value for name, value in said.items()}
+            if isinstance(values := content.get(section), dict):
+                if twice := [f"{paths[name]} and {name}" for name in values if paths.get(name) in values]:
+                    raise ValueError(f"{section}: {twice[0]} are the same cell; keep one of them")
+                renamed[section] = {paths.get(name, name): value for name, value in values.items()}
         return content | renamed
 
     @model_validator(mode="after")
@@ -175,13 +215,16 @@ class Grid(Strict):
         ]:
             if not is_plain_name(name):  # each becomes a folder or a file
                 raise ValueError(
-                    f"a {kind} cannot be named {name!r:.200}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
+                    f"invalid name {name!r:.200} of a {kind}; expected letters, digits, '.', '_' and '-', "
+                    "beginning with a "
+                    "letter or digit"
                 )
         for cell in self.cells.values():
             suite, *rest = cell.cell.split("/")
             if rest != [cell.dataset, cell.model] or cell.key != cell.cell.replace("/", "-"):
                 raise ValueError(
-                    f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: {{cell: suite/dataset/model, ...}}"
+                    f"cell {cell.key}: key, cell, dataset and model disagree; expected suite-dataset-model: "
+                    "{cell: suite/dataset/model, ...}"
                 )
             for kind, name, known in (("dataset", cell.dataset, self.datasets), ("suite", suite, self.suites)):
                 if name not in known:
@@ -192,16 +235,18 @@ class Grid(Strict):
         for cell in self.cells.values():
             if (cell.after is not None) != (cell.key in self.finetunes):
                 raise ValueError(
-                    f"cell {cell.key}: finetunes are exactly the cells with `after`, the cell that they start from"
+                    f"cell {cell.key}: expected a key `after`, the cell that it starts from, for cells under "
+                    "finetunes only"
                 )
             if cell.after is not None and (cell.after not in names or cell.after == cell.cell):
                 raise ValueError(
-                    f"cell {cell.key}: after {cell.after!r:.200} is no other cell{nearest(cell.after, names)}"
+                    f"cell {cell.key}: after: no other cell {cell.after!r:.200}{nearest(cell.after, names)}"
                 )
         tuned = {k for k, c in self.cells.items() if c.settings == "tuned"}
         if tuned != set(self.searches):
             raise ValueError(
-                f"searches must list exactly the cells with settings: tuned; they differ in {sorted(tuned ^ set(self.searches))}"
+                f"searches and cells with settings: tuned differ in {sorted(tuned ^ set(self.searches))}; expected "
+                "the same cells"
             )
         for section, known in (("limits", [*self.suites, *names]), ("resources", ["all", *self.suites, *names])):
             for name in getattr(self, section):
@@ -213,24 +258,28 @@ class Grid(Strict):
         return self
 
     def limits_of(self, cell: Cell) -> Limits:
-        """What is cut of `cell`: its own limits if it has any, else its suite's."""
+        """Returns the limits of a cell, or else those of its suite."""
         return self.limits.get(cell.cell) or self.limits.get(cell.suite) or Limits()
 
     def resources_of(self, cell: Cell) -> Resources:
-        """What is said under `all`, over that what is said of the suite, and over that of the cell."""
+        """Returns the resources of a cell. Values for the cell have priority over its suite, and those over `all`."""
         merged: Settings = {}
         for name in ("all", cell.suite, cell.cell):
-            said = self.resources.get(name, Resources()).model_dump(exclude_unset=True)
-            merged |= said | {"slurm": merged.get("slurm", {}) | said.get("slurm", {})}
+            values = self.resources.get(name, Resources()).model_dump(exclude_unset=True)
+            merged |= values | {"slurm": merged.get("slurm", {}) | values.get("slurm", {})}
         return Resources(**merged)
 
     def suite_name(self, name: str) -> str:
-        """The suite that `name` means: `edge_transformer` is a spelling of `edge-transformer`. Any other name is returned as it is."""
+        """Returns the name of a suite in its usual spelling (`edge_transformer` is accepted); other names unchanged."""
         usual = name.replace("_", "-")
         return usual if name not in self.suites and usual in self.suites else name
 
     def suite(self, name: str) -> list[Cell]:
-        """The cells of one suite in order of declaration. Raises RecipeError with the nearest suite name."""
+        """Returns the cells of a suite, in their order in grid.yaml.
+
+        Raises:
+            RecipeError: there is no such suite.
+        """
         name = self.suite_name(name)
         if name not in self.suites:
             if own := [message for cell, message in self._faulty.items() if cell.split("/")[0] == name]:
@@ -241,7 +290,11 @@ class Grid(Strict):
         return [c for c in self.cells.values() if c.suite == name]
 
     def find(self, cell: str) -> Cell:
-        """The cell suite/dataset/model (or its key). Raises RecipeError with the nearest one."""
+        """Returns the cell with this name (suite/dataset/model) or key.
+
+        Raises:
+            RecipeError: there is no such cell.
+        """
         if "/" in cell:
             suite, _, rest = cell.partition("/")
             cell = f"{self.suite_name(suite)}/{rest}"
@@ -252,17 +305,21 @@ class Grid(Strict):
             raise RecipeError(message)
         if cell.startswith("tried/"):
             raise RecipeError(
-                f"{cell}: nothing of this name was tried in this folder{nearest(cell, [c.cell for c in self.cells.values()])}; "
-                "`gt-bench try MODEL DATASET` makes one"
+                f"{cell}: not found in this folder{nearest(cell, [c.cell for c in self.cells.values()])}; create it by "
+                "`gt-bench try MODEL DATASET`"
             )
         raise RecipeError(f"no cell {cell!r:.200} in grid.yaml{nearest(cell, [c.cell for c in self.cells.values()])}")
 
     def means_suite(self, name: str) -> bool:
-        """Whether `name` is that of a suite, known or not, and not of a cell."""
+        """Returns whether `name` is the name of a suite, known or not, and not of a cell."""
         return self.suite_name(name) in self.suites or ("/" not in name and name not in self.cells)
 
     def chosen(self, names: Sequence[str]) -> list[Cell]:
-        """The cells that names of suites and cells mean; all for no name. Raises RecipeError with the nearest name."""
+        """Returns the cells that these names of suites and cells denote, all cells if there are none.
+
+        Raises:
+            RecipeError: there is no such suite or cell.
+        """
         if not names:
             return list(self.cells.values())
         found: dict[str, Cell] = {}
@@ -272,8 +329,14 @@ class Grid(Strict):
 
 
 def load_grid(path: str | Path = "params.yaml") -> Grid:
-    """Reads and checks params.yaml and the grid.yaml beside it; in a folder that is no project, those that were installed, with the cells of the
-    folder's own recipes. Raises RecipeError."""
+    """Reads and validates params.yaml and the grid.yaml next to it.
+
+    In a folder that is not a project, the installed files are used, with additional cells for the recipes in the
+    folder.
+
+    Raises:
+        RecipeError: a file is invalid.
+    """
     if Path(path) == Path("params.yaml"):
         _check_layout()
         if not is_project():
@@ -283,11 +346,13 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
     if grid.exists():
         if twice := sorted(generated & content.keys()):
             raise RecipeError(
-                f"{path}: {', '.join(twice)} stand in {grid} too; take them out here: `python -m gt_bench.pipeline.grid` writes that file"
+                f"{path}: {', '.join(twice)} are also in {grid}; remove them here, because `python -m "
+                "gt_bench.pipeline.grid` "
+                "writes that file"
             )
         content |= read_yaml(grid)
     elif not generated & content.keys():
-        raise RecipeError(f"{grid}: there is no such file; write it from the recipes: python -m gt_bench.pipeline.grid")
+        raise RecipeError(f"{grid}: no such file; write it from the recipes: python -m gt_bench.pipeline.grid")
     for section in ("cells", "searches", "finetunes"):
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
@@ -295,7 +360,11 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
 
 
 def _check_layout() -> None:
-    """Raises RecipeError in a folder that has recipes where earlier versions had them."""
+    """Checks that recipes are not in the folder of an earlier version.
+
+    Raises:
+        RecipeError: they are.
+    """
     if next(Path("recipes").glob("*/*/*.yaml"), None):
         raise RecipeError(
             "recipes/: the layout of an earlier version; `gt-bench suite migrate` moves its files into suites/"

@@ -1,4 +1,4 @@
-"""The text of grid.yaml: every recipe suites/SUITE/recipes/DATASET/ROW.yaml is a cell."""
+"""Text of grid.yaml: every recipe suites/SUITE/recipes/DATASET/ROW.yaml is a cell."""
 
 import re
 from collections.abc import Iterator
@@ -9,18 +9,18 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.utils.paths import SUITES, packaged_suites, recipe_file
 
 MARK = "# Written by `python -m gt_bench.pipeline.grid` from the recipes in suites/."
-FIRST = "embedded"  # the suite that needs nothing from outside leads the list
+FIRST = "embedded"  # the suite that needs no download comes first
 
 
 def render(suites: Path, faulty: dict[str, str] | None = None) -> str:
-    """The text of grid.yaml for a folder of suites, and for the suites of installed packages that it does not have.
+    """Returns the text of grid.yaml for a folder of suites and for further suites of installed packages.
 
     Args:
         suites: the folder.
-        faulty: receives by cell the message of each file that cannot be a cell, which is then left out.
+        faulty: receives the error message of each file that cannot be a cell, by cell. These cells are left out.
 
     Raises:
-        RecipeError: without `faulty`, for the first such file.
+        RecipeError: `faulty` is not given, and a file cannot be a cell.
     """
     cells: list[str] = []
     searches: list[str] = []
@@ -50,18 +50,18 @@ def render(suites: Path, faulty: dict[str, str] | None = None) -> str:
 
 
 def _files(suites: Path) -> Iterator[tuple[str, Path]]:
-    """(SUITE/DATASET/ROW, file) of all recipes in the order of the grid."""
+    """Yields (SUITE/DATASET/ROW, file) of all recipes in the order of the grid."""
     packaged = {name: folder for name, folder in packaged_suites().items() if not (suites / name).exists()}
     folders = {folder.name: folder for folder in suites.glob("*") if folder.is_dir()} | packaged
     for name in sorted(folders, key=lambda suite: (suite != FIRST, suite)):
         recipes = folders[name] / "recipes"
         for path in sorted(recipes.rglob("*.yaml")):
-            if not path.name.startswith("_"):  # those are bases of recipes alone
+            if not path.name.startswith("_"):  # bases of recipes
                 yield f"{name}/{path.relative_to(recipes).with_suffix('').as_posix()}", path
 
 
 def _recipes(suites: Path, faulty: dict[str, str] | None) -> dict[str, tuple[Path, Recipe]]:
-    """By cell the file and its recipe, in the order of the grid; `faulty` and errors as in `render`."""
+    """Returns the file and the recipe of each cell, in the order of the grid; `faulty` and errors as in `render`."""
     found: dict[str, tuple[Path, Recipe]] = {}
 
     def fault(cell: str, error: RecipeError) -> None:
@@ -75,12 +75,13 @@ def _recipes(suites: Path, faulty: dict[str, str] | None) -> dict[str, tuple[Pat
         try:
             if len(parts) != 3 or not all(re.fullmatch(r"[a-z0-9][a-z0-9.-]*", part) for part in parts):
                 raise RecipeError(
-                    f"{path}: a recipe is suites/SUITE/recipes/DATASET/ROW.yaml, each name in lower case, digits and dashes"
+                    f"{path}: expected suites/SUITE/recipes/DATASET/ROW.yaml, each name of lower-case letters, "
+                    "digits and dashes"
                 )
             found[cell] = path, load_recipe(path)
         except RecipeError as error:
             fault(cell, error)
-    while True:  # a recipe that is left out may be what another one starts from
+    while True:  # another recipe may start from one that was left out
         before = len(found)
         for cell in list(found):
             try:
@@ -92,20 +93,24 @@ def _recipes(suites: Path, faulty: dict[str, str] | None) -> dict[str, tuple[Pat
 
 
 def _check_start(cell: str, found: dict[str, tuple[Path, Recipe]], suites: Path) -> None:
-    """Raises RecipeError for a recipe that starts from a cell which is not there, keeps no weights, or lacks a seed."""
+    """Checks the cell that a recipe starts from.
+
+    Raises:
+        RecipeError: it does not exist, does not save weights, or a seed is missing.
+    """
     path, recipe = found[cell]
     if recipe.start is None:
         return
     start = recipe.start.cell
     if start not in found:
-        raise RecipeError(f"{path}: start.cell: there is no {recipe_file(start, suites)}{nearest(start, list(found))}")
+        raise RecipeError(f"{path}: start.cell: {recipe_file(start, suites)} not found{nearest(start, list(found))}")
     source, before = found[start]
     if start == cell:
         raise RecipeError(f"{path}: start.cell: a cell cannot start from itself")
-    lacking = [seed for seed in recipe.seeds if seed not in before.seeds]
-    if not before.keep_weights or lacking:
-        needs = f"seeds {', '.join(map(str, lacking))}" if before.keep_weights else "keep_weights: true"
-        raise RecipeError(f"{path}: start.cell: {source} needs {needs}, or there is nothing to start from")
+    missing = [seed for seed in recipe.seeds if seed not in before.seeds]
+    if not before.keep_weights or missing:
+        needed = f"seeds {', '.join(map(str, missing))}" if before.keep_weights else "keep_weights: true"
+        raise RecipeError(f"{path}: start.cell: no weights to start from; add {needed} to {source}")
 
 
 def _names(key: str, names: dict[str, None]) -> str:

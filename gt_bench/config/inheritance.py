@@ -1,12 +1,13 @@
-"""Recipes that start from another one: `base:` names it, and the file says only what differs.
+"""Inheritance of recipes: `base:` names another recipe, and the file contains only the differences.
 
     base: ppgt.yaml                      # relative to this file; a base may have a base
-    drop: [model.edge_vector]            # keys of the base that this recipe does not have
+    drop: [model.edge_vector]            # keys of the base that are removed
     model: {num_frequencies: 5}          # sections are merged key by key, everything else is replaced
     origin: {model.num_frequencies: "printed: PPGT, Table 12"}
 
-What describes one row alone (`ROW`) is never inherited. A file whose name begins with "_" is a base and no cell of the grid. Digests are of
-the resolved content: a recipe and its base together decide what the one long file decided.
+Keys that describe one row (`ROW`) are not inherited. A file whose name begins with "_" is only a base and not a cell of
+the grid. Digests are computed from the resolved content, so that splitting a recipe into base and rest does not change
+them.
 """
 
 from collections.abc import Mapping
@@ -17,23 +18,34 @@ from gt_bench.schemas import Settings
 from gt_bench.utils.paths import place
 
 ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights")
-# mappings that are replaced whole
+# mappings that are replaced and not merged
 WHOLE = frozenset({"published", "search"})
 
 
 def read_recipe(path: str | Path) -> tuple[Settings, list[str]]:
-    """The content of a recipe with that of its bases, as one long file would have it; and the dotted keys of values that differ from the
-    base's and have no origin of their own, as they must: the base's speaks of the base's value. Raises RecipeError."""
+    """Reads a recipe and its bases.
+
+    Returns:
+        (resolved content, dotted keys of values that differ from the base and have no `origin`). The origin in the base
+            describes the value of the base, so that these keys need another one.
+
+    Raises:
+        RecipeError: a file is invalid.
+    """
     return _resolved(Path(path), ())
 
 
 def bases_of(path: str | Path) -> list[Path]:
-    """The files that a recipe starts from, the nearest first. Raises RecipeError."""
+    """Returns the files that a recipe starts from, the nearest first.
+
+    Raises:
+        RecipeError: a file is invalid.
+    """
     found: list[Path] = []
     while (base := read_yaml(path).get("base")) is not None:
         path = _place(Path(path), base)
         if path in found:
-            raise RecipeError(f"{path}: base: these recipes start from each other: {', '.join(map(str, found))}")
+            raise RecipeError(f"{path}: base: circular inheritance: {', '.join(map(str, found))}")
         found.append(path)
     return found
 
@@ -42,16 +54,16 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]
     content = read_yaml(path)
     if "base" not in content:
         if "drop" in content:
-            raise RecipeError(f"{path}: drop: there is no base to drop anything of")
+            raise RecipeError(f"{path}: drop: expected a key `base`")
         return content, []
     place = _place(path, content.pop("base"))
     if place in (path, *above):
-        raise RecipeError(f"{path}: base: these recipes start from each other: {', '.join(map(str, (*above, path)))}")
+        raise RecipeError(f"{path}: base: circular inheritance: {', '.join(map(str, (*above, path)))}")
     if not place.is_file():
         raise RecipeError(
-            f"{path}: base: there is no {place}{nearest(place.name, [p.name for p in place.parent.glob('*.yaml')])}"
+            f"{path}: base: {place} not found{nearest(place.name, [p.name for p in place.parent.glob('*.yaml')])}"
         )
-    inherited, lacking = _resolved(place, (*above, path))
+    inherited, without_origin = _resolved(place, (*above, path))
     for key in ROW:
         inherited.pop(key, None)
     origins = inherited.get("origin", {})
@@ -60,11 +72,13 @@ def _resolved(path: Path, above: tuple[Path, ...]) -> tuple[Settings, list[str]]
         _drop(inherited, key, f"{path}: drop: {place}")
     if inherited["origin"]:
         own = set(content.get("origin") or {})
-        lacking = lacking + [key for key in _changed(content, inherited) if not {"all", *ancestors(key)} & own]
+        without_origin = without_origin + [
+            key for key in _changed(content, inherited) if not {"all", *ancestors(key)} & own
+        ]
     merged = _merged(inherited, content)
     if not merged["origin"]:
         del merged["origin"]
-    return merged, lacking
+    return merged, without_origin
 
 
 def _place(path: Path, base: object) -> Path:
@@ -88,7 +102,7 @@ def _words(value: object, path: Path) -> list[str]:
 
 
 def _drop(content: Settings, key: str, where: str) -> None:
-    """Deletes a dotted key; one of `origin` is itself dotted."""
+    """Deletes a dotted key. A key of `origin` contains dots itself."""
     if key.startswith("origin."):
         section, last = content["origin"], key.removeprefix("origin.")
     else:
@@ -102,14 +116,22 @@ def _drop(content: Settings, key: str, where: str) -> None:
 
 
 def ancestors(key: str) -> list[str]:
-    """`a`, `a.b` and `a.b.c` of the dotted key `a.b.c`."""
+    """Returns `a`, `a.b` and `a.b.c` for the dotted key `a.b.c`."""
     parts = key.split(".")
     return [".".join(parts[: i + 1]) for i in range(len(parts))]
 
 
 def origin_of(key: str, origin: Mapping[str, str]) -> str | None:
-    """What `origin` of a recipe says of the value of a dotted key: at the key, at the nearest section that it is in, or at `all`, which is not
-    said of what describes the row alone; None where it says nothing."""
+    """Returns the origin of the value of a dotted key.
+
+    Args:
+        key: the dotted key.
+        origin: section `origin` of the recipe.
+
+    Returns:
+        The origin of the key, else of the nearest section that contains it, else of `all` (not for keys in `ROW`), else
+            None.
+    """
     names = [*reversed(ancestors(key)), *(["all"] if key.split(".")[0] not in ROW else [])]
     return next((origin[name] for name in names if name in origin), None)
 

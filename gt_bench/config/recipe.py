@@ -1,8 +1,9 @@
-"""What may be in a recipe. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
+"""Schema of recipes. Every mistake is a RecipeError that names the file, the key and the nearest valid one.
 
-A recipe (suites/SUITE/recipes/DATASET/ROW.yaml), with what it starts from (`base:`, see gt_bench/config/inheritance.py), is complete: it decides a cell together
-with the data and the code, and each value says under `origin:` where it came from. Whether it fits its model and dataset: gt_bench/experiment/validate.py. The grid of
-cells is in gt_bench/config/grid.py.
+A recipe (suites/SUITE/recipes/DATASET/ROW.yaml) with its bases (gt_bench/config/inheritance.py) is complete: together
+with the data and the code it determines a cell. The section `origin:` contains the source of each value.
+gt_bench/experiment/validate.py checks whether a recipe fits its model and dataset. gt_bench/config/grid.py describes
+the grid of cells.
 """
 
 import hashlib
@@ -19,19 +20,20 @@ from gt_bench.config.schema import Positive, RecipeError, Strict, nearest, valid
 from gt_bench.config.search_space import SearchSection
 from gt_bench.schemas import Settings
 
-# how an origin begins: printed in the paper, set by its authors' scripts, stated nowhere, found by search, other than published, ours
+# first words of an origin: published in the paper, from its authors' scripts, not published, result of a search,
+# different from the published value, chosen here
 ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
-BY_SET = "chosen: by --set"  # of a value that `gt-bench try` was given
-TRIED = "tried"  # the suite of what it ran
-# what describes a recipe and decides no number of a run
+BY_SET = "chosen: by --set"  # origin of a value given to `gt-bench try`
+TRIED = "tried"  # suite of the cells of `gt-bench try`
+# keys that describe a recipe and do not change numbers of a run
 DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
 
-# keys that came after the first records: at these values they are left out of what decides a run
+# keys that were added after the first records: these values are not part of a run's digest
 USUAL = {"select": "best", "threads": 1, "processes": 1}
 
 
 class ModelSection(BaseModel):
-    """`name`, and beside it the arguments of the model's constructor (checked against its signature by gt_bench/experiment/validate.py)."""
+    """Name of the model and arguments of its constructor (checked by gt_bench/experiment/validate.py)."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
@@ -44,18 +46,28 @@ class ModelSection(BaseModel):
 
     @property
     def arguments(self) -> Settings:
-        """What the constructor is given besides the dataset's dimensions."""
+        """Arguments of the constructor, without the dimensions of the dataset."""
         return dict(self.model_extra or {})
 
 
 class BatchSection(Strict):
-    """`graphs` per step, at most `nodes` per step, or both (many graphs; `bucket` puts graphs of like size together, which saves padding), or
-    random node `parts` per epoch (one large graph), or known `hyperedges` per step. Nothing: the whole graph of a transductive dataset, or
-    every training graph, is one step. Where configurations of graphs are ranked: `configurations` drawn per graph and step, `segment` nodes of
-    a graph at most through which gradients flow in a step, `evaluated` configurations of a graph at most on validation and test.
+    """Composition of batches.
 
-    Where one training graph is left over, it joins the step before it, since BatchNorm cannot train on one row. `last: alone` makes it a step
-    of its own, for a protocol that does so. Batches of configurations and of hyperedges have several rows a graph, and join nothing."""
+    By default, a step uses the whole graph of a transductive dataset, or all training graphs.
+
+    Attributes:
+        graphs: graphs per step.
+        nodes: largest number of nodes per step.
+        parts: random parts of the nodes per epoch, for one large graph.
+        hyperedges: labelled hyperedges per step.
+        configurations: configurations per graph and step, for ranking configurations.
+        segment: largest number of nodes of a graph through which gradients flow in a step, for ranking configurations.
+        evaluated: largest number of configurations of a graph on validation and test.
+        bucket: whether graphs of similar size are grouped, which reduces padding.
+        last: "alone" if a single remaining training graph is a separate step. By default it joins the step before it,
+            because BatchNorm cannot train on one row. Batches of configurations and of hyperedges have several rows per
+            graph and are not affected.
+    """
 
     graphs: Positive | None = None
     nodes: Positive | None = None
@@ -73,15 +85,15 @@ class BatchSection(Strict):
             self.graphs or self.nodes or self.bucket or (self.parts and self.hyperedges)
         ):
             raise ValueError(
-                "parts and hyperedges are for one large graph: give one of them, and no graphs, nodes or bucket beside it"
+                "parts and hyperedges are for one large graph; use only one of them, without graphs, nodes or bucket"
             )
         if self.last and not (self.graphs or self.nodes):
-            raise ValueError("last is for batches of graphs: give batch.graphs or batch.nodes beside it")
+            raise ValueError("last is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
         return self
 
 
 class OptimizerSection(Strict):
-    """torch's Adam, AdamW or SGD; `clip_norm`: the largest norm of a step's gradient."""
+    """Adam, AdamW or SGD of torch. `clip_norm` is the largest norm of the gradient of a step."""
 
     name: Literal["adam", "adamw", "sgd"] = "adamw"
     lr: float = Field(gt=0, allow_inf_nan=False)
@@ -93,9 +105,20 @@ class OptimizerSection(Strict):
 
 
 class ScheduleSection(Strict):
-    """Learning rate over time as a multiple of `lr`: linear warm-up from `start_factor`, then constant, cosine or linear to `final_factor`;
-    or plateau: times `factor` after `patience` epochs without a better validation value; or step: times `factor` every so many. `total`: where the schedule ends, in its unit, if
-    that is not where training does; the rate stays at its last value from there."""
+    """Learning rate over time, as a multiple of `lr`.
+
+    Attributes:
+        name: shape after the warm-up. "plateau": multiply by `factor` after `patience` epochs without a better
+            validation value. "step": multiply by `factor` every `every` units.
+        unit: unit of `warmup`, `every` and `total`.
+        warmup: length of the linear warm-up.
+        start_factor: factor at its start.
+        final_factor: factor at the end of "cosine" and "linear".
+        factor: factor of "plateau" and "step".
+        patience: epochs of "plateau".
+        every: units of "step".
+        total: end of the schedule, if it is not the end of training. The learning rate is constant after it.
+    """
 
     name: Literal["constant", "cosine", "linear", "plateau", "step"] = "constant"
     unit: Literal["epoch", "step"] = "epoch"
@@ -110,15 +133,20 @@ class ScheduleSection(Strict):
     @model_validator(mode="after")
     def _after_warmup(self) -> Self:
         if (self.name == "step") != (self.every is not None):
-            raise ValueError("schedule.every belongs to schedule.name step, and to no other")
+            raise ValueError("schedule.every is required for schedule.name step, and invalid for others")
         if self.total is not None and self.total <= self.warmup:
-            raise ValueError("schedule.total must come after the warm-up")
+            raise ValueError("schedule.total must be larger than schedule.warmup")
         return self
 
 
 class Phase(Strict):
-    """One stretch of training; `name` is handed to the model's set_phase. `reload_best`: start from the best weights so far (and their
-    optimiser state)."""
+    """One phase of training.
+
+    Attributes:
+        name: passed to the model's set_phase.
+        epochs: number of epochs.
+        reload_best: start from the best weights so far and the state of their optimiser.
+    """
 
     name: str
     epochs: Positive
@@ -126,16 +154,22 @@ class Phase(Strict):
 
 
 class StartSection(Strict):
-    """Fine-tuning: a run begins from the best weights of the run of `cell` (suite/dataset/row) with the same seed; that cell's recipe says
-    `keep_weights: true`. `load`: "all": the two models have the same weights; "common": those that both have by name and shape are taken,
-    the others begin as they are drawn. Optimiser and schedule begin anew."""
+    """Fine-tuning: a run starts from the best weights of another cell's run with the same seed.
+
+    Optimiser and schedule start from the beginning.
+
+    Attributes:
+        cell: suite/dataset/row. Its recipe must have `keep_weights: true`.
+        load: "all": both models have the same weights. "common": weights with equal names and shapes are loaded, others
+            are initialised.
+    """
 
     cell: str = Field(pattern=r"^[^/\s]+/[^/\s]+/[^/\s]+$")
     load: Literal["all", "common"] = "all"
 
 
-class AlsoPrinted(Strict):
-    """Another table that has the same run's number; what is not named here is as in `published`."""
+class AlsoPublished(Strict):
+    """Another table that contains the number of the same run. Missing keys are as in `published`."""
 
     table: str
     method: str | None = None
@@ -145,8 +179,17 @@ class AlsoPrinted(Strict):
 
 
 class PublishedRef(Strict):
-    """Where the published number is in the results.yaml of the paper's suite; the dataset is the cell's unless named here. `split`: which one was
-    printed, where it is not the test split or there are several. `also`: further tables that print the same run."""
+    """Place of the published number in the results.yaml of the paper's suite.
+
+    Attributes:
+        paper: suite of the paper.
+        table: name of the table.
+        method: row of the table.
+        dataset: column of the table, if it is not the dataset of the cell.
+        metric: metric, if there are several.
+        split: split, if it is not the test split or there are several.
+        also: further tables that contain the number of the same run.
+    """
 
     paper: str
     table: str
@@ -154,10 +197,10 @@ class PublishedRef(Strict):
     dataset: str | None = None
     metric: str | None = None
     split: str | None = None
-    also: list[AlsoPrinted] = []
+    also: list[AlsoPublished] = []
 
     def references(self, dataset: str) -> list[dict[str, str | None]]:
-        """Every printed place as the keys of results.yaml; metric and split None: whichever is printed there."""
+        """Returns every place as keys of results.yaml. Metric and split are None for any."""
         main = {"paper": self.paper, "table": self.table, "method": self.method, "dataset": self.dataset or dataset}
         places = [main | {"metric": self.metric, "split": self.split}]
         others = [a.model_dump(exclude_none=True) | {"metric": a.metric, "split": a.split} for a in self.also]
@@ -165,23 +208,55 @@ class PublishedRef(Strict):
 
 
 class SubgraphsSection(Strict):
-    """Node2Subgraph (PPGT, Appendix B.4): one large graph as one small graph per node, of at most `max_nodes` nodes up to `hops` hops away.
-    A node's subgraph is drawn once per run; encodings are those of the subgraphs, made on the fly; the model predicts per graph."""
+    """Node2Subgraph (PPGT, Appendix B.4): one small graph per node of a large graph.
+
+    A subgraph is drawn once per run. Encodings are computed for the subgraphs during training. The model predicts per
+    graph.
+
+    Attributes:
+        hops: largest distance from the node.
+        max_nodes: largest number of nodes.
+    """
 
     hops: int = Field(ge=0)
     max_nodes: Positive
 
 
 class Recipe(Strict):
-    """Every hyperparameter of one model on one dataset.
+    """Hyperparameters of one model on one dataset.
 
-    `eval_every`, `eval_after`: validation in every so many epochs, from after this one; and in the last. `eval_device`: where validation and
-    test run, for a graph that does not fit into the training device whole. `select`: the epoch that is tested, the best on validation or the
-    last one (then validation decides nothing). `targets`: regression targets standardised per column with the
-    statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
-    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`: what that task asks for besides.
-    `threads`: of the CPU, in one run; sums over several are rounded otherwise. `processes`: that share the graphs of each step of one run (docs/gpu.md), each with so many threads or
-    a GPU of its own; the batch is that of all together. `parameters`: the count that the paper prints for this row; decides nothing."""
+    Attributes:
+        model: model and arguments of its constructor.
+        encodings: {encoding: its arguments}.
+        subgraphs: how a large graph is divided into small ones.
+        batch: composition of batches.
+        loss: loss function. None for the default of the task.
+        optimizer: optimiser.
+        schedule: learning rate over time.
+        epochs: number of epochs, if there are no phases.
+        phases: phases of training.
+        eval_every: epochs between two validations. The last epoch is always validated.
+        eval_after: validation starts after this epoch.
+        eval_device: device of validation and test, for a graph that does not fit on the training device as a whole.
+        select: epoch that is tested: the best on validation, or the last one.
+        patience: epochs without a better validation value after which training stops.
+        targets: standardise regression targets per column with the statistics of the training part ("train") or of all
+            parts ("all", which leaks test statistics, for protocols that do so). None to use them unchanged.
+        start: fine-tuning.
+        keep_weights: whether the best weights are stored, for cells that start from them.
+        brec: settings of the BREC protocol.
+        precision: precision of training.
+        threads: CPU threads of one process. Sums over several threads round differently.
+        processes: processes that share the graphs of each step (docs/gpu.md). Each has `threads` threads or a GPU. The
+            batch size is that of all processes together.
+        seeds: seeds of the runs.
+        split: index of the split of all seeds. "seed": each seed has its own.
+        published: place of the published number.
+        parameters: published number of parameters, for information only.
+        reduced: reductions of the recipe itself, for information only.
+        search: search of hyperparameters.
+        origin: {dotted key: source of its value}.
+    """
 
     model: ModelSection
     encodings: dict[str, Settings] = {}
@@ -229,7 +304,7 @@ class Recipe(Strict):
     @classmethod
     def _distinct(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) != len(seeds):
-            raise ValueError("seeds repeat")
+            raise ValueError("duplicate seeds")
         return seeds
 
     @field_validator("encodings", mode="before")
@@ -247,28 +322,28 @@ class Recipe(Strict):
     @model_validator(mode="after")
     def _length(self) -> Self:
         if (self.epochs is None) == (not self.phases):
-            raise ValueError("give either epochs or phases")
+            raise ValueError("expected either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
-            raise ValueError("select: last knows no best epoch: give no patience and no reload_best beside it")
+            raise ValueError("select: last has no best epoch; remove patience and reload_best")
         for how in ("threads", "processes"):
             if self.search and any(
                 how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()
             ):
-                raise ValueError(
-                    f"search.space: {how} is no hyperparameter: it says how a run is computed, not what; take it out"
-                )
+                raise ValueError(f"search.space: {how} is not a hyperparameter; remove it")
         if self.search and self.start:
             raise ValueError(
-                "a search cannot start from another cell's weights: search that cell, and start from it without a search"
+                "a search cannot start from the weights of another cell; search that cell, and start from it "
+                "without a search"
             )
         if self.subgraphs and not self.batch.graphs:
-            raise ValueError("subgraphs are many graphs: give batch.graphs, how many make a step")
+            raise ValueError("subgraphs need batch.graphs, the number of graphs per step")
         if self.subgraphs and self.eval_device:
-            raise ValueError("eval_device is for a large graph that is evaluated whole: give none beside subgraphs")
+            raise ValueError("eval_device is for a large graph that is evaluated as a whole; remove it, or subgraphs")
         if self.processes > 1:
             if self.batch.graphs and self.batch.graphs < self.processes:
                 raise ValueError(
-                    f"processes: {self.processes} share the graphs of a step, and batch.graphs is {self.batch.graphs}: give at most as many processes"
+                    f"processes: {self.processes} processes share the graphs of a step, but batch.graphs is "
+                    f"{self.batch.graphs}; use at most {self.batch.graphs} processes"
                 )
             alone = [key for key in ("parts", "hyperedges", "configurations") if getattr(self.batch, key)]
             alone = [f"batch.{key}" for key in alone]
@@ -276,12 +351,14 @@ class Recipe(Strict):
             alone += ["eval_device"] if self.eval_device else []
             if alone:
                 raise ValueError(
-                    f"processes: {self.processes} share the graphs of a step, which {alone[0]} knows nothing of: take one of the two out"
+                    f"processes: {self.processes} processes share the graphs of a step, which {alone[0]} does "
+                    "not support; "
+                    "remove one of them"
                 )
         return self
 
     def given_values(self) -> list[str]:
-        """Dotted keys of the values that the recipe gives and that decide its numbers: what has an origin."""
+        """Returns the dotted keys of values that the recipe contains and that change numbers. Each needs an origin."""
         content = self.model_dump(
             mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"}
         )
@@ -292,49 +369,59 @@ class Recipe(Strict):
 
     @property
     def cores(self) -> int:
-        """That a run computes on."""
+        """CPU cores of a run."""
         return self.threads * self.processes
 
     @property
     def total_epochs(self) -> int:
-        """Of all phases."""
+        """Number of epochs of all phases."""
         return self.epochs or sum(p.epochs for p in self.phases)
 
     def level_of(self, level: str) -> str:
-        """What the model predicts for on a dataset of this level: a subgraph is predicted in place of its node."""
+        """Returns the level of predictions for a dataset of this level: with subgraphs, graphs replace nodes."""
         return "graph" if self.subgraphs and level == "node" else level
 
     @property
     def reports(self) -> int:
-        """How often a run reports its progress: after every epoch, or after every part of a task's own protocol."""
+        """Number of progress reports of a run: one per epoch, or per part of a special protocol."""
         return self.protocol.parts if self.protocol else self.total_epochs
 
     @property
     def searched(self) -> SearchSection:
-        """`search`, of a recipe that has one."""
+        """Section `search` of a recipe that has one."""
         assert self.search is not None
         return self.search
 
     @property
     def protocol(self) -> Protocol | None:
-        """The section of a task with a protocol of its own."""
+        """Section of a task with a special protocol, None for other tasks."""
         return next((value for _, value in self if isinstance(value, Protocol)), None)
 
     def with_protocol(self, section: Protocol) -> "Recipe":
-        """The recipe with another section of its task's protocol."""
+        """Returns the recipe with another section of its task's protocol."""
         return self.model_copy(update={section.KEY: section})
 
     def decisive(self) -> Settings:
-        """What decides a run's numbers besides seed, data and code. Empty values are left out, so that a new optional key changes no old digest."""
+        """Returns the content that determines the numbers of a run, besides seed, data and code.
+
+        Empty values are left out, so that a new optional key does not change existing digests.
+        """
         usual = {key for key, value in USUAL.items() if getattr(self, key) == value}
         content = self.model_dump(mode="json", exclude=set(DESCRIBED) | usual)
-        # an empty value given to a constructor may override a default: these stay as they are
+        # an empty argument of a constructor may override a default
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
         return _without_empty(content) | as_given
 
     def with_values(self, values: Settings) -> "Recipe":
-        """A copy with dotted keys set, for example {"model.dropout": 0.2}, and those that its search ties to them. Raises RecipeError for a
-        key that does not exist."""
+        """Returns a copy with other values.
+
+        Args:
+            values: {dotted key: value}, for example {"model.dropout": 0.2}. Keys that the search ties to them get the
+                same value.
+
+        Raises:
+            RecipeError: a key does not exist, or a value is invalid.
+        """
         content = self.model_dump(exclude_unset=True)
         for key, value in self.with_tied(values).items():
             place = content
@@ -342,59 +429,80 @@ class Recipe(Strict):
             for parent in parents:
                 place = place.setdefault(parent, {})
                 if not isinstance(place, dict):
-                    raise RecipeError(f"{key}: there is no such key: {parent} is a value, not a section")
+                    raise RecipeError(f"{key}: no such key, because {parent} is a value and not a section")
             place[last] = value
         return validated(Recipe, content, "the search space")
 
     def value(self, key: str) -> object:
-        """The value under a dotted key; None where there is none."""
+        """Returns the value of a dotted key, None if there is none."""
         return dict(_flat(self.model_dump(exclude_unset=True))).get(key)
 
     def with_tied(self, values: Settings) -> Settings:
-        """`values` and the same for every key that the search ties to one of theirs (`also`)."""
+        """Returns `values` with the same values for keys that the search ties to them (`also`)."""
         spaces = self.search.space if self.search else {}
         return values | {
             other: value for key, value in values.items() for other in getattr(spaces.get(key), "also", ())
         }
 
     def split_of(self, seed: int, num_splits: int) -> int:
-        """Index of the split that `seed` trains on, 0 where the dataset has none. Raises RecipeError when it has no such split."""
+        """Returns the index of the split of a seed, 0 if the dataset has no splits.
+
+        Raises:
+            RecipeError: the dataset has no such split.
+        """
         if num_splits == 0:
             return 0
         index = seed % num_splits if self.split == "seed" else self.split
         if not 0 <= index < num_splits:
-            raise RecipeError(f"split {index} asked for, but the dataset has {num_splits}")
+            raise RecipeError(f"split: no split {index}; the dataset has {num_splits}")
         return index
 
 
 def load_recipe(path: str | Path) -> Recipe:
-    """Reads a recipe with its bases and checks it (all but the model's arguments: see gt_bench/experiment/validate.py). Raises RecipeError."""
-    content, lacking = read_recipe(path)
+    """Reads and validates a recipe with its bases.
+
+    The arguments of the model are validated by gt_bench/experiment/validate.py.
+
+    Raises:
+        RecipeError: the recipe is invalid.
+    """
+    content, without_origin = read_recipe(path)
     recipe = validated(Recipe, content, str(path))
-    if lacking:
-        raise RecipeError(f"{path}: {lacking[0]} differs from its base and has no origin here; add origin.{lacking[0]}")
+    if without_origin:
+        key = without_origin[0]
+        raise RecipeError(f"{path}: {key} differs from its base and has no origin here; add origin.{key}")
     check_origins(recipe, path)
     return recipe
 
 
 def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = False) -> None:
-    """Raises RecipeError for an origin of nothing, of an unknown kind, or that is a second one for all it covers; `complete`: also for a
-    value without one. An origin of `model` is that of every `model.x` which has none of its own; `all` is that of every value."""
+    """Validates the origins of a recipe.
+
+    An origin of `model` applies to every `model.x` without one, and `all` to every value without one.
+
+    Args:
+        recipe: the recipe.
+        path: its file, for messages.
+        complete: whether every value needs an origin.
+
+    Raises:
+        RecipeError: an origin has an unknown kind, applies to no value, or applies only to values with another origin.
+    """
     values = recipe.given_values()
     covers = {key: {v for v in values if key == "all" or v == key or v.startswith(f"{key}.")} for key in recipe.origin}
     for key, text in recipe.origin.items():
         where = f"{path}: origin.{key:.200}"
         if not covers[key]:
             known = sorted({v for value in values for v in ancestors(value)})
-            raise RecipeError(f"{where}: the recipe gives no value {key!r:.200}{nearest(key, known)}")
+            raise RecipeError(f"{where}: the recipe has no value {key!r:.200}{nearest(key, known)}")
         if not text.startswith(ORIGINS):
-            raise RecipeError(f"{where}: an origin begins with one of {', '.join(ORIGINS)}; given: {text!r:.200}")
-        # a "tuned" origin may coexist with the origin of the starting value
+            raise RecipeError(f"{where}: expected one of {', '.join(ORIGINS)} as first word (given: {text!r:.200})")
+        # "tuned" may be added to the origin of the starting value
         narrower = [
             other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")
         ]
         if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
-            raise RecipeError(f"{where}: a second origin for {', '.join(sorted(narrower))}; keep one of them")
+            raise RecipeError(f"{where}: second origin of {', '.join(sorted(narrower))}; keep one of them")
     if complete:
         without = sorted(set(values) - set().union(*covers.values()))
         if without:
@@ -402,7 +510,11 @@ def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = 
 
 
 def _check_plain(value: object, where: str) -> None:
-    """Raises ValueError for a value that JSON does not hold as it is: no digest could tell it from another one."""
+    """Checks that JSON can represent a value exactly, so that its digest is unique.
+
+    Raises:
+        ValueError: it cannot.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where} is {value}; expected a finite number")
     if isinstance(value, list | tuple):
@@ -411,14 +523,14 @@ def _check_plain(value: object, where: str) -> None:
     elif isinstance(value, dict):
         for key, one in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"{where}: the key {key!r:.200} is no word; write it in quotes")
+                raise ValueError(f"{where}: the key {key!r:.200} is not text; write it in quotes")
             _check_plain(one, f"{where}.{key:.200}")
     elif not isinstance(value, bool | int | float | str | None):
         raise ValueError(f"{where} is {value!r:.200}; expected a number, text, true, false, null, a list or a mapping")
 
 
 def _flat(content: Settings, prefix: str = "") -> list[tuple[str, object]]:
-    """Dotted keys and values of nested mappings; an empty mapping is a value."""
+    """Returns dotted keys and values of nested mappings. An empty mapping is a value."""
     pairs: list[tuple[str, object]] = []
     for key, value in content.items():
         pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [(f"{prefix}{key}", value)]
@@ -434,5 +546,5 @@ def _without_empty(content: Settings) -> Settings:
 
 
 def digest_of(content: object) -> str:
-    """sha256 of the canonical JSON of `content`."""
+    """Returns the sha256 of the canonical JSON of `content`."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The `search:` section of a recipe: which values are tried, how many times, and what proposes them (how it runs: gt_bench/search/optimize.py)."""
+"""Section `search:` of a recipe. gt_bench/search/optimize.py runs searches."""
 
 import math
 from typing import Annotated, Any, Literal, Self
@@ -9,10 +9,10 @@ from gt_bench.config.schema import Positive, Strict, tag_of
 
 
 class Choice(Strict):
-    """`also`: further keys that take whatever is chosen, such as the width of a model that reads all columns of an encoding."""
+    """Values to choose from. Keys in `also` get the chosen value, too, such as the input width of an encoding."""
 
-    choices: list[Any] = Field(min_length=1, description="numbers, words, true, false or null")
-    also: list[str] = Field([], description="further keys that take whatever is chosen")
+    choices: list[Any] = Field(min_length=1, description="numbers, text, true, false or null")
+    also: list[str] = Field([], description="further keys that get the chosen value")
 
     @field_validator("choices")
     @classmethod
@@ -21,11 +21,9 @@ class Choice(Strict):
             if not isinstance(value, bool | int | float | str | None) or (
                 isinstance(value, float) and not math.isfinite(value)
             ):
-                raise ValueError(
-                    f"a choice is a finite number, a word, true, false or null, which studies can hold; not {value!r:.200}"
-                )
+                raise ValueError(f"expected a finite number, text, true, false or null as a choice, not {value!r:.200}")
         if len({(type(value), value) for value in choices}) < len(choices):
-            raise ValueError("choices repeat")
+            raise ValueError("duplicate choices")
         return choices
 
 
@@ -34,18 +32,18 @@ class Range(Strict):
 
     low: float = Field(allow_inf_nan=False, description="smallest value")
     high: float = Field(allow_inf_nan=False, description="largest value")
-    log: bool = Field(False, description="drawn by its logarithm")
-    step: float | None = Field(None, allow_inf_nan=False, description="only every so much from `low`")
-    integer: bool = Field(False, description="whole numbers")
+    log: bool = Field(False, description="sample on a logarithmic scale")
+    step: float | None = Field(None, allow_inf_nan=False, description="distance of values, from `low`")
+    integer: bool = Field(False, description="integers only")
 
     @model_validator(mode="after")
     def _order(self) -> Self:
         if self.low >= self.high or (self.log and self.low <= 0):
-            raise ValueError("a range needs low < high (and low > 0 where log)")
+            raise ValueError("expected low < high (and low > 0 with log)")
         if self.step is not None and (self.log or self.step <= 0):
-            raise ValueError("a step is greater than 0, and a logarithmic range has none")
+            raise ValueError("expected step > 0, and no step with log")
         if self.integer and any(v is not None and v != int(v) for v in (self.low, self.high, self.step)):
-            raise ValueError("an integer range has whole numbers as low, high and step")
+            raise ValueError("expected integers as low, high and step of an integer range")
         return self
 
 
@@ -59,19 +57,23 @@ Space = Annotated[
 
 
 class SearchSection(Strict):
-    """`space`: dotted recipe keys (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:, step:, integer:}. The objective is the
-    mean over `seeds` of the best validation value; the test split is never read."""
+    """A search of hyperparameters.
+
+    `space` maps dotted keys of the recipe (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:,
+    step:, integer:}. The objective is the mean over `seeds` of the best validation value. The test split is never read.
+    """
 
     trials: Positive = Field(
-        description="how many are run, killed ones not counted; `limits.trials` and `fair_search` of params.yaml change it"
+        description="number of trials, without killed ones; `limits.trials` and `fair_search` of "
+        "params.yaml override it"
     )
-    space: dict[str, Space] = Field(min_length=1, description="dotted keys of the recipe, each with its values")
-    seeds: list[int] = Field([0], min_length=1, description="of each trial; its value is the mean over them")
+    space: dict[str, Space] = Field(min_length=1, description="dotted keys of the recipe with their values")
+    seeds: list[int] = Field([0], min_length=1, description="seeds of each trial, whose value is the mean over them")
     sampler: Literal["tpe", "random", "grid"] = Field(
-        "tpe", description="what proposes values; `grid` takes each combination of choices once"
+        "tpe", description="sampler of values; `grid` uses each combination of choices once"
     )
-    sampler_seed: int = Field(0, description="of the sampler: the same search proposes the same values")
+    sampler_seed: int = Field(0, description="seed of the sampler; a search always proposes the same values")
     pruner: Literal["median", "none"] = Field(
-        "median", description="`median` ends a trial that is below the median of the others at its epoch"
+        "median", description="`median` stops a trial that is worse than the median of the others at its epoch"
     )
-    warmup_epochs: int = Field(10, ge=0, description="epochs before which no trial is pruned")
+    warmup_epochs: int = Field(10, ge=0, description="epochs before pruning starts")

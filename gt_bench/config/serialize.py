@@ -1,4 +1,4 @@
-"""A recipe as one complete YAML file, with what it starts from resolved."""
+"""A recipe as one complete YAML file, with its bases resolved."""
 
 import yaml
 
@@ -7,7 +7,7 @@ from gt_bench.config.recipe import Recipe
 
 
 def recipe_text(recipe: Recipe) -> str:
-    """Each value of the recipe, with its origin in a comment."""
+    """Returns the recipe as YAML, with the origin of each value in a comment."""
     content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"origin"})
     return "".join(f"{line}\n" for key, value in content.items() for line in _lines(key, value, (key,), recipe.origin))
 

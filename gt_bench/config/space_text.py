@@ -1,4 +1,4 @@
-"""A key of a search space as one types it: `model.hidden=16,32,64`, `optimizer.lr=1e-4..1e-2:log`, `model.layers=1..4`."""
+"""Search spaces on the command line: `model.hidden=16,32,64`, `optimizer.lr=1e-4..1e-2:log`, `model.layers=1..4`."""
 
 import re
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})((?::[a-z]+(?:={_NUMBER})?)*)")
 
 
 def space_in(text: str) -> tuple[str, Settings]:
-    """Reads `KEY=VALUES`.
+    """Parses `KEY=VALUES`.
 
     Args:
-        text: a dotted key of a recipe and its values: choices separated by commas, or a range LOW..HIGH, followed by
-            `:log` or `:step=S`. A range between whole numbers has whole numbers.
+        text: dotted key of a recipe and its values: choices separated by commas, or a range LOW..HIGH with the optional
+            suffixes `:log` and `:step=S`. A range between integers contains only integers.
 
     Returns:
-        The key, and its space as the `search.space` section of a recipe has it.
+        (key, its entry in `search.space` of a recipe).
 
     Raises:
-        RecipeError: for a text of another form.
+        RecipeError: the text is invalid.
     """
     key, equals, values = (part.strip() for part in text.partition("="))
     if not equals or not key or not values:
@@ -49,11 +49,11 @@ def space_in(text: str) -> tuple[str, Settings]:
     try:
         return key, {"choices": [parse_yaml(part.strip()) for part in values.split(",")]}
     except yaml.YAMLError as error:
-        raise RecipeError(f"--space {text}: the values are not readable as YAML: {error}") from None
+        raise RecipeError(f"--space {text}: invalid YAML: {error}") from None
 
 
 def space_text(space: Space) -> str:
-    """The values of a key of a search space, as `space_in` reads them."""
+    """Returns the values of a key as text that `space_in` accepts."""
     if isinstance(space, Choice):
         words = {None: "null", True: "true", False: "false"}
         return ",".join(
@@ -65,6 +65,6 @@ def space_text(space: Space) -> str:
 
 
 def space_lines(spaces: Mapping[str, Space]) -> list[str]:
-    """A line for each key of a search space."""
+    """Returns a line of text for each key of a search space."""
     width = max(map(len, spaces), default=0)
     return [f"  {key:<{width}}  {space_text(space)}" for key, space in spaces.items()]

@@ -1,4 +1,4 @@
-"""suite.yaml: what a suite is, and of a paper who wrote it and where it is."""
+"""Content of suite.yaml, which describes a suite."""
 
 from functools import cache
 from pathlib import Path
@@ -8,15 +8,17 @@ from gt_bench.utils.paths import MANIFEST, suite_folders, suite_name
 
 
 class Suite(Strict):
-    """The content of a suite.yaml.
+    """Content of a suite.yaml.
 
     Attributes:
-        title: of the paper, or of the suite.
-        label: a short name for tables; the folder's name if not given.
-        abbreviation: for narrow terminals, if the name is long.
-        authors, venue, url: of a paper.
-        source: where its published numbers come from, if not from the text of the paper.
-        summary: what holds, what does not, and why. Names of cells between braces are replaced by numbers
+        title: title of the paper or the suite.
+        label: short name for tables. The name of the folder by default.
+        abbreviation: name for narrow terminals.
+        authors: authors of the paper.
+        venue: venue of the paper.
+        url: URL of the paper.
+        source: source of the published numbers, if it is not the text of the paper.
+        summary: what is reproduced, what is not, and why. Names of cells in braces are replaced by numbers
             (gt_bench/reports/paper_summary.py).
     """
 
@@ -31,12 +33,16 @@ class Suite(Strict):
 
     @property
     def is_paper(self) -> bool:
-        """Whether it has published numbers to compare with."""
+        """Whether the suite has published numbers to compare with."""
         return self.authors is not None
 
 
 def load_suite(name: str) -> Suite:
-    """The suite of this name. Raises RecipeError with the nearest name, and for a suite.yaml that is not valid."""
+    """Returns the suite of this name.
+
+    Raises:
+        RecipeError: there is no such suite, or its suite.yaml is invalid.
+    """
     folders = suite_folders()
     if (folder := folders.get(suite_name(name))) is None:
         raise RecipeError(f"no suite named {name!r}{nearest(name, list(folders))}; known: {', '.join(folders)}")

@@ -1,4 +1,4 @@
-"""What `gt-bench try` made, as cells of one more suite, `tried`: they have a recipe and results, and no entry in grid.yaml."""
+"""Cells of `gt-bench try`. They form the suite `tried`, with recipes and results but without entries in grid.yaml."""
 
 from pathlib import Path
 
@@ -7,26 +7,26 @@ from gt_bench.config.recipe import TRIED
 
 
 class TriedCell(Cell):
-    """A cell outside the grid: its recipe is tried/DATASET/ROW.yaml."""
+    """A cell outside the grid, with the recipe tried/DATASET/ROW.yaml."""
 
     @property
     def recipe_path(self) -> Path:
-        """The recipe that was written for it."""
+        """Path of its recipe."""
         return Path(f"{self.cell}.yaml")
 
     @property
     def settings_path(self) -> Path:
-        """The same, or that of a search's result."""
+        """Path of its recipe, or of the result of its search."""
         return self.recipe_path if self.settings == "recipes" else super().settings_path
 
 
 def tried_cells(dataset: str | None = None, results: Path = Path("results"), tuned: Path = Path("tuned")) -> list[Cell]:
-    """The cells of the suite `tried` that have a recipe or a result, in the order of their names.
+    """Returns the cells of the suite `tried` that have a recipe or a result, ordered by name.
 
     Args:
-        dataset: only those of this dataset.
+        dataset: return only cells of this dataset.
         results: folder of results.
-        tuned: folder of what searches chose.
+        tuned: folder of results of searches.
     """
     found = {path.with_suffix("") for path in Path(TRIED).glob("*/*.yaml")}
     found |= {path.relative_to(results).with_suffix("") for path in (results / TRIED).glob("*/*.json")}
@@ -44,7 +44,7 @@ def tried_cells(dataset: str | None = None, results: Path = Path("results"), tun
 
 
 def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
-    """The grid with everything that was tried as cells of the suite `tried`; the same grid where nothing was."""
+    """Returns the grid with the cells of the suite `tried`."""
     cells = {cell.key: cell for cell in tried_cells(results=results)}
     if not cells:
         return grid

@@ -1,4 +1,4 @@
-"""What verdicts are made by: the section `run.verdict` of params.yaml. Apart from verdict.py, since whoever reads params.yaml needs no numpy."""
+"""Settings of verdicts: section `run.verdict` of params.yaml. Reading them does not import numpy."""
 
 from typing import Self
 
@@ -8,9 +8,13 @@ from gt_bench.config.schema import Strict
 
 
 class Rules(Strict):
-    """What verdicts are made by (`run.verdict` of params.yaml). `level`: of every test and interval (0.05: 95 %). `power`: the part of cases in
-    which equal truth passes as reproduced at full seeds, which sets the margin. `unstated_runs`: the fewest and the most runs that may be behind a printed
-    deviation where the paper does not say."""
+    """Settings of verdicts.
+
+    Attributes:
+        level: level of all tests and intervals (0.05: 95 %).
+        power: probability that equal true means count as reproduced with all seeds. It determines the margin.
+        unstated_runs: smallest and largest number of runs behind a published deviation if the paper does not state it.
+    """
 
     level: float = Field(0.05, gt=0, lt=0.5)
     power: float = Field(0.8, gt=0, lt=1)
@@ -20,13 +24,14 @@ class Rules(Strict):
     @classmethod
     def _ordered(cls, runs: tuple[int, int]) -> tuple[int, int]:
         if not 2 <= runs[0] <= runs[1]:
-            raise ValueError("expected the fewest and the most runs, at least 2: [4, 10]")
+            raise ValueError("expected the smallest and largest number of runs, at least 2: [4, 10]")
         return runs
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.power > 0.99 * (1 - self.level):
             raise ValueError(
-                f"power {self.power:g} cannot be had at level {self.level:g}: equal truth is consistent in {1 - self.level:g} of cases"
+                f"power {self.power:g} cannot be reached at level {self.level:g}: equal true means are consistent in "
+                f"{1 - self.level:g} of cases; use a smaller power"
             )
         return self

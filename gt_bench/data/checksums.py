@@ -88,7 +88,7 @@ def new_pin(sha256: str, size: int) -> Pin:
 
 
 def add_pins(pins: Mapping[str, Pin]) -> None:
-    """Add pins (path -> pin) to the lock file. The caller must hold a lock against other writers."""
+    """Add pins (path -> pin) to the lock file. The caller must hold the lock of the file."""
     before = read_pins()
     after = {**before, **pins}
     if after != before:

@@ -1,7 +1,7 @@
 """Forecast of time, memory and disk space of cells, from a few training steps of each on this device.
 
 Steps are timed on the packed data if they are on disk, else on random graphs of the dataset's average size; the
-forecast says which. Everything else is counted: steps per epoch, epochs of each phase, evaluations, seeds, trials.
+forecast names it. Everything else is counted: steps per epoch, epochs of each phase, evaluations, seeds, trials.
 Early stopping is ignored: a forecast assumes that a cell trains to its last epoch.
 """
 

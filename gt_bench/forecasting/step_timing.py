@@ -42,7 +42,7 @@ class Stopwatch:
 class Sample:
     """A loader that ends an epoch early, after `budget` seconds and at least three batches.
 
-    `taken` counts the batches of each part; `whole` says whether an epoch was complete.
+    `taken` counts the batches of each part; `whole` tells whether an epoch was complete.
     """
 
     def __init__(self, loader: Batches, budget: float):

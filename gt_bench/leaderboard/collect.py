@@ -110,12 +110,12 @@ def _shipped(grid: Grid, root: Path, problems: list[str]) -> dict[str, tuple[Shi
             else:
                 unknown.append((cell, one))
     if unknown:
-        from gt_bench.provenance.staleness import compare_golden_values, standing
+        from gt_bench.provenance.staleness import compare_golden_values, freshness
 
         compare_golden_values([one for _, one in unknown], grid)
         for cell, one in unknown:
             rows = rows_of(one.result, one.records, (), grid.run.verdict)
-            known = Known(rows, standing(one, grid).stale)
+            known = Known(rows, freshness(one, grid).stale)
             remember(one.path, cell, grid, known)
             found[cell.cell] = one, known
     return found

@@ -1,4 +1,4 @@
-"""Where the papers print what a BREC run measures: results.yaml has a dataset for every category, a run has a metric."""
+"""Places of the published numbers of BREC: results.yaml has a dataset per category, a run has a metric per category."""
 
 # metric of a run (gt_bench/tasks/brec.py) -> (dataset, metric) in results.yaml
 PUBLISHED = {
@@ -10,7 +10,7 @@ PUBLISHED = {
     "accuracy": ("brec-total", "accuracy"),
 }
 
-# dataset in results.yaml -> its pairs, as PPGT's Table 1 counts them (four families are regular)
+# dataset in results.yaml -> its pairs, as in PPGT's Table 1 (four families are regular)
 PAIRS = {
     "brec-basic": frozenset(range(60)),
     "brec-regular": frozenset([*range(60, 160), *range(360, 400)]),

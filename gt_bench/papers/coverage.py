@@ -1,4 +1,4 @@
-"""How much of what the papers print of their own models has a verdict here, and what its runs took."""
+"""Coverage: how many of a paper's numbers for its own models have a verdict, and the time of the runs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +17,19 @@ from gt_bench.utils.format import duration
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of one paper has a verdict.
+    """Coverage of one paper.
 
     Attributes:
-        paper: The paper.
-        numbers: Its own published numbers, without costs and OOM. A number that several tables repeat counts once.
-        judged: Those with a verdict.
-        provisional: Those of them with fewer runs than published.
-        impossible: Those that can have none: no spread is published, and no recipe has more than one seed.
-        cells: Cells of the grid that such numbers are of.
-        cells_judged: Cells with a verdict.
-        seconds: What the runs of these cells took, one after the other, by device.
+        paper: the paper.
+        numbers: its published numbers for its own models, without costs and OOM. A number in several tables counts
+            once.
+        judged: numbers with a verdict.
+        provisional: numbers with a verdict from fewer runs than published.
+        impossible: numbers that cannot have a verdict, because no standard deviation is published and no recipe has
+            several seeds.
+        cells: cells of the grid for such numbers.
+        cells_judged: cells with a verdict.
+        seconds: {device: total time of the runs of these cells}.
     """
 
     paper: str
@@ -41,14 +43,17 @@ class Coverage:
 
     @property
     def sentence(self) -> str:
-        """All of it, for people."""
+        """The coverage as text."""
         never = (
-            f" {self.impossible} can have none: no spread is published, and the recipes have one seed."
+            f" {self.impossible} can have none: no standard deviation is published, and the recipes have one seed."
             if self.impossible
             else ""
         )
         if not self.judged:
-            return f"None of its {self.numbers} own numbers has a verdict yet; it has {self.cells} cells in the grid.{never}"
+            return (
+                f"None of its {self.numbers} own numbers has a verdict yet; it has {self.cells} cells in the "
+                f"grid.{never}"
+            )
         some = "all" if self.provisional == self.judged else f"{self.provisional} of them"
         fewer = f", {some} provisional" if self.provisional else ""
         runs = f"{self.cells_judged} of {self.cells} cells and {spent(self.seconds)}"
@@ -56,12 +61,12 @@ class Coverage:
 
 
 def seconds_by_device(records: Iterable[Record]) -> dict[str, float]:
-    """What runs took, one after the other, on each device."""
+    """Returns {device: total time of the runs}."""
     return added({record["measured"]["device"]: record["measured"]["seconds"]} for record in records)
 
 
 def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Seconds by device, summed."""
+    """Returns the sums of seconds by device."""
     total: dict[str, float] = {}
     for part in parts:
         for device, took in part.items():
@@ -70,7 +75,7 @@ def added(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def spent(seconds: Mapping[str, float]) -> str:
-    """Seconds of runs by device, for people: "2.3 h of runs", "2.3 h of runs on the CPU and 18.9 min on NVIDIA H100 80GB HBM3"."""
+    """Returns seconds by device as text: "2.3 h of runs on the CPU and 18.9 min on NVIDIA H100 80GB HBM3"."""
     if set(seconds) <= {"cpu"}:
         return f"{duration(seconds.get('cpu', 0.0))} of runs"
     first, *others = sorted(seconds, key=lambda device: (device != "cpu", device))
@@ -82,12 +87,12 @@ def spent(seconds: Mapping[str, float]) -> str:
 
 
 def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str, float]]) -> list[Coverage]:
-    """Count what has a verdict, paper by paper.
+    """Counts numbers with a verdict, paper by paper.
 
     Args:
-        grid: All cells.
-        rows: Rows of leaderboards.
-        seconds: What all runs of a cell took, by the cell's name and by device.
+        grid: all cells.
+        rows: rows of leaderboards.
+        seconds: {cell: {device: total time of its runs}}.
 
     Returns:
         One entry per paper that publishes numbers of its own models.
@@ -98,7 +103,7 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str,
     cells: Counter[str] = Counter()
     seeds: dict[tuple[str, ...], int] = {}
     for cell in grid.cells.values():
-        own = [number for number in printed_numbers(cell) if number.own]
+        own = [number for number in published_numbers(cell) if number.own]
         cells.update({number.paper for number in own})
         for number in own:
             first = number.first_place
@@ -106,7 +111,7 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str,
     found = []
     for paper, numbers in _own_numbers().items():
         mine = [(number.first_place, row) for number, row in held if number.own and number.paper == paper]
-        # where several recipes are compared with a number, one that is complete is enough
+        # if several recipes are compared with a number, one complete recipe is enough
         judged, complete = {place for place, _ in mine}, {place for place, row in mine if not row["provisional"]}
         run = {row["cell"] for _, row in mine}
         found.append(
@@ -124,9 +129,11 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str,
     return found
 
 
-def printed_numbers(cell: Cell) -> list[Published]:
-    """The printed numbers that a cell's verdicts are about, costs left out; none where its recipe cannot be read or names no
-    place (`gt-bench doctor` says it)."""
+def published_numbers(cell: Cell) -> list[Published]:
+    """Returns the published numbers that the verdicts of a cell are about, without costs.
+
+    The list is empty if the recipe is invalid or names no place (`gt-bench doctor` reports this).
+    """
     metric = spec.metric if (spec := catalog().get(cell.dataset)) else None
     try:
         published = load_recipe(cell.recipe_path).published
@@ -139,7 +146,10 @@ def printed_numbers(cell: Cell) -> list[Published]:
 
 @lru_cache(maxsize=1)
 def _own_numbers() -> dict[str, dict[tuple[str, ...], bool]]:
-    """For each paper the places of its own numbers, and whether one run is enough for a verdict: a spread is published, or it is a count of pairs."""
+    """Returns the places of each paper's own numbers, and whether one run is enough for a verdict.
+
+    One run is enough if a standard deviation is published or the number is a count of pairs.
+    """
     found: dict[str, dict[tuple[str, ...], bool]] = {}
     for number in everything():
         if number.own and number.mean is not None and not number.measured:

@@ -1,9 +1,8 @@
-"""The papers' own numbers: one entry of suites/PAPER/results.yaml by paper, table, method, dataset, metric and split.
+"""Published numbers: entries of suites/PAPER/results.yaml by paper, table, method, dataset, metric and split.
 
-Numbers come out in raw units (a percentage becomes a fraction), which is how records hold them; `unit` says how the paper prints them.
+Numbers are returned in raw units, as in records: a percentage becomes a fraction. `unit` is the published unit.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ import yaml
 from gt_bench.config.suite import load_suite
 from gt_bench.papers import pair_counts
 from gt_bench.schemas import Record, Settings
+from gt_bench.utils.errors import nearest
 from gt_bench.utils.paths import suite_folders, suite_name
 
 RESULTS, FLAGS = "results.yaml", "flags.yaml"  # in the folder of a suite
-# our metric name -> the name in results.yaml, where they differ
+# {our name of a metric: name in results.yaml}, if they differ
 METRIC_NAMES = {
     "balanced-accuracy": "weighted-accuracy",
     "f1-macro": "macro-f1",
@@ -28,7 +28,7 @@ METRIC_NAMES = {
     "squared-error": "l2",
 }
 
-# printed metric -> the part of a record's measurements that it is held beside, and the factor to the printed unit; never judged
+# {published cost: (key of a record's measurements, factor to the published unit)}; costs have no verdicts
 Cost = Literal["train_seconds_per_epoch", "peak_memory_mib"]
 MEASURED: dict[str, tuple[Cost, float]] = {
     "seconds-per-epoch": ("train_seconds_per_epoch", 1.0),
@@ -37,15 +37,34 @@ MEASURED: dict[str, tuple[Cost, float]] = {
 
 
 class PublishedError(LookupError):
-    """No such printed number, or more than one; the message names the key at fault and the nearest entries."""
+    """There is no such published number, or several; the message names the wrong key and the nearest entries."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """One printed cell. `mean`, `std` in raw units, None where the paper prints none (`oom`: it prints OOM instead of a number); `runs` is
-    the number behind `std`, None where not said; `rounding`: half a unit of the mean's last printed digit, in raw units; `flags`: what is
-    wrong with how it was made (flags.yaml); `canonical`: the method's name across the tables of a paper; `averages_over`: each of the
-    `runs` behind `std` is itself an average of so many runs."""
+    """One published number.
+
+    Attributes:
+        paper: suite of the paper.
+        table: name of the table.
+        method: row of the table.
+        dataset: column of the table.
+        metric: metric, by its name in results.yaml.
+        split: split that was evaluated.
+        direction: "max" or "min".
+        unit: published unit.
+        printed: text of the table cell.
+        mean: mean in raw units. None if no number is published.
+        std: standard deviation in raw units, None if not published.
+        runs: number of runs, None if not published.
+        rounding: half a unit of the last published digit of the mean, in raw units.
+        oom: whether OOM is published instead of a number.
+        own: whether the method is the paper's own.
+        note: comment in results.yaml.
+        flags: problems of the experiment (flags.yaml).
+        canonical: name of the method across the tables of a paper.
+        averages_over: number of runs that each of the `runs` values is an average of.
+    """
 
     paper: str
     table: str
@@ -69,41 +88,45 @@ class Published:
 
     @property
     def number(self) -> float:
-        """`mean`, where there is one. Raises PublishedError."""
+        """`mean` if there is one.
+
+        Raises:
+            PublishedError: there is none.
+        """
         if self.mean is None:
-            raise PublishedError(f"{self.source}, {self.dataset} prints {self.printed!r}, which is no number")
+            raise PublishedError(f"{self.source}, {self.dataset}: {self.printed!r} is not a number")
         return self.mean
 
     @property
     def measured(self) -> bool:
-        """A cost on the authors' machine: shown beside ours, never judged."""
+        """Whether it is a cost on the authors' machine, which is shown next to ours without a verdict."""
         return self.metric in MEASURED
 
     def ours(self, record: Record) -> float | None:
-        """What the run of `record` has for this number, in raw units; None where it did not measure that."""
+        """Returns the value of a run for this number in raw units, None if the run does not have it."""
         if self.measured:
             key, factor = MEASURED[self.metric]
             return record["measured"][key] * factor
         if self.whole_in(record):
             return pair_counts.counted(self.dataset, self.metric, record)
         if self.split == "train":
-            # printed for the training set is what training itself saw in its last epoch (TokenGT's basis approximation)
+            # published values of the training set are from the last training epoch (TokenGT's basis approximation)
             return record["deterministic"]["epochs"]["train_loss"][-1]
         scores = record["deterministic"]["test_metrics"] or {}
         return next((scores[name] for name in self._names() if name in scores), None)
 
     def whole_in(self, record: Record) -> bool:
-        """The run has all pairs that this number counts, whatever else was cut or did not come to an end."""
+        """Returns whether the run has all pairs that this number counts, even if other parts of the run are missing."""
         return pair_counts.is_whole(self.dataset, record)
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The names by which `lookup` finds it."""
+        """Arguments of `lookup` for this number."""
         return self.paper, self.table, self.method, self.dataset, self.metric, self.split
 
     @property
     def first_place(self) -> tuple[str, ...]:
-        """The place where the paper publishes this number first. Tables of one paper often repeat a result, with more or fewer digits."""
+        """Place where the paper publishes this number first. Tables often repeat a result with other digits."""
         if self.mean is None:
             return self.place
         same = {key: getattr(self, key) for key in ("paper", "dataset", "metric", "split")}
@@ -115,17 +138,17 @@ class Published:
         return self.place
 
     def rivals(self) -> list["Published"]:
-        """The other methods' numbers of the same column: none of the paper's own, none that is only a cost or OOM."""
+        """Returns the numbers of other papers' methods in the same column, without costs and OOM."""
         column = {k: getattr(self, k) for k in ("paper", "table", "dataset", "metric", "split")}
         return [e for e in printed_at(column) if not e.own and e.mean is not None and not self.measured]
 
     @property
     def part(self) -> str:
-        """What records call this number where the printed dataset is a part of the test set (jets of one flavour)."""
+        """Name of this number in records, if the published dataset is a part of the test set (jets of one flavour)."""
         return f"{self.metric}@{self.dataset}"
 
     def _names(self) -> list[str]:
-        """What records may call this number."""
+        """Returns possible names of this number in records."""
         names = pair_counts.names_of(self.dataset, self.metric)
         return names or [
             self.part,
@@ -135,7 +158,7 @@ class Published:
 
     @property
     def source(self) -> str:
-        """Paper, table and row, as a reader looks it up."""
+        """Paper, table and row, as text."""
         where = f"{self.paper}, {self.table}, {self.method}"
         return where if self.split == "test" else f"{where}, {self.split} split"
 
@@ -143,12 +166,14 @@ class Published:
 def lookup(
     paper: str, table: str, method: str, dataset: str, metric: str | None = None, split: str | None = None
 ) -> Published:
-    """The one published number with these names (`edge_transformer` is accepted for `edge-transformer`, our metric names for the file's).
+    """Returns the only published number with these names.
 
-    `metric` and `split` may be left out if they are clear: there is one, or, for the split, the test split is among them.
+    `edge_transformer` is accepted for `edge-transformer`, and our names of metrics for those of the file. `metric` and
+    `split` are optional if there is only one. The test split is the default if it is among several.
 
     Raises:
-        PublishedError: naming the first key that matches nothing and its nearest values, or the metrics or splits to choose from.
+        PublishedError: there is none or several. The message names the first wrong key and its nearest values, or the
+            metrics and splits to choose from.
     """
     entries = read_entries(paper)
     wanted = {"paper": suite_name(paper), "table": table, "method": method, "dataset": dataset}
@@ -159,9 +184,11 @@ def lookup(
     for number, (key, value) in enumerate(wanted.items()):
         found = [e for e in entries if e[key] == value]
         if not found:
-            near = _nearest(value, sorted({e[key] for e in entries}))
+            known = sorted({e[key] for e in entries})
             before = ", ".join(f"{k} {v!r}" for k, v in list(wanted.items())[:number])
-            raise PublishedError(f"{RESULTS} has no {key} {value!r}{' under ' + before if before else ''}; {near}")
+            raise PublishedError(
+                f"{RESULTS} has no {key} {value!r}{' under ' + before if before else ''}{_hint(value, known)}"
+            )
         entries = found
     if split is None and len({e["split"] for e in entries}) > 1:
         entries = [e for e in entries if e["split"] == "test"] or entries
@@ -174,15 +201,23 @@ def lookup(
 
 
 def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Published | None:
-    """The number that a recipe's `published:` section points to; `dataset` and `metric` are the cell's and give way to the section's own.
+    """Returns the number that a recipe's section `published:` refers to.
 
-    None for no reference, and for a place that prints costs alone (which are `further` numbers). Raises PublishedError as `lookup` does, and for
-    a reference that names no place.
+    Args:
+        reference: the section.
+        dataset: dataset of the cell, unless the section has one.
+        metric: metric of the cell, unless the section has one.
+
+    Returns:
+        None if there is no reference, or if only costs are published at its place (they are `further` numbers).
+
+    Raises:
+        PublishedError: as for `lookup`, or the reference is incomplete.
     """
     if reference is not None and (
-        lacking := [k for k in ("paper", "table", "method") if not isinstance(reference.get(k), str)]
+        missing := [k for k in ("paper", "table", "method") if not isinstance(reference.get(k), str)]
     ):
-        raise PublishedError(f"the reference says no {', '.join(lacking)}")
+        raise PublishedError(f"{', '.join(missing)} of the reference is missing")
     if reference is None or _costs_alone(reference, dataset):
         return None
     return lookup(
@@ -196,9 +231,12 @@ def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Pub
 
 
 def further(reference: Settings | None, dataset: str, metric: str | None) -> list[Published]:
-    """Every other printed cell of a reference: further metrics of the same place, and the places under `also`, in the order of the file.
+    """Returns all other published numbers of a reference: further metrics of the same place, and the places in `also`.
 
-    Raises PublishedError for a place where nothing is printed.
+    They are in the order of the file.
+
+    Raises:
+        PublishedError: nothing is published at a place.
     """
     if reference is None:
         return []
@@ -214,28 +252,44 @@ def further(reference: Settings | None, dataset: str, metric: str | None) -> lis
         if len({entry.split for entry in other}) > 1:
             other = [entry for entry in other if entry.split == split]
         if not other:
-            raise PublishedError(f"{RESULTS} prints nothing at {also} of {reference['paper']}, {reference['table']}")
+            raise PublishedError(f"{RESULTS} has no number at {also} of {reference['paper']}, {reference['table']}")
         found += other
     return [entry for entry in dict.fromkeys(found) if entry != main]
 
 
 def everything() -> list[Published]:
-    """All published numbers, paper by paper, in the order of the files. Raises PublishedError for a file that cannot be read."""
+    """Returns all published numbers, paper by paper, in the order of the files.
+
+    Raises:
+        PublishedError: a file is invalid.
+    """
     return [number for paper in papers() for number in published_of(paper)]
 
 
 def published_of(paper: str) -> list[Published]:
-    """The published numbers of a paper, in the order of the file. Raises PublishedError."""
+    """Returns the published numbers of a paper, in the order of the file.
+
+    Raises:
+        PublishedError: the file is missing or invalid.
+    """
     return [_published(entry) for entry in read_entries(paper)]
 
 
 def papers() -> dict[str, Path]:
-    """The folder of each suite with published numbers, by its name. Raises SuiteError."""
+    """Returns the folder of each suite with published numbers, by name.
+
+    Raises:
+        SuiteError: two suites have the same name.
+    """
     return {name: folder for name, folder in suite_folders().items() if (folder / RESULTS).exists()}
 
 
 def paper_titles() -> dict[str, str]:
-    """The title of each paper. Raises RecipeError for a suite.yaml that cannot be read."""
+    """Returns the title of each paper.
+
+    Raises:
+        RecipeError: a suite.yaml is invalid.
+    """
     return {paper: load_suite(paper).title for paper in papers()}
 
 
@@ -246,7 +300,11 @@ def _costs_alone(reference: Settings, dataset: str) -> bool:
 
 
 def printed_at(place: Mapping[str, str | None]) -> list[Published]:
-    """Every printed number of a place: keys of an entry, of which those that are None, or not given, may have any value."""
+    """Returns all published numbers of a place.
+
+    Args:
+        place: keys of an entry. A key that is missing or None matches any value.
+    """
     wanted = {k: v for k, v in place.items() if v is not None}
     wanted["paper"] = suite_name(wanted["paper"])
     if "metric" in wanted:
@@ -254,24 +312,32 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
     return [_published(e) for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
 
 
-# what an entry of results.yaml must have, and what it has if it does not say otherwise
+# required keys of an entry of results.yaml, and defaults of optional keys
 ENTRY_KEYS = ("table", "method", "dataset", "metric", "direction", "unit", "printed", "mean")
 ENTRY_DEFAULTS: Settings = {"split": "test", "std": None, "runs": None, "oom": False, "own": False}
 
 
 def read_entries(paper: str) -> list[Settings]:
-    """The entries of a paper's results.yaml, each with the paper's name. Raises PublishedError for a paper without that file."""
+    """Returns the entries of a paper's results.yaml, each with the name of the paper.
+
+    Raises:
+        PublishedError: the paper or the file does not exist, or the file is invalid.
+    """
     known = papers()
     if (folder := known.get(name := suite_name(paper))) is None:
         if (suite := suite_folders().get(name)) is not None:
-            raise PublishedError(f"{suite} has no {RESULTS}: nothing is published there to compare with")
-        raise PublishedError(f"no paper {name!r}; {_nearest(name, list(known))}")
+            raise PublishedError(f"{suite}: no {RESULTS}, and therefore no published numbers to compare with")
+        raise PublishedError(f"no paper {name!r}{_hint(name, list(known))}")
     path = folder / RESULTS
     return _read(name, path, _stamp(path), ENTRY_KEYS)
 
 
 def read_flags(paper: str) -> list[Settings]:
-    """The entries of a paper's flags.yaml, each with the paper's name. Raises PublishedError for a file that cannot be read."""
+    """Returns the entries of a paper's flags.yaml, each with the name of the paper.
+
+    Raises:
+        PublishedError: the file is invalid.
+    """
     path = papers()[paper] / FLAGS
     return _read(paper, path, _stamp(path), ("flag",)) if path.exists() else []
 
@@ -283,7 +349,11 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]) -> list[Settings]:
-    """Raises PublishedError for a file that is not a list of mappings with these keys."""
+    """Reads a list of mappings with these keys.
+
+    Raises:
+        PublishedError: the file is invalid.
+    """
     try:
         # 300 KB: 0.1 s with libyaml, 1.5 s without
         content = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -292,19 +362,23 @@ def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]
             raise ValueError("not a list of mappings")
         for number, entry in enumerate(entries, 1):
             if missing := [key for key in keys if key not in entry]:
-                raise ValueError(f"entry {number} has no {', '.join(missing)}")
+                raise ValueError(f"entry {number}: {', '.join(missing)} is missing")
             if "paper" in entry:
-                raise ValueError(f"entry {number} has a key `paper`; the folder's name is the paper's")
+                raise ValueError(f"entry {number}: unexpected key `paper`; the name of the folder is the paper")
     except (OSError, yaml.YAMLError, ValueError, KeyError, TypeError) as error:
-        said = " ".join(str(error).split())
-        raise PublishedError(f"{path} cannot be read ({said}); fix it, or get it again: git checkout {path}") from None
+        reason = " ".join(str(error).split())
+        raise PublishedError(f"{path}: invalid ({reason}); fix it, or restore it: git checkout {path}") from None
     if path.name != RESULTS:
         return [{"paper": paper, **entry} for entry in entries]
     return [{"paper": paper, "canonical_method": entry["method"], **ENTRY_DEFAULTS, **entry} for entry in entries]
 
 
 def _published(entry: Settings) -> Published:
-    """Raises PublishedError for values of an entry, or keys of a flag, that cannot be."""
+    """Returns the published number of an entry.
+
+    Raises:
+        PublishedError: values of the entry or keys of a flag are invalid.
+    """
     try:
         return _published_entry(entry)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -336,7 +410,7 @@ def _published_entry(entry: Settings) -> Published:
         **{key: entry[key] for key in COPIED},
         mean=_raw(entry["mean"], scale),
         std=_raw(entry["std"], scale),
-        # a count is printed exactly; a whole number of anything else was rounded
+        # counts are exact; other integers are rounded
         rounding=0.0 if entry["metric"] == pair_counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
         flags=tuple(
@@ -351,6 +425,5 @@ def _raw(value: float | None, scale: float) -> float | None:
     return None if value is None else round(float(value) * scale, 12)
 
 
-def _nearest(value: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(value, known, 3, cutoff=0.4)
-    return f"nearest: {', '.join(map(repr, near))}" if near else f"there are: {', '.join(map(repr, known[:12]))}"
+def _hint(value: str, known: list[str]) -> str:
+    return nearest(value, known) or f"; known: {', '.join(map(repr, known[:12]))}"

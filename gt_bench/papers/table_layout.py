@@ -11,7 +11,7 @@ from gt_bench.utils.paths import suite_name
 
 
 class Column(NamedTuple):
-    """What the numbers of a column share."""
+    """A column of a published table."""
 
     dataset: str
     metric: str
@@ -20,7 +20,15 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """One printed table. `printed`: its numbers by (method, column); a method need not have all."""
+    """A published table.
+
+    Attributes:
+        paper: the paper.
+        table: name of the table in results.yaml.
+        methods: rows, in the order of results.yaml.
+        columns: columns, in the order of results.yaml.
+        printed: {(method, column): number}. A method may have no number in a column.
+    """
 
     paper: str
     table: str
@@ -30,28 +38,32 @@ class Layout:
 
     @property
     def title(self) -> str:
-        """`Table 3`; a label of the paper's source without what makes it a label."""
+        """Title of the table, such as `Table 3`."""
         return self.table.removeprefix("table:").replace("_", " ")
 
     @property
     def name(self) -> str:
-        """What names it in a file name or an address."""
+        """Name of the table in file names and URLs."""
         return f"{self.paper}-{self.title}".replace(" ", "-").lower()
 
     def only(self, methods: Collection[str], columns: Collection[Column]) -> "Layout":
-        """Of it these methods and columns."""
+        """Returns the table with only these methods and columns."""
         printed = {(m, c): number for (m, c), number in self.printed.items() if m in methods and c in columns}
         kept = tuple(m for m in self.methods if m in methods), tuple(c for c in self.columns if c in columns)
         return replace(self, methods=kept[0], columns=kept[1], printed=printed)
 
     def varies(self, key: str) -> bool:
-        """Whether columns differ in this key (metric, split): one that all share is said once."""
+        """Returns whether columns differ in this key (metric, split). A common value is shown once."""
         return len({getattr(column, key) for column in self.columns}) > 1
 
 
 @lru_cache(maxsize=1)
 def layouts() -> tuple[Layout, ...]:
-    """All tables, paper by paper. Raises PublishedError for a file that cannot be read."""
+    """Returns all tables, paper by paper.
+
+    Raises:
+        PublishedError: a file is invalid.
+    """
     found: dict[tuple[str, str], list[Published]] = {}
     for entry in everything():
         found.setdefault((entry.paper, entry.table), []).append(entry)
@@ -68,16 +80,24 @@ def layouts() -> tuple[Layout, ...]:
 
 
 def of_paper(paper: str) -> list[Layout]:
-    """The tables of a paper. Raises RecipeError with the nearest name."""
+    """Returns the tables of a paper.
+
+    Raises:
+        RecipeError: there is no such paper.
+    """
     wanted = suite_name(paper)
     if not (found := [layout for layout in layouts() if layout.paper == wanted]):
         known = list(dict.fromkeys(layout.paper for layout in layouts()))
-        raise RecipeError(f"no paper {paper!r}{nearest(wanted, known)}; there are: {', '.join(known)}")
+        raise RecipeError(f"no paper {paper!r}{nearest(wanted, known)}; known: {', '.join(known)}")
     return found
 
 
 def find(paper: str, table: str) -> Layout:
-    """The table by its name, its title or its number. Raises RecipeError with the nearest name."""
+    """Returns the table with this name, title or number.
+
+    Raises:
+        RecipeError: there is no such table.
+    """
     tables = of_paper(paper)
     for layout in tables:
         if table.lower() in (
@@ -88,4 +108,4 @@ def find(paper: str, table: str) -> Layout:
         ):
             return layout
     known = [layout.title for layout in tables]
-    raise RecipeError(f"{paper} has no table {table!r}{nearest(table, known)}; there are: {', '.join(known)}")
+    raise RecipeError(f"{paper} has no table {table!r}{nearest(table, known)}; known: {', '.join(known)}")

@@ -7,7 +7,7 @@ state/suites/<suite>.json                    cells, code and settings of the lea
 
 A file changes only if a stage must run again. The files contain no digest of the code of cells. If the code of a
 finished cell changed, its golden values are compared (gt_bench/experiment/golden_values.py). If they differ and no
-version was raised, the file of the cell says so, and the cell runs again.
+version was raised, the file of the cell changes, and the cell runs again.
 """
 
 import hashlib

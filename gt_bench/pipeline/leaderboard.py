@@ -4,7 +4,7 @@
 
 It writes reports/SUITE.json, .csv and .md, metrics and plots for DVC, and the HTML page of all suites. It prints a
 table and updates MLflow. Equal records give equal files. Missing or damaged records do not stop it: the row of their
-cell says what is wrong and how to fix it.
+cell shows what is wrong and how to fix it.
 """
 
 import sys

@@ -1,1 +1,1 @@
-"""Whether shipped records are up to date; export and import."""
+"""Freshness of shipped records, and their export and import."""

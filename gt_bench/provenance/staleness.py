@@ -1,4 +1,4 @@
-"""Which shipped records are stale: what of them the present tree would compute differently."""
+"""Freshness of shipped records: which parts the current code would compute differently."""
 
 import contextlib
 import hashlib
@@ -25,27 +25,34 @@ from gt_bench.utils.errors import DatasetError, UserError
 
 
 @dataclass(frozen=True)
-class Standing:
-    """Whether a shipped cell is fresh: `stale` names what would be computed differently now, `unknown` what cannot be found out."""
+class Freshness:
+    """Freshness of a shipped cell.
+
+    Attributes:
+        stale: parts that would be computed differently now.
+        unknown: parts that cannot be compared.
+    """
 
     stale: list[str]
     unknown: list[str]
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The freshness as text."""
         parts = [f"stale: {', '.join(self.stale)}"] if self.stale else []
-        return (
-            "; ".join(parts + ([f"cannot be told: {', '.join(self.unknown)}"] if self.unknown else []))
-            or "as the present tree computes it"
-        )
+        return "; ".join(parts + ([f"unknown: {', '.join(self.unknown)}"] if self.unknown else [])) or "up to date"
 
 
-def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standing:
-    """Compares recipe, versions, code, data and encodings of the shipped records with the present tree.
+def freshness(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Freshness:
+    """Compares recipe, versions, code, data and encodings of shipped records with the current ones.
 
-    Where the code differs, golden values of the cell decide (gt_bench/experiment/golden_values.py). Data and encodings are compared with what is on disk,
-    else with the spec and the algorithms they were made by.
+    If the code differs, golden values of the cell decide (gt_bench/experiment/golden_values.py). Data and encodings are
+    compared with those on disk, or else by the dataset's spec and the encodings' algorithms.
+
+    Args:
+        shipped: the shipped cell.
+        grid: the grid.
+        data: folder that contains packed/ and encodings/.
     """
     from gt_bench.data.registry import get_spec
 
@@ -53,7 +60,7 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
         cell = grid.find(shipped.cell)
         spec = get_spec(cell.dataset)
     except (RecipeError, DatasetError):
-        return Standing(["no such cell any more"], [])
+        return Freshness(["the cell no longer exists"], [])
     stale, unknown = [], []
     runs = [r["deterministic"] for r in shipped.records]
     if _recipe_changed(shipped, grid, cell):
@@ -62,31 +69,31 @@ def standing(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Standin
     if "start" in runs[0]["recipe"]:
         unknown.append("the run that it starts from")
     on_disk = (data / "packed" / cell.dataset / "header.json").exists()
-    present: dict[Literal["data", "encodings"], str | None] = {
+    current: dict[Literal["data", "encodings"], str | None] = {
         "data": _data_now(shipped, spec, data),
         "encodings": _encodings_now(shipped, spec, data),
     }
-    for what, now in present.items():
+    for what, now in current.items():
         if now is None:
-            unknown.append(f"{what} ({'made by other code' if on_disk else 'not at hand'})")
+            unknown.append(f"{what} ({'computed by other code' if on_disk else 'not available'})")
         elif {r["digests"][what] for r in runs} != {now}:
             stale.append(what)
-    return Standing(stale, unknown)
+    return Freshness(stale, unknown)
 
 
 def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> None:
-    """Compares golden values of all cells whose code has changed, side by side, so that `standing` of each finds the outcome."""
+    """Compares golden values of all cells whose code has changed, in parallel, for later calls of `freshness`."""
     from gt_bench.data.registry import get_spec
 
     wanted: dict[str, str] = {}
     for one in shipped:
         with contextlib.suppress(UserError, KeyError):
-            wanted |= _guardian(one, get_spec(grid.find(one.cell).dataset).task)
+            wanted |= _reference(one, get_spec(grid.find(one.cell).dataset).task)
     golden_values.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
 
 
 def code_now(record: Record, task: str) -> str | None:
-    """Hash of the present tree's code for a record's run; None where there is no such model, or none that runs."""
+    """Returns the digest of the current code for a record's run, None if the model cannot be imported."""
     model = record["deterministic"]["recipe"]["model"]["name"]
     try:
         return code_of(None if is_own(model) else model, task)
@@ -95,7 +102,7 @@ def code_now(record: Record, task: str) -> str | None:
 
 
 def _code_changed(shipped: Shipped, task: str) -> list[str]:
-    """What of the code that made the records is another now: versions, files of a user's own model, or golden values."""
+    """Returns differences of the code: versions, files of a user-supplied model, or golden values."""
     ran = shipped.records[0]["deterministic"]
     model = ran["recipe"]["model"]["name"]
     try:
@@ -106,20 +113,20 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     if code_now(shipped.records[0], task) is None:
         return ["code"]
     changed = [
-        f"{component} (version {then}, {f'now {now[component]}' if component in now else 'gone'}"
-        f"{': these records are of newer code' if then > now.get(component, then) else ''})"
+        f"{component} (version {then}, {f'now {now[component]}' if component in now else 'removed'}"
+        f"{': these records were computed by newer code' if then > now.get(component, then) else ''})"
         for component, then in ran["versions"].items()
         if now.get(component) != then
     ]
     changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
     changed += ["files"] if files != ran["digests"].get("files") else []
     changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
-    differing = [text for text in golden_values.differences(_guardian(shipped, task)).values() if text]
+    differing = [text for text in golden_values.differences(_reference(shipped, task)).values() if text]
     return changed + [f"code ({text})" for text in differing if not changed]
 
 
-def _guardian(shipped: Shipped, task: str) -> dict[str, str]:
-    """The cell whose golden values speak for the records, and its code; nothing where the records are of the present code."""
+def _reference(shipped: Shipped, task: str) -> dict[str, str]:
+    """Returns the cell whose golden values apply to the records, and its code. Empty if the code has not changed."""
     model = shipped.records[0]["deterministic"]["recipe"]["model"]["name"]
     if {record["measured"]["code"] for record in shipped.records} == {code_now(shipped.records[0], task)}:
         return {}
@@ -137,8 +144,13 @@ def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:
 
 
 def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
-    """What the cell's present recipe would run where `ran` ran: with what a search chose then, and cut as the result says. Raises RecipeError
-    or KeyError where the present search space does not hold what was chosen."""
+    """Returns the current recipe for the run with the recipe `ran`.
+
+    The values that the search chose, and the limits of the result, are applied to it.
+
+    Raises:
+        RecipeError, KeyError: the current search space does not contain the chosen values.
+    """
     limits = {cell.cell: limits_in(shipped.result["reduced"])}
     if recipe.search is not None:
         recipe = recipe.with_values(searched_values(recipe, ran))
@@ -146,13 +158,17 @@ def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell
 
 
 def _without_source(decisive: Settings) -> Settings:
-    """A run names the run that it starts from, a recipe the cell: what both say is how its weights are taken."""
+    """Removes the source of a fine-tuning, which is a run in records and a cell in recipes; only `load` is compared."""
     start = decisive.get("start")
     return decisive if start is None else decisive | {"start": start["load"]}
 
 
 def searched_values(recipe: Recipe, ran: Settings) -> Settings:
-    """What the search chose, read from the recipe that ran. Raises KeyError for a value that the space no longer holds."""
+    """Returns the values that the search chose, from the recipe that ran.
+
+    Raises:
+        KeyError: the search space no longer contains a value.
+    """
     values = {}
     for key, space in recipe.searched.space.items():
         value: Any = ran
@@ -165,7 +181,7 @@ def searched_values(recipe: Recipe, ran: Settings) -> Settings:
 
 
 def _data_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
-    """Digest of the dataset as this tree would have it; None where that cannot be known."""
+    """Returns the digest of the dataset by the current code, None if it is unknown."""
     from gt_bench.data.prepare import valid
 
     header = valid(spec, data / "packed" / spec.name)
@@ -175,7 +191,7 @@ def _data_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
 
 
 def _encodings_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | None:
-    """Digest of the encodings as this tree would have them, computed yet or not; None where that cannot be known."""
+    """Returns the digest of the encodings by the current code, None if it is unknown."""
     requests = _requests(shipped.records)
     here = _encodings_here(requests, spec, data)
     if here is not None:
@@ -184,12 +200,12 @@ def _encodings_now(shipped: Shipped, spec: DatasetSpec, data: Path) -> str | Non
 
 
 def _requests(records: list[Record]) -> dict[str, Settings]:
-    """The encodings that the runs of a cell asked for."""
+    """Returns the encodings of the runs of a cell."""
     return records[0]["deterministic"]["recipe"].get("encodings") or {}
 
 
 def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec, data: Path) -> str | None:
-    """Of the encodings on disk, else of those that would be computed of the data on disk; None without data."""
+    """Returns the digest of the encodings on disk, else of those for the data on disk, None without data."""
     if not requests:
         return hashlib.sha256(b"{}").hexdigest()
     from gt_bench.data.packed import PackedDataset
@@ -216,7 +232,7 @@ def _algorithms(requests: dict[str, Settings]) -> dict[str, str] | None:
 
 
 def origins_of(cell: Cell, records: list[Record], data: Path) -> Origins:
-    """What the records' data and encodings were made from, noted only where what is on disk now is what the records name."""
+    """Returns the origins of the records' data and encodings, if those on disk are the ones that the records name."""
     from gt_bench.data.prepare import valid
     from gt_bench.data.registry import get_spec
 

@@ -1,4 +1,4 @@
-"""Out of one store and into another: export, import, and checking both again."""
+"""Export and import of records, and their verification."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import cast
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.provenance.staleness import code_now, compare_golden_values, origins_of, searched_values, standing
+from gt_bench.provenance.staleness import code_now, compare_golden_values, freshness, origins_of, searched_values
 from gt_bench.schemas import Record, Result
 from gt_bench.store.archive import (
     ROOT,
@@ -29,7 +29,7 @@ from gt_bench.utils.paths import record_file
 
 
 class Conflict(StoreError):
-    """Two records claim the same run and differ."""
+    """Two records of the same run differ."""
 
 
 def export_cell(
@@ -41,8 +41,23 @@ def export_cell(
     replace: bool = False,
     dirty: bool = False,
 ) -> Path | None:
-    """Writes suites/SUITE/records/DATASET/ROW.json.gz; None where the cell has no run. Raises StoreError where a record is missing or not sound, where a reduced
-    cell would take the place of a full one (unless `replace`), and where a run's code is in no commit (unless `dirty`)."""
+    """Writes suites/SUITE/records/DATASET/ROW.json.gz.
+
+    Args:
+        cell: the cell.
+        root: folder of suites.
+        store: store of runs.
+        results: folder of results.
+        data: folder that contains packed/ and encodings/.
+        replace: whether a limited cell may replace a full one.
+        dirty: whether runs of uncommitted code are exported.
+
+    Returns:
+        The file, or None if the cell has no run.
+
+    Raises:
+        StoreError: a record is missing or invalid, or the export would need `replace` or `dirty`.
+    """
     store = store or Store()
     result = read_result(results / f"{cell.cell}.json", cell.cell)
     if result is None or not result["runs"]:
@@ -52,34 +67,46 @@ def export_cell(
         record = store.get(digest)
         if record is None:
             raise StoreError(
-                f"{store.folder(digest)}/record.json is missing; `python -m stages.train {cell.cell}` makes it again"
+                f"{store.folder(digest)}/record.json is missing; compute it again by `python -m stages.train "
+                f"{cell.cell}`"
             )
         records.append(record)
     path, trials = record_file(cell.cell, root), _trials(cell, records, store)
     if any("modified" in record["deterministic"]["digests"] for record in (*records, *trials)):
         raise StoreError(
-            f"{cell.cell} is not exported: its runs are of modified code, which computes other golden values under the same versions: raise "
-            f"the version (`python -m gt_bench.testing.check_grid {cell.cell}` names it) and train again, or undo the change"
+            f"{cell.cell} is not exported: its runs used modified code, which computes other golden values "
+            "under the same "
+            f"versions; raise the version (`python -m gt_bench.testing.check_grid {cell.cell}` names it) and "
+            "train again, or "
+            "undo the change"
         )
-    kept = cast(Result, {k: v for k, v in result.items() if k != "imported"})
-    shipped = Shipped(path, kept, records, origins_of(cell, records, data), sorted(trials, key=lambda r: r["digest"]))
+    exported = cast(Result, {k: v for k, v in result.items() if k != "imported"})
+    shipped = Shipped(
+        path, exported, records, origins_of(cell, records, data), sorted(trials, key=lambda r: r["digest"])
+    )
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
     if not dirty and (changed := _in_no_commit(cell, records)):
         raise StoreError(
-            f"{cell.cell} is not exported: its runs were made by code that differs from commit {changed[:12]}; commit that code, or delete "
-            "those records and train again, or say --dirty"
+            f"{cell.cell} is not exported: the code of its runs differs from commit {changed[:12]}; commit that "
+            "code, or delete "
+            "those records and train again, or use --dirty"
         )
     if path.exists() and not replace and result["reduced"] and not (old := read(path)).result["reduced"]:
         raise StoreError(
-            f"{path} holds {len(old.records)} runs at full settings, and this cell is reduced ({', '.join(result['reduced'])}): --replace puts it in its place"
+            f"{path} contains {len(old.records)} runs at full settings, but this cell is reduced "
+            f"({', '.join(result['reduced'])}); use --replace to overwrite it"
         )
     return write(shipped)
 
 
 def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False, dirty: bool = False) -> None:
-    """`export_cell` of each, and says what was written. Raises StoreError."""
+    """Exports cells and prints what was written.
+
+    Raises:
+        StoreError: as for `export_cell`.
+    """
     written, without = 0, []
     for cell in cells:
         path = export_cell(cell, root, replace=replace, dirty=dirty)
@@ -93,8 +120,10 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
 
 
 def _in_no_commit(cell: Cell, records: list[Record]) -> str | None:
-    """The commit that the code of some run differs from; None where each run's code is in a commit: in its own, or, committed since, in the
-    present one."""
+    """Returns the commit that the code of a run differs from, None if the code of every run is committed.
+
+    Code counts as committed if it is in the commit of the run or, committed later, in the current one.
+    """
     from gt_bench.data.registry import get_spec
     from gt_bench.runtime import environment
 
@@ -108,7 +137,7 @@ def _in_no_commit(cell: Cell, records: list[Record]) -> str | None:
 
 
 def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
-    """The store's runs of the search that this cell's recipe asks for, on the data and with the versions of its records, by digest."""
+    """Returns the runs of the cell's search in the store, with the data and versions of its records."""
     recipe, ran = load_recipe(cell.recipe_path), records[0]["deterministic"]
     if recipe.search is None:
         return []
@@ -119,50 +148,68 @@ def _trials(cell: Cell, records: list[Record], store: Store) -> list[Record]:
         if not is_trial(trial) or (run["digests"]["data"], run["digests"].get("modified"), run["versions"]) != made_by:
             continue
         try:
-            asked = recipe.with_values(searched_values(recipe, run["recipe"])).decisive()
+            expected = recipe.with_values(searched_values(recipe, run["recipe"])).decisive()
         except (RecipeError, KeyError):
             continue
-        if asked | {k: ran["recipe"][k] for k in ("epochs", "phases") if k in ran["recipe"]} == run["recipe"]:
+        if expected | {k: ran["recipe"][k] for k in ("epochs", "phases") if k in ran["recipe"]} == run["recipe"]:
             found.append(trial)
     return found
 
 
 def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, int]:
-    """Puts records into the store; returns (new, there already). All are checked first: where one is unsound or contradicts the store,
-    nothing is written. A record that differs only in what was measured is there already, and the store's own stays.
+    """Imports records into the store.
 
-    Raises StoreError, Conflict.
+    All records are validated first. If one is invalid or conflicts with the store, nothing is written. A record that
+    differs only in measurements counts as present, and the record of the store is not changed.
+
+    Args:
+        shipped: files of shipped records.
+        root: folder of suites.
+
+    Returns:
+        (number of new records, number of records that were already present).
+
+    Raises:
+        StoreError: a record is invalid.
+        Conflict: a record differs from that of the store.
     """
     store = Store()
     wrong = [line for one in shipped for line in problems_of(one, root)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
     new: dict[str, Record] = {}
-    conflicts, there = [], set()
+    conflicts, present = [], set()
     for one in shipped:
         for record in (*one.records, *one.trials):
             digest, held = record["digest"], store.get(record["digest"])
             if held is None:
                 new[digest] = record
                 continue
-            there.add(digest)
+            present.add(digest)
             differing = differences(held, record)
             if differing:
                 conflicts.append(
-                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are of the same run and differ in {differing}{_processors(held, record)}"
+                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) "
+                    "are records of "
+                    f"the same run and differ in {differing}{_processors(held, record)}"
                 )
     if conflicts:
-        remedy = "Nothing is imported. Keep one: delete the store's record (then import again) or leave that cell out."
+        remedy = "nothing is imported; delete the record in the store and import again, or leave that cell out"
         raise Conflict("\n".join([*conflicts, remedy]))
     for digest, record in new.items():
         with store.lock(digest):
             store.put(record)
-    return len(new), len(there)
+    return len(new), len(present)
 
 
 def import_results(shipped: Sequence[Shipped], grid: Grid) -> list[str]:
-    """Writes results/<cell>.json for imported records, so that a leaderboard shows them at once; returns the cells. A result with runs of its
-    own stays as it is, and so does a file that is no result (`gt-bench list` names it)."""
+    """Writes results/CELL.json for imported records, so that leaderboards show them.
+
+    A result with other runs and an invalid file are not changed (`gt-bench list` reports the latter).
+
+    Returns:
+        The cells whose results were written.
+    """
     written = []
     compare_golden_values(shipped, grid)
     for one in shipped:
@@ -174,33 +221,41 @@ def import_results(shipped: Sequence[Shipped], grid: Grid) -> list[str]:
         if held is not None and held["runs"] and "imported" not in held:
             continue
         commit = one.records[0]["measured"]["environment"].get("commit")
-        write_json(path, one.result | {"imported": {"commit": commit, "stale": standing(one, grid).stale}})
+        write_json(path, one.result | {"imported": {"commit": commit, "stale": freshness(one, grid).stale}})
         written.append(one.cell)
     return written
 
 
 def import_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> None:
-    """The records of the named cells and suites, all for no name, into the store, and results where there is none; says what it did. Raises as
-    `import_records`."""
+    """Imports the records of cells and suites, and their results, and prints what was done.
+
+    Args:
+        names: suites and cells. All if empty.
+        grid: the grid.
+        root: folder of suites.
+
+    Raises:
+        StoreError, Conflict: as for `import_records`.
+    """
     shipped = list(shipped_cells(grid, names, root))
-    new, there = import_records(shipped, root=root)
+    new, present = import_records(shipped, root=root)
     written = import_results(shipped, grid)
-    print_text(f"{len(shipped)} cells: {new} records imported, {there} there already; {len(written)} results written")
+    print_text(
+        f"{len(shipped)} cells: {new} records imported, {present} already present; {len(written)} results written"
+    )
     suites = " ".join(dict.fromkeys(cell.partition("/")[0] for cell in written))
     if suites:
-        print_text(
-            f"leaderboards of them, without computing: for s in {suites}; do python -m stages.leaderboard $s; done"
-        )
+        print_text(f"to write their leaderboards: for s in {suites}; do python -m stages.leaderboard $s; done")
 
 
 def _processors(*records: Record) -> str:
-    """Where two records were computed, if on processors of two kinds: their last bits differ."""
+    """Returns the processors of two records as text, if they differ: their last digits may differ."""
     cpus = [record["measured"]["environment"].get("cpu") for record in records]
     return f" (computed on {cpus[0]} and on {cpus[1]})" if None not in cpus and len(set(cpus)) > 1 else ""
 
 
 def differences(one: Record, other: Record) -> str:
-    """Keys of the deterministic part in which two records differ, as text; empty where they agree (NaN equals NaN)."""
+    """Returns the keys of the deterministic part in which two records differ, as text. NaN equals NaN."""
     a, b = one["deterministic"], other["deterministic"]
     return ", ".join(
         k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True)
@@ -208,7 +263,11 @@ def differences(one: Record, other: Record) -> str:
 
 
 def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
-    """Checks every shipped file and every record of the store again; one line for each thing that is wrong."""
+    """Verifies shipped files and all records of the store.
+
+    Returns:
+        A line per problem.
+    """
     wrong: list[str] = []
     seen: dict[str, tuple[Path, Record]] = {}
     for one in shipped:
@@ -219,13 +278,22 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
             other = seen.setdefault(record["digest"], (one.path, record))
             if differing := differences(other[1], record):
                 wrong.append(
-                    f"{one.path} and {other[0]} hold different records of one run (they differ in {differing})"
+                    f"{one.path} and {other[0]} contain different records of one run (they differ in {differing})"
                 )
     return wrong + stored_problems(store or Store())[0]
 
 
 def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
-    """`verify` of the named cells and suites, all for no name, and which of them are stale, printed; whether all is sound."""
+    """Verifies cells and suites, and prints problems and stale cells.
+
+    Args:
+        names: suites and cells. All if empty.
+        grid: the grid.
+        root: folder of suites.
+
+    Returns:
+        Whether there is no problem.
+    """
     shipped, problems, stale = [], [], 0
     for path in shipped_paths(grid, names, root):
         try:
@@ -240,7 +308,7 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
     ]
     compare_golden_values(sound, grid)
     for one in sound:
-        state = standing(one, grid)
+        state = freshness(one, grid)
         stale += bool(state.stale)
         reduced = f"; reduced: {', '.join(one.result['reduced'])}" if one.result["reduced"] else ""
         trials = f" and {len(one.trials)} of its search" if one.trials else ""
@@ -251,7 +319,7 @@ def verify_cells(names: Sequence[str], grid: Grid, root: Path = ROOT) -> bool:
 
 
 def stored_problems(store: Store) -> tuple[list[str], int]:
-    """(what is wrong with records of the store, one line each; how many records can be read)."""
+    """Returns (problems of records in the store, one line each; number of readable records)."""
     wrong, count = [], 0
     for digest in store.digests():
         wrong += stored_problem(store, digest)
@@ -260,7 +328,7 @@ def stored_problems(store: Store) -> tuple[list[str], int]:
 
 
 def stored_problem(store: Store, digest: str) -> list[str]:
-    """What is wrong with the record of a run, one line each; nothing where there is none."""
+    """Returns the problems of the record of a run, one line each. Empty if there is no record."""
     try:
         record = store.get(digest)
     except StoreError as error:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gt_bench.claims.evaluate import FAILS, HOLDS, INCONSISTENT, PRINT, UNDECIDED
+from gt_bench.claims.evaluate import AS_PUBLISHED, FAILS, HOLDS, INCONSISTENT, UNDECIDED
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.suite import load_suite
 from gt_bench.leaderboard.whole_paper import sentence, whole_paper
@@ -83,7 +83,7 @@ class _Numbers(dict[str, str]):
 def _claims(verdicts: Counter[str]) -> str:
     says = {
         HOLDS: ("holds", "hold"),
-        PRINT: ("agrees with the published numbers alone", "agree with the published numbers alone"),
+        AS_PUBLISHED: ("agrees with the published numbers alone", "agree with the published numbers alone"),
         FAILS: ("fails", "fail"),
         INCONSISTENT: ("contradicts another statement of the paper", "contradict other statements of the paper"),
         UNDECIDED: ("is undecided", "are undecided"),

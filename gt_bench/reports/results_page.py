@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, judged, load_claims, takes_data
+from gt_bench.claims.evaluate import FAILS, INCONSISTENT, Claim, evaluate_claim, load_claims, needs_data
 from gt_bench.claims.table import table_of
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.recipe import TRIED
@@ -22,7 +22,7 @@ from gt_bench.leaderboard.terminal import print_rows, print_table
 from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
-from gt_bench.provenance.staleness import compare_golden_values, standing
+from gt_bench.provenance.staleness import compare_golden_values, freshness
 from gt_bench.reports.html.overview import NO_VERDICT, PaperLine, of_papers
 from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
@@ -66,7 +66,7 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
         if row["cell"] not in shipped:
             row["status"] = ABSENT
             continue
-        state = standing(shipped[row["cell"]], grid, data)
+        state = freshness(shipped[row["cell"]], grid, data)
         if state.stale:
             row["status"] += f", stale: {', '.join(state.stale)}"
         row["notes"][-1] += f": {state.text}"
@@ -271,7 +271,9 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
     """(claim, verdict, why) of those that print and runs decide."""
     return [
-        (claim, *judged(claim, rows, rules=rules)) for claim in load_claims() if claim.test and not takes_data(claim)
+        (claim, *evaluate_claim(claim, rows, rules=rules))
+        for claim in load_claims()
+        if claim.test and not needs_data(claim)
     ]
 
 
@@ -308,10 +310,10 @@ def _shortened(why: str, most: int = 160) -> str:
 def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:
     """The claims that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
     none. Raises RecipeError."""
-    claims = [c for c in load_claims() if c.test and not takes_data(c) and paper in (None, c.paper)]
+    claims = [c for c in load_claims() if c.test and not needs_data(c) and paper in (None, c.paper)]
     if not claims:
         return []
-    lines = table_of(claims, {claim.id: judged(claim, rows, rules=rules) for claim in claims})
+    lines = table_of(claims, {claim.id: evaluate_claim(claim, rows, rules=rules) for claim in claims})
     return [
         *lines,
         "",

@@ -21,7 +21,7 @@ _say = True
 
 
 class Stopped(SystemExit):
-    """The process was asked to stop. `code` is 128 plus the number of the signal, as in a shell."""
+    """The process received a signal to stop. `code` is 128 plus the number of the signal, as in a shell."""
 
 
 @contextlib.contextmanager

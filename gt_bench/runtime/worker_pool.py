@@ -31,7 +31,7 @@ Task = TypeVar("Task", bound=Hashable)  # description of a task; must pickle
 
 
 class Lost(UserError, RuntimeError):
-    """Tasks without a result. The message says what happened to each task and what to do."""
+    """Tasks without a result. The message names the failure of each task and what to do."""
 
 
 class Killed(Lost):

@@ -318,9 +318,9 @@ def printed(cell: Cell) -> tuple[int, int]:
 
     If a paper publishes numbers of its own method, only these count.
     """
-    from gt_bench.papers.coverage import printed_numbers
+    from gt_bench.papers.coverage import published_numbers
 
-    judged = printed_numbers(cell)
+    judged = published_numbers(cell)
     own = [entry for entry in judged if entry.own]
     return OWN if own else QUOTED if judged else UNPRINTED, len(own or judged)
 

@@ -6,7 +6,7 @@ DVC runs one stage after the other. Here all cells without a result train in par
 that has imported everything, and `dvc commit` records their results. DVC runs cells that fail again and reports the
 reason.
 
-DVC skips the leaderboard of a suite if one of its cells fails. Here it is written anyway, and the row of the cell says
+DVC skips the leaderboard of a suite if one of its cells fails. Here it is written anyway, and the row of the cell shows
 how it ended.
 """
 
@@ -31,7 +31,7 @@ from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.utils.dvc import repaired
 
-ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "asked to stop"}
+ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "terminated"}
 
 
 def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
@@ -62,7 +62,7 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
 
 
 def without_git() -> Iterator[str]:
-    """Set `core.no_scm` for DVC outside a git repository, where it would not run; yield a line that says so."""
+    """Set `core.no_scm` for DVC outside a git repository, where it would not run; yield a message."""
     from dvc.config import Config
 
     here = Path.cwd()

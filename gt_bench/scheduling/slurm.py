@@ -32,7 +32,7 @@ LEFT = {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLIN
 
 
 class ClusterError(UserError, RuntimeError):
-    """There is no cluster, or it rejects a request; the message says what to do."""
+    """There is no cluster, or it rejects a request; the message contains what to do."""
 
 
 class Task:

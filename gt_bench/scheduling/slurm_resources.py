@@ -34,7 +34,7 @@ class Need:
 
 
 def need_of(job: Job, cell: Cell, grid: Grid) -> Need:
-    """Return the resources of a job of `cell`; it gets GPUs only if params.yaml says so.
+    """Return the resources of a job of `cell`; it gets GPUs only if params.yaml requests them.
 
     Raises:
         RecipeError: there is neither a forecast nor an entry in params.yaml, or it has fewer GPUs than a run has

@@ -4,7 +4,7 @@ Each number may agree with the published one, and all may still be lower. `by_da
 
 Assumptions: under the null hypothesis the differences of a dataset are as likely to be all of opposite sign, and
 datasets are independent. Numbers of one dataset may depend on each other in any way (the same data, splits and seeds).
-The test says nothing about the cause, nor about how large the common difference is. `sign_p` is the plain sign test; it
+The test shows neither the cause nor the size of the common difference. `sign_p` is the plain sign test; it
 treats all numbers as independent, so it is too small if they are not.
 """
 

@@ -1,1 +1,1 @@
-"""Suites as folders of data: make one, check one, and move a workspace of the layout before."""
+"""Suites as folders of data: create one, check one, and migrate a workspace of the former layout."""

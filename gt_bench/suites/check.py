@@ -1,9 +1,9 @@
-"""What is wrong with suites: recipes against models, datasets and published numbers, and the files of a paper."""
+"""Problems of suites: recipes that do not fit models, datasets or published numbers, and invalid files of a paper."""
 
 from collections import Counter
 from pathlib import Path
 
-from gt_bench.claims.evaluate import CLAIMS, claims_of, judged
+from gt_bench.claims.evaluate import CLAIMS, claims_of, evaluate_claim
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
@@ -17,18 +17,22 @@ from gt_bench.utils.paths import MANIFEST, suite_folders, suite_name
 
 
 def suite_problems(name: str, grid: Grid) -> list[str]:
-    """What is wrong with the files of a suite and with its cells, one line each. Raises RecipeError for a suite that does not exist."""
+    """Returns problems of the files and cells of a suite, one line each.
+
+    Raises:
+        RecipeError: there is no such suite.
+    """
     suite, folder = load_suite(name), suite_folders()[suite_name(name)]
     problems = []
     if suite.is_paper and not (folder / RESULTS).exists():
         problems.append(
-            f"{folder}: {MANIFEST} names authors, but there is no {RESULTS}: add the published numbers "
+            f"{folder}: {RESULTS} is missing, although {MANIFEST} names authors; add the published numbers "
             f"(suites/README.md), or remove `authors` if it is not a paper"
         )
     if (folder / RESULTS).exists():
         problems += _published_problems(suite_name(name), folder)
     elif (folder / CLAIMS).exists():
-        problems.append(f"{folder / CLAIMS}: there is no {RESULTS} next to it to test claims with")
+        problems.append(f"{folder / CLAIMS}: {RESULTS}, which claims are tested with, is missing")
     problems += [
         problem for cell in grid.cells.values() if cell.suite == suite_name(name) for problem in _problems(cell)
     ]
@@ -36,12 +40,12 @@ def suite_problems(name: str, grid: Grid) -> list[str]:
 
 
 def grid_problems(grid: Grid) -> list[str]:
-    """What is wrong, one line each; what is wrong with a dataset once, however many cells are on it."""
+    """Returns problems of all cells, one line each. A problem of a dataset is listed once."""
     return list(dict.fromkeys(problem for cell in grid.cells.values() for problem in _problems(cell)))
 
 
 def _published_problems(paper: str, folder: Path) -> list[str]:
-    """What is wrong with results.yaml, flags.yaml and claims.yaml of a paper."""
+    """Returns problems of results.yaml, flags.yaml and claims.yaml of a paper."""
     try:
         numbers = published_of(paper)
         flags = read_flags(paper)
@@ -55,7 +59,7 @@ def _published_problems(paper: str, folder: Path) -> list[str]:
             problems.append(f"{folder / FLAGS}: no published number has {keys}")
     try:
         for claim in claims_of(paper, folder):
-            judged(claim, path=str(folder / CLAIMS))
+            evaluate_claim(claim, path=str(folder / CLAIMS))
     except UserError as error:
         problems.append(str(error))
     return problems
@@ -79,7 +83,5 @@ def _problems(cell: Cell) -> list[str]:
     except (RecipeError, KeyError) as error:
         return [str(error.args[0])]
     if (recipe.search is None) == (cell.settings == "tuned"):
-        return [
-            f"grid.yaml: cell {cell.key}: `settings: tuned` goes with a `search:` section in {path}, and only with it"
-        ]
+        return [f"grid.yaml: cell {cell.key}: expected `settings: tuned` if and only if {path} has a section `search:`"]
     return []

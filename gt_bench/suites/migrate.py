@@ -1,4 +1,4 @@
-"""Move a workspace of the layout before (recipes/, records/, golden/) into suites/."""
+"""Migration of a workspace of the former layout (recipes/, records/, golden/) into suites/."""
 
 import json
 import re
@@ -12,27 +12,30 @@ OLD = ("recipes", "records", "golden", "published")
 
 
 def migrate() -> list[str]:
-    """Moves the files of the current folder, and returns what was done, one line each; nothing where nothing is left to move.
+    """Moves the files of the current folder. The function is idempotent.
 
-    Nothing is overwritten: if a file is in the new place already with other contents, nothing at all is moved. What was computed
-    (store/, results/, tuned/, mlruns/) stays where it is, and is found from there.
+    Files are not overwritten: if a file already exists at its new place with other contents, nothing is moved. Computed
+    files (store/, results/, tuned/, mlruns/) stay at their places, where they are still found.
+
+    Returns:
+        What was done, one line each.
 
     Raises:
-        SuiteError: for files that are in both places and differ.
-        WriteError: if the disk is full.
+        SuiteError: files exist at both places and differ.
+        WriteError: the disk is full.
     """
     moves = _moves()
     clashes = [(old, new) for old, (new, content) in moves.items() if new.exists() and read_bytes(new) != content]
     if clashes:
         lines = [f"{old} and {new} differ; keep one of them" for old, new in clashes]
         raise SuiteError("\n".join([*lines, "nothing was moved"]))
-    said: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for old, (new, content) in moves.items():
         write_bytes(new, content)
         old.unlink()
         kind = f"{old.parts[0]}/ -> {SUITES}/{new.parts[1]}/"
-        said[kind] = said.get(kind, 0) + 1
-    lines = [f"{kind}: {count} file{'s' if count > 1 else ''}" for kind, count in said.items()]
+        counts[kind] = counts.get(kind, 0) + 1
+    lines = [f"{kind}: {count} file{'s' if count > 1 else ''}" for kind, count in counts.items()]
     checked = Path("golden/checked.json")
     if checked.exists():
         save_checked(json.loads(checked.read_text(encoding="utf-8")))
@@ -49,7 +52,7 @@ def migrate() -> list[str]:
 
 
 def _moves() -> dict[Path, tuple[Path, bytes]]:
-    """Old file -> new file and its content."""
+    """Returns {old file: (new file, its content)}."""
     found: dict[Path, tuple[Path, bytes]] = {}
     for path in sorted(Path("recipes").glob("*/*/*.yaml")):
         cell = path.relative_to("recipes").with_suffix("").as_posix()
@@ -66,7 +69,7 @@ def _moves() -> dict[Path, tuple[Path, bytes]]:
 
 
 def _with_base(path: Path) -> bytes:
-    """The recipe, with the path of a base in another suite as it is now."""
+    """Returns the recipe with the new path of a base in another suite."""
     text = read_bytes(path).decode()
     up = r"\.\./\.\./" if len(path.parts) == 4 else r"\.\./"
     new = "../../../" if len(path.parts) == 4 else "../../"
@@ -74,7 +77,7 @@ def _with_base(path: Path) -> bytes:
 
 
 def _left(folder: Path) -> list[str]:
-    """Removes empty folders, and names what is left."""
+    """Removes empty folders, and returns a line on remaining files."""
     if not folder.is_dir():
         return []
     for path in sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True):
@@ -84,4 +87,4 @@ def _left(folder: Path) -> list[str]:
         folder.rmdir()
         return []
     count = sum(path.is_file() for path in folder.rglob("*"))
-    return [f"{folder}/: {count} file{'s' if count > 1 else ''} that nothing reads any more; delete or keep them"]
+    return [f"{folder}/: {count} file{'s' if count > 1 else ''} that no command reads; delete or keep them"]

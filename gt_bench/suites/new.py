@@ -1,4 +1,4 @@
-"""The skeleton of a suite: files that are valid as they are, with comments that say what to write."""
+"""The skeleton of a suite: valid files with comments on how to fill them in."""
 
 import re
 from pathlib import Path
@@ -23,12 +23,14 @@ NUMBERS = """\
 # printed           the text of the table cell
 # own               true for the paper's own method, false for a baseline
 #
-# - {{table: Table 1, method: My model, dataset: chains, metric: accuracy, direction: max, unit: percent, mean: 99.1, std: 0.4, runs: 10, printed: 99.1 ± 0.4, own: true}}
+# - {{table: Table 1, method: My model, dataset: chains, metric: accuracy, direction: max, unit: percent,
+#    mean: 99.1, std: 0.4, runs: 10, printed: 99.1 ± 0.4, own: true}}
 schema_version: 1
 results: []
 """
 CLAIMS_TEXT = """\
-# Sentences of the paper, each with a test that computes a verdict (`gt-bench claims {name}`). docs/add_a_paper.md lists the tests.
+# Sentences of the paper, each with a test that computes a verdict (`gt-bench claims {name}`).
+# docs/add_a_paper.md describes the tests.
 #
 # - id: {name}-beats-gcn
 #   place: Section 5
@@ -53,16 +55,24 @@ What reproduces, what does not, and why. Write it here.
 
 
 def new_suite(name: str, title: str | None = None, authors: str | None = None) -> list[Path]:
-    """Writes suites/NAME/ with valid files; those of a paper if `authors` is given. Returns the files.
+    """Writes suites/NAME/ with valid files.
+
+    Args:
+        name: name of the suite.
+        title: title of the suite or the paper.
+        authors: authors of the paper. None if the suite is not a paper.
+
+    Returns:
+        The files.
 
     Raises:
-        RecipeError: for a name that cannot be a folder and a stage of DVC, or that a suite has already.
-        WriteError: if the disk is full.
+        RecipeError: the name is invalid or exists.
+        WriteError: the disk is full.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
-        raise RecipeError(f"{name!r}: a suite is named in lower case, digits and dashes")
+        raise RecipeError(f"{name!r}: invalid name of a suite; expected lower-case letters, digits and dashes")
     if name in (known := suite_folders()):
-        raise RecipeError(f"there is a suite {name!r} already: {known[name]}; choose another name")
+        raise RecipeError(f"suite {name!r} already exists: {known[name]}; choose another name")
     folder, title = SUITES / name, title or name
     files = {MANIFEST: f"title: {_quoted(title)}\n" + (PAPER.format(authors=_quoted(authors)) if authors else "")}
     if authors:
@@ -75,5 +85,5 @@ def new_suite(name: str, title: str | None = None, authors: str | None = None) -
 
 
 def _quoted(text: str) -> str:
-    """As a YAML string, whatever the text contains."""
+    """Returns any text as a YAML string."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

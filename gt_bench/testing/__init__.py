@@ -1,1 +1,1 @@
-"""Golden runs of the whole grid."""
+"""Golden runs: short runs of all cells on small data, whose values are compared with stored ones."""

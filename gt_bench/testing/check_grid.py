@@ -1,9 +1,10 @@
-"""Check of the grid: the golden run of every cell is computed and compared with suites/SUITE/golden.json (gt_bench/experiment/golden_values.py).
+"""Comparison of the golden run of every cell with suites/SUITE/golden.json (gt_bench/experiment/golden_values.py).
 
     python -m gt_bench.testing.check_grid [SUITE or suite/dataset/row ...] [--covering] [--update] [--workers 2]
 
-The data are miniatures (gt_bench/data/standin.py), so nothing is downloaded and nothing else kept. Exits 1 with a table of what differs
-or fails. A change that is meant raises a version first; then --update keeps the new values of the cells that are named.
+Data are miniatures (gt_bench/data/standin.py), so that nothing is downloaded. Prints a table of differences and
+failures, and exits with 1 if there are any. After an intended change, first raise a version, then use --update to store
+the new values of the named cells.
 """
 
 import argparse
@@ -26,7 +27,11 @@ from gt_bench.utils.paths import SUITES, recipe_file
 
 
 def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:
-    """The named cells, or all; recipes without an entry in grid.yaml included. Raises RecipeError with the nearest name."""
+    """Returns the cells with these names, or all cells, including recipes without an entry in grid.yaml.
+
+    Raises:
+        RecipeError: there is no such cell or suite.
+    """
     cells = {cell.key: cell for cell in grid.cells.values()}
     for path in sorted(SUITES.glob("*/recipes/*/*.yaml")):
         suite, dataset, row = path.parts[-4], path.parts[-2], path.stem
@@ -38,7 +43,7 @@ def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:
 
 
 def traits(recipe: Recipe, task: str, family: str) -> set[str]:
-    """What a golden run of the recipe exercises, in words: model, task, loss, schedule and so on."""
+    """Returns what a golden run of the recipe covers: model, task, loss, schedule and so on."""
     found = {
         f"model {recipe.model.name}",
         f"task {task}",
@@ -59,7 +64,10 @@ def traits(recipe: Recipe, task: str, family: str) -> set[str]:
 
 
 def covering(cells: Iterable[Cell]) -> list[Cell]:
-    """A few of the cells that have together every trait that one of them has: greedily, the one that adds most, the first of equals."""
+    """Returns a small set of cells that together have all traits.
+
+    The selection is greedy: the cell that adds most traits is next, the first one if several do.
+    """
     from gt_bench.data.registry import get_spec
 
     left: dict[str, tuple[Cell, set[str]]] = {}
@@ -76,7 +84,7 @@ def covering(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def changed(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells whose code is not the one that their golden values were last compared with."""
+    """Returns the cells whose code has changed since their golden values were last compared."""
     from gt_bench.data.registry import get_spec
 
     known, found = golden_values.checked(Path()), []
@@ -90,11 +98,17 @@ def changed(cells: Iterable[Cell]) -> list[Cell]:
 def check(
     cells: Sequence[Cell], workers: int = 2, say: Callable[[str], None] = print, update: bool = False
 ) -> dict[str, tuple[Computed, str | None]]:
-    """Golden runs of the cells, by cell, each with what is wrong with it; `say` is told of each.
+    """Computes golden runs and compares them.
 
     Args:
-        workers: processes of one thread each.
-        update: keep the values of what runs, unless they differ while recipe, miniature and versions are the same.
+        cells: the cells.
+        workers: number of processes, with one thread each.
+        say: called with a line per cell.
+        update: whether the values of runs without errors are stored, unless they differ although recipe, miniature and
+            versions are the same.
+
+    Returns:
+        {cell: (golden run, what is wrong with it or None)}.
     """
     outcomes: dict[str, tuple[Computed, str | None]] = {}
     kept: dict[str, Entry] = {}
@@ -124,7 +138,7 @@ def check(
 
 
 def _space_problem(cell: str) -> str | None:
-    """What is wrong with the search of a cell's recipe, which a golden run does not take."""
+    """Returns the problem of the search in a cell's recipe, which a golden run does not cover."""
     recipe = load_recipe(recipe_file(cell))
     try:
         if recipe.search is not None:
@@ -144,14 +158,14 @@ def _space_problem(cell: str) -> str | None:
 
 
 def _compared(outcome: Computed, kept: Entry | None, update: bool) -> str | None:
-    """What is wrong with a golden run that came to its end."""
+    """Returns the problem of a golden run without an error."""
     now = outcome.entry
     assert now is not None
     if kept is None:
         return (
             None
             if update
-            else f"has no golden values; `python -m gt_bench.testing.check_grid {outcome.cell} --update` keeps them"
+            else f"no golden values; store them by `python -m gt_bench.testing.check_grid {outcome.cell} --update`"
         )
     if update and not same_computation(kept, now) and not _lowered(kept, now):
         return None
@@ -166,7 +180,7 @@ def _lowered(kept: Entry, now: Entry) -> bool:
 
 
 def note_checked(cells: Iterable[str]) -> None:
-    """Writes the golden_checked.json of the suites again: the current code of the cells, whose golden values were just found the same."""
+    """Updates golden_checked.json of the suites with the current code of cells whose golden values agree."""
     known = {name: code for name, code in golden_values.checked(Path()).items()}
     for suite in dict.fromkeys(cell.partition("/")[0] for cell in cells):
         for cell, entry in golden_values.load(suite).items():
@@ -176,18 +190,22 @@ def note_checked(cells: Iterable[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 1 where a cell fails or differs from its golden values."""
+    """Runs the command line.
+
+    Returns:
+        The exit status: 1 if a cell fails or differs from its golden values.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m gt_bench.testing.check_grid", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="suites and cells; all where none is named")
-    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="suites and cells; all by default")
+    parser.add_argument("--workers", type=int, default=2, help="number of processes, with one thread each")
     parser.add_argument(
         "--covering", action="store_true",
-        help="only a subset that has every model, task, loss, schedule, encoding, ... once, and cells whose code has changed",
+        help="check only cells that cover every model, task, loss, ... once, and cells whose code has changed",
     )  # fmt: skip
     parser.add_argument(
-        "--update", action="store_true", help="keep new values of the named cells; their version must be raised first"
+        "--update", action="store_true", help="store new values of the named cells; raise their version first"
     )
     arguments = parser.parse_args(argv)
     settle_environment()
@@ -209,12 +227,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def report(outcomes: Mapping[str, tuple[Computed, str | None]], seconds: float) -> int:
-    """Prints the failures as a table, and one line with totals and the three slowest cells; returns how many fail."""
+    """Prints failures as a table, and a line with totals and the three slowest cells.
+
+    Returns:
+        The number of failures.
+    """
     from gt_bench.leaderboard.terminal import print_table
 
     failed = [(name, wrong) for name, (_, wrong) in outcomes.items() if wrong]
     if failed:
-        print_table(("cell", "what is wrong"), failed, wrapped=("what is wrong",), title="Failures")
+        print_table(("cell", "problem"), failed, wrapped=("problem",), title="Failures")
     slowest = ", ".join(
         f"{o.cell} {o.seconds:.0f} s" for o, _ in sorted(outcomes.values(), key=lambda one: -one[0].seconds)[:3]
     )

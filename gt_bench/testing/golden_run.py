@@ -1,6 +1,9 @@
-"""The golden run of a cell (gt_bench/experiment/golden_values.py): its recipe, shortened but complete, on a miniature of its dataset.
+"""The golden run of a cell: its recipe, shortened but complete, on a miniature of its dataset.
 
-python -m gt_bench.testing.golden_run suite/dataset/row ...      in the folder that has suites/; prints a line of JSON for each
+    python -m gt_bench.testing.golden_run suite/dataset/row ...
+
+Run it in the folder that contains suites/. It prints a line of JSON per cell. gt_bench/experiment/golden_values.py
+stores and compares the values.
 """
 
 import argparse
@@ -48,12 +51,19 @@ if TYPE_CHECKING:
 
     from gt_bench.experiment.run import Experiment
 
-SECONDS = 300  # a cell that takes longer than this on its miniature is broken
+SECONDS = 300  # time limit of a golden run
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The golden run of one cell: its `entry`, or the `error` that ended it."""
+    """The golden run of one cell.
+
+    Attributes:
+        cell: suite/dataset/row.
+        seconds: time of the run.
+        entry: its values. None after an error.
+        error: message of the error that ended it.
+    """
 
     cell: str
     seconds: float
@@ -62,18 +72,19 @@ class Computed:
 
 
 def compute(cell: str, data: Path, root: Path = Path(), update: bool = False, kept: Entry | None = None) -> Computed:
-    """The golden run of `cell` in this process; what breaks it becomes the error.
+    """Computes the golden run of a cell in this process. Errors are caught and returned.
 
     Args:
         cell: suite/dataset/row.
         data: folder with packed/ of `miniatures`.
-        root: folder with suites/.
-        update: compute values that are not those of `kept` twice, to find out what is unstable: the weights of the second run begin a
-            rounding apart.
+        root: folder that contains suites/.
+        update: if values differ from `kept`, compute them again with slightly different initial weights to find
+            unstable values.
+        kept: stored values.
     """
-    start, said = time.perf_counter(), io.StringIO()
+    start, output = time.perf_counter(), io.StringIO()
     try:
-        with _alarm(SECONDS), contextlib.redirect_stdout(said):
+        with _alarm(SECONDS), contextlib.redirect_stdout(output):
             entry = _run(cell, data, root)
             if update and not agrees(kept, entry):
                 values = without_unstable(
@@ -81,20 +92,22 @@ def compute(cell: str, data: Path, root: Path = Path(), update: bool = False, ke
                 )
                 entry = sealed(entry | {"values": cast(dict[str, Json], values)})
         return Computed(cell, time.perf_counter() - start, entry)
-    except Exception as error:  # what breaks a cell must not hide the others
+    except Exception as error:  # an error of one cell must not hide the others
         return Computed(cell, time.perf_counter() - start, error=explained(error))
 
 
 def short_experiment(
     cell: str, data: Path, store: Path, root: Path = Path(), kind: "type[Experiment] | None" = None, **changes: object
 ) -> "Experiment":
-    """The experiment of a golden run, with its encodings computed and the run that it starts from done.
+    """Returns the experiment of a golden run, with its encodings and the run that it starts from computed.
 
     Args:
-        cell, data, root: as for `compute`.
+        cell: suite/dataset/row.
+        data: folder with packed/ of `miniatures`.
         store: folder for records.
-        kind: the class to make, Experiment where left out.
-        changes: of the shortened recipe.
+        root: folder that contains suites/.
+        kind: class of the experiment.
+        **changes: changes of the shortened recipe.
     """
     from gt_bench.config.grid import RunSettings
     from gt_bench.data.packed import PackedDataset
@@ -117,7 +130,17 @@ def short_experiment(
 
 
 def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
-    """`jitter`: by what share the weights begin apart."""
+    """Runs the golden run of a cell.
+
+    Args:
+        cell: suite/dataset/row.
+        data: folder with packed/ of `miniatures`.
+        root: folder that contains suites/.
+        jitter: relative change of the initial weights.
+
+    Raises:
+        RecipeError: the run fails.
+    """
     import torch
 
     from gt_bench.experiment.run import Experiment
@@ -132,15 +155,16 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
             gradients.append(_gradient(models[-1]))
 
     class Watched(Experiment):
-        """Remembers the models that it builds and their norms at the start; a golden run is not itself compared with golden values."""
+        """An experiment that records its models and their initial norms, without its own golden values."""
 
         modified = None
 
         def __post_init__(self) -> None:
             super().__post_init__()
             evaluate = self.task.evaluate
-            # equal outputs of equal nodes differ by rounding, which would decide their order
-            self.task.evaluate = lambda outputs, targets: evaluate([o.round(decimals=9) for o in outputs], targets)  # type: ignore[method-assign]
+            # rounding errors of equal nodes would otherwise determine their order
+            rounded = lambda outputs, targets: evaluate([o.round(decimals=9) for o in outputs], targets)  # noqa: E731
+            self.task.evaluate = rounded  # type: ignore[method-assign]
 
         def build(self) -> "nn.Module":
             models.append(_moved(super().build(), jitter))
@@ -157,7 +181,7 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
             tempfile.TemporaryDirectory(prefix="gt-golden-") as store,
         ):
             experiment = short_experiment(cell, data, Path(store), root, Watched)
-            for seen in (models, norms, gradients, losses):  # those of the run that it starts from
+            for seen in (models, norms, gradients, losses):  # of the run that it starts from
                 seen.clear()
             recipe = load_recipe(recipe_file(cell, root / SUITES))
             record, _ = experiment.run(recipe.seeds[0])
@@ -183,7 +207,7 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
 
 
 def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
-    """By encoding and array the norm of what is stored."""
+    """Returns the norm of each stored array of each encoding."""
     from gt_bench.encodings.cache import read_arrays
 
     folder = experiment.data / "encodings" / experiment.dataset
@@ -198,7 +222,7 @@ def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
 
 @contextlib.contextmanager
 def _losses(then: Callable[[list[float]], None] = lambda losses: None) -> Iterator[list[float]]:
-    """The value of every loss that is differentiated meanwhile, in order; `then` is called with them after each."""
+    """Records every loss on which `backward` is called in the block; calls `then` with the list after each."""
     import torch
 
     losses: list[float] = []
@@ -218,7 +242,7 @@ def _losses(then: Callable[[list[float]], None] = lambda losses: None) -> Iterat
 
 @contextlib.contextmanager
 def _in_float64() -> Iterator[None]:
-    """Encodings are computed in float64; stored ones are rounded to float32 then."""
+    """Computes encodings in float64; stored ones are rounded to float32 afterwards."""
     import torch
 
     from gt_bench.encodings import cache
@@ -234,7 +258,7 @@ def _in_float64() -> Iterator[None]:
 
 
 def _moved(model: "nn.Module", share: float) -> "nn.Module":
-    """The model with its weights moved by up to `share` of each, the same whenever it is called."""
+    """Changes the weights of a model by up to `share` of each, always in the same way, and returns the model."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -248,17 +272,18 @@ def _moved(model: "nn.Module", share: float) -> "nn.Module":
 
 
 def _norm(model: "nn.Module") -> float:
-    """Norm of all weights and buffers."""
+    """Returns the norm of all weights and buffers."""
     return math.sqrt(
         sum(float(value.double().square().sum()) for value in model.state_dict().values() if value.is_floating_point())
     )
 
 
 def _gradient(model: "nn.Module") -> float:
-    """Mean logarithm of the gradients' norms, one per row of each parameter, relative to the norm of the whole gradient.
+    """Returns the mean logarithm of the gradients' norms, one per row of each parameter, relative to the total norm.
 
-    Each row counts alike, so that a factor of small gradients, such as the scale of attention, changes it as much as one of large gradients. Losses of a
-    few steps hardly change with it. What rounding makes of a gradient of 0 is far below the constant that is added.
+    All rows count equally, so that a wrong factor of small gradients, such as the scale of attention, is as visible as
+    one of large gradients. Losses of a few steps hardly depend on it. The added constant is far above the rounding
+    error of a zero gradient.
     """
     import torch
 
@@ -272,7 +297,7 @@ def _gradient(model: "nn.Module") -> float:
 
 
 def explained(error: BaseException) -> str:
-    """A user's mistake in its own words; a bug with where it happened."""
+    """Returns the message of a user's error, or a bug with its location."""
     if isinstance(error, UserError | TimeoutError):
         return str(error)
     trace, frame = error.__traceback__, None
@@ -286,7 +311,7 @@ def explained(error: BaseException) -> str:
 @contextlib.contextmanager
 def _alarm(seconds: int) -> Iterator[None]:
     def ring(*_: object) -> None:
-        raise TimeoutError(f"not done after {seconds} s on a miniature")
+        raise TimeoutError(f"not finished after {seconds} s on a miniature")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.alarm(seconds)
@@ -298,14 +323,14 @@ def _alarm(seconds: int) -> Iterator[None]:
 
 
 def _begin() -> None:
-    """In a worker: one thread in every library, and freed memory kept."""
+    """Initialises a worker: one thread in every library, and an allocator that does not return memory."""
     accept_interrupts()
     import warnings
 
     from gt_bench.encodings.compute import limit_threads
     from gt_bench.runtime.malloc import keep_allocations
 
-    warnings.simplefilter("ignore")  # of metrics, about classes that twelve graphs do not have
+    warnings.simplefilter("ignore")  # metrics warn about classes that are missing in a miniature
     keep_allocations()
     limit_threads()
 
@@ -318,9 +343,18 @@ def compute_all(
     update: bool = False,
     kept: Mapping[str, Entry] | None = None,
 ) -> dict[str, Computed]:
-    """Golden runs of `cells` in `workers` processes, by cell; `say` is called with each. A worker that dies fails its cell alone.
+    """Computes golden runs in worker processes. A worker that dies fails only its cell.
 
-    `update`, and by cell `kept`: as for `compute`.
+    Args:
+        cells: the cells.
+        root: folder that contains suites/.
+        workers: number of processes.
+        say: called with each golden run.
+        update: as for `compute`.
+        kept: {cell: stored values}.
+
+    Returns:
+        {cell: its golden run}.
     """
     data = Path(tempfile.mkdtemp(prefix="gt-golden-"))
     done: dict[str, Computed] = {}
@@ -347,7 +381,7 @@ def compute_all(
                 for future in as_completed(runs):
                     note(future.result())
         except BrokenProcessPool:
-            # the pool does not say whose worker died: each cell that is left gets a process of its own
+            # the pool does not report whose worker died: run each remaining cell in a separate process
             alone = [cell for cell in todo if cell not in done]
         for cell in alone:
             with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
@@ -356,18 +390,18 @@ def compute_all(
                         run = pool.submit(compute, cell, data, root, update, (kept or {}).get(cell))
                     note(run.result())
                 except BrokenProcessPool:
-                    note(
-                        Computed(
-                            cell, 0.0, error="its process was killed: too little memory for this model on this machine"
-                        )
-                    )
+                    note(Computed(cell, 0.0, error="the process was killed, probably because memory was exhausted"))
     finally:
         shutil.rmtree(data)
     return {cell: done[cell] for cell in cells}
 
 
 def miniatures(cells: Iterable[str], data: Path, root: Path = Path()) -> dict[str, str]:
-    """Packs miniatures of the datasets of `cells`, and of those that they start from, into data/packed; returns cell -> why it has none."""
+    """Packs miniatures of the datasets of cells, and of the cells that they start from, into data/packed.
+
+    Returns:
+        {cell: why it has no miniature}.
+    """
     from gt_bench.data.registry import get_spec
     from gt_bench.data.standin import miniature
 
@@ -388,7 +422,7 @@ def miniatures(cells: Iterable[str], data: Path, root: Path = Path()) -> dict[st
 
 
 def _with_sources(cell: str, root: Path) -> list[str]:
-    """A cell and the ones that it starts from, as far as their recipes can be read."""
+    """Returns a cell and the cells that it starts from, as far as their recipes are valid."""
     found = [cell]
     with contextlib.suppress(RecipeError):
         while (

@@ -53,7 +53,7 @@ def keep_in_memory(folder: Path = Path(".dvc") / "tmp", memory: Path = MEMORY) -
     writing the list, nothing happens until the next call.
     """
     path = folder / "rwlock"
-    # each workspace has a file of its own, also a copy of a workspace
+    # each workspace has a separate file, also a copy of a workspace
     place = memory / f"dvc-{os.getuid()}-{hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
     if not folder.is_dir() or not os.access(memory, os.W_OK) or (path.is_symlink() and path.readlink() == place):
         return

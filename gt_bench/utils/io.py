@@ -78,7 +78,7 @@ def new_file(path: Path) -> str:
 
 
 class UnfitFile(ValueError):
-    """A path is not a regular file, or the file is too large; the message says which."""
+    """A path is not a regular file, or the file is too large; the message names the problem."""
 
 
 def read_bytes(path: str | Path, at_most: int = 1 << 28) -> bytes:

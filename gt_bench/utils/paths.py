@@ -11,8 +11,8 @@ Everything of a suite is in its folder, `suites/NAME/`:
     records/DATASET/ROW.json.gz       shipped records of finished cells
     golden.json                       golden values of the cells
 
-An installed package adds a suite by an entry point of the group `gt_bench.suites`: its name is the suite's, its value the package
-whose folder holds these files.
+An installed package adds a suite by an entry point of the group `gt_bench.suites`. Its name is the name of the suite,
+and its value is the package that contains these files.
 
 What is computed (data/, store/, results/, mlruns/, tried/) is always in the current folder.
 """
@@ -34,7 +34,7 @@ ENTRY_POINTS = "gt_bench.suites"
 
 
 class SuiteError(UserError, ValueError):
-    """A suite that cannot be used: no folder, two of one name, an incomplete one. The message names the folder and the remedy."""
+    """A suite is invalid: no folder, a duplicate name, or missing files."""
 
 
 def is_project() -> bool:
@@ -43,11 +43,11 @@ def is_project() -> bool:
 
 
 def place(path: str | Path) -> Path:
-    """The file that a relative path means.
+    """Returns the file of a relative path.
 
     Returns:
-        `path` if it exists. Else, of a path in `suites/`, the file of the package that brings this suite. Else, outside a project, the
-        installed file of this name if there is one. Else `path`.
+        `path` if it exists. For a path in `suites/`, else the file of the package with this suite. Outside a project,
+            else the installed file of this name. Otherwise `path`.
     """
     path = Path(path)
     if path.is_absolute() or path.exists():
@@ -58,17 +58,17 @@ def place(path: str | Path) -> Path:
 
 
 def suite_name(name: str) -> str:
-    """The name of a suite as its folder spells it: `edge_transformer` is accepted for `edge-transformer`."""
+    """Returns the name of a suite as its folder spells it: `edge_transformer` is accepted for `edge-transformer`."""
     return name.replace("_", "-")
 
 
 def recipe_file(cell: str, root: Path = SUITES) -> Path:
-    """suites/SUITE/recipes/DATASET/ROW.yaml of the cell SUITE/DATASET/ROW."""
+    """Returns suites/SUITE/recipes/DATASET/ROW.yaml of the cell SUITE/DATASET/ROW."""
     return _file_of(cell, "recipes", ".yaml", root)
 
 
 def record_file(cell: str, root: Path = SUITES) -> Path:
-    """suites/SUITE/records/DATASET/ROW.json.gz of the cell SUITE/DATASET/ROW."""
+    """Returns suites/SUITE/records/DATASET/ROW.json.gz of the cell SUITE/DATASET/ROW."""
     return _file_of(cell, "records", ".json.gz", root)
 
 
@@ -78,11 +78,13 @@ def _file_of(cell: str, kind: str, suffix: str, root: Path) -> Path:
 
 
 def suite_folders() -> dict[str, Path]:
-    """The folder of each suite with a suite.yaml, by name in alphabetical order: those of the current folder, of installed packages
-    and of the benchmark. The current folder's replaces the benchmark's suite of the same name.
+    """Returns the folder of each suite with a suite.yaml, by name in alphabetical order.
+
+    Suites are in the current folder, in installed packages and in the benchmark. A suite of the current folder replaces
+    the benchmark's suite of the same name.
 
     Raises:
-        SuiteError: for two suites of one name.
+        SuiteError: two suites have the same name.
     """
     packaged, own = packaged_suites(), _suites_in(SUITES)
     shipped = _suites_in(INSTALLED / SUITES)
@@ -94,7 +96,11 @@ def suite_folders() -> dict[str, Path]:
 
 
 def _suites_in(root: Path) -> dict[str, Path]:
-    """The suites in a folder of suites, by name. Raises SuiteError for two spellings of one name."""
+    """Returns the suites in a folder of suites, by name.
+
+    Raises:
+        SuiteError: two folders are spellings of the same name.
+    """
     folders = sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))
     names = Counter(suite_name(folder.name) for folder in folders)
     if twice := [name for name, count in names.items() if count > 1]:
@@ -105,7 +111,11 @@ def _suites_in(root: Path) -> dict[str, Path]:
 
 @cache
 def packaged_suites() -> dict[str, Path]:
-    """The folders of suites that installed packages bring, by name. Raises SuiteError for two of one name, and for one without files."""
+    """Returns the folders of suites in installed packages, by name.
+
+    Raises:
+        SuiteError: two suites have the same name, or a suite has no suite.yaml.
+    """
     found: dict[str, Path] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         name, folder = suite_name(entry.name), _folder_of(entry)

@@ -34,7 +34,11 @@ def version_of(module: str) -> int:
 
 
 def version_in(path: Path) -> int:
-    """The version that a source file declares. Raises VersionError."""
+    """Returns the version that a source file declares.
+
+    Raises:
+        VersionError: the version is not a positive integer.
+    """
     return _declared(path, path.stat().st_mtime_ns)
 
 

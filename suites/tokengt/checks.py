@@ -1,66 +1,87 @@
-"""Tests of claims of TokenGT by what experiments/ computed."""
+"""Checks of claims of TokenGT, based on its experiments."""
 
 from statistics import fmean, pstdev
 from typing import Literal
 
-from gt_bench.claims.checks.experiment_values import of, so_far, to_compute
-from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.checks.findings import load_cases, not_computed, partial_values
+from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.claims.experiments.registry import module_of
 
-# a sharpness of experiments/equivariant_layers.py that is reported next to the last one
+# sharpness of experiments/equivariant_layers.py that is reported in addition to the last one
 SHARP = 5
 
 
-@test
-def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> Found:
-    """The Transformer with the proof's weights gives the equivariant layers to any precision: each sharpness brings it closer, and the last within `most`."""
+@register_check
+def equivariant_layers(paper: str, layers: list[str], most: float = 1e-9) -> CheckResult:
+    """Checks that the Transformer with the weights of the proof converges to the equivariant layers.
+
+    Args:
+        paper: the paper of the claim.
+        layers: cases of experiments/equivariant_layers.py.
+        most: largest error at the last sharpness. The error must decrease with each sharpness.
+    """
     found = {
-        case: value for layer in layers for case, value in of("equivariant_layers").beginning(f"{layer}, n = ").items()
+        case: value
+        for layer in layers
+        for case, value in load_cases("equivariant_layers").with_prefix(f"{layer}, n = ").items()
     }
     right = all(
         value["rounding"] <= most and value["error"] == sorted(value["error"], reverse=True) for value in found.values()
     )
-    other = of("equivariant_layers")["one layer, weights of n = 4, n = 5"]["rounding"]
+    other = load_cases("equivariant_layers")["one layer, weights of n = 4, n = 5"]["rounding"]
     said = ", ".join(
         f"{case} {value['rounding']:.0e} (with scores {SHARP} apart {value['error'][1]:.0e})"
         for case, value in found.items()
     )
-    return Found(
-        right, f"largest relative errors: {said}; weights made for 4 nodes are {other:.1g} off on 5", shown=True
+    return CheckResult(
+        right, f"largest relative errors: {said}; weights made for 4 nodes are {other:.1g} off on 5", confirmed=True
     )
 
 
-@test
-def message_passing(paper: str, reading: str, otherwise: str, most: float = 1e-12) -> Found:
-    """Test whether two layers can be a message passing layer.
+@register_check
+def message_passing(paper: str, reading: str, otherwise: str, most: float = 1e-12) -> CheckResult:
+    """Checks whether two layers can be a message passing layer.
 
     Args:
-        paper: The paper.
-        reading: The equation as published: it is refuted if nodes with different numbers of neighbours always get the same value.
-        otherwise: Another reading, shown next to it: weights for which the layers are a message passing layer.
-        most: Differences up to this are rounding.
+        paper: the paper of the claim.
+        reading: the equation as published. It is refuted if nodes with different numbers of neighbours always have
+            equal values.
+        otherwise: another interpretation, for which weights exist that give a message passing layer. It is reported in
+            addition.
+        most: differences up to this are rounding.
 
     Returns:
-        False if the draws refute the published reading; None if they do not.
+        False if the draws refute the published equation, None otherwise.
     """
-    finding = of("message_passing")
-    found = finding.beginning(reading)
+    finding = load_cases("message_passing")
+    found = finding.with_prefix(reading)
     alike = all(value["differ"] <= most and value["control"] is not False for value in found.values())
     said = "; ".join(
-        f"{case.removeprefix(f'{reading}, ')}: nodes of {_listed(value['degrees'])} neighbours differ by {value['differ']:.0e}"
+        f"{case.removeprefix(f'{reading}, ')}: nodes of {_listed(value['degrees'])} neighbours differ by "
+        f"{value['differ']:.0e}"
         for case, value in found.items()
     )
-    (other,) = finding.beginning(otherwise).values()
+    (other,) = finding.with_prefix(otherwise).values()
     said += (
         f". With {otherwise}: relative error {other['error']:.0e} on {other['nodes']} nodes and {other['edges']} edges"
     )
-    return Found(False if alike else None, f"whatever the weights, {said}", shown=True)
+    return CheckResult(False if alike else None, f"whatever the weights, {said}", confirmed=True)
 
 
-@test
-def beyond_message_passing(paper: str, networks: list[str], datasets: list[str], others: list[str]) -> Found:
-    """On each dataset each of `networks` tells apart all that 1-WL does and more; of `others` it is said what they tell apart. None where one draw does not."""
-    found = of("identifiers")
+@register_check
+def beyond_message_passing(paper: str, networks: list[str], datasets: list[str], others: list[str]) -> CheckResult:
+    """Checks that each network distinguishes more pairs than 1-WL on each dataset.
+
+    Args:
+        paper: the paper of the claim.
+        networks: methods of experiments/identifiers.py.
+        datasets: names of datasets.
+        others: methods that are only reported.
+
+    Returns:
+        None if one draw of the weights does not.
+    """
+    found = load_cases("identifiers")
 
     def said(method: str) -> str:
         counts = ", ".join(f"{name} {found[f'{method}; {name}']['apart']}" for name in datasets)
@@ -72,52 +93,79 @@ def beyond_message_passing(paper: str, networks: list[str], datasets: list[str],
         for name in datasets
     )
     pairs = ", ".join(f"{name} {found[f'1-WL; {name}']['pairs']}" for name in datasets)
-    return Found(right or None, f"of {pairs} pairs {'; '.join(map(said, ('1-WL', *networks, *others)))}", shown=True)
+    return CheckResult(
+        right or None, f"of {pairs} pairs {'; '.join(map(said, ('1-WL', *networks, *others)))}", confirmed=True
+    )
 
 
 def _listed(numbers: list[int]) -> str:
     return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])]) if len(numbers) > 1 else str(numbers[0])
 
 
-@test
-def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> Found:
-    """Each head's map is nearest to its own basis tensor and has `share` of its attention there. False where one is nearest to another, None where they are less acute."""
+@register_check
+def maps_are_bases(paper: str, cases: list[str], share: float = 0.9) -> CheckResult:
+    """Checks that the attention map of each head is nearest to its own basis tensor.
+
+    Args:
+        paper: the paper of the claim.
+        cases: cases of experiments/attention_maps.py.
+        share: smallest share of a head's attention on the entries of its tensor.
+
+    Returns:
+        False if a map is nearest to another tensor. None if the shares are smaller, or runs are missing.
+    """
     cells = module_of("attention_maps").CELLS
     stand_in = module_of("attention_maps").STAND_IN
-    found = so_far("attention_maps", [*cases, stand_in])
+    found = partial_values("attention_maps", [*cases, stand_in])
     other = {case: [h for h, basis in enumerate(value["nearest"]) if h != basis] for case, value in found.items()}
     said = "; ".join(
-        f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries {100 * min(value['share']):.1f} to {100 * max(value['share']):.1f} % of the attention "
-        f"(of even attention {100 * min(value['uniform']):.1f} to {100 * max(value['uniform']):.1f} %)"
+        f"{case}: {15 - len(other[case])} of 15 heads nearest to their own tensor, on its entries "
+        f"{100 * min(value['share']):.1f} to {100 * max(value['share']):.1f} % of the attention "
+        f"(of uniform attention {100 * min(value['uniform']):.1f} to {100 * max(value['uniform']):.1f} %)"
         for case, value in found.items()
     )
     if any(other[case] for case in cases if case in found):
-        return Found(False, said, shown=True)
+        return CheckResult(False, said, confirmed=True)
     if missing := [case for case in cases if case not in found]:
-        return to_compute("attention_maps", missing, [cells[case] for case in missing], said)
-    return Found(True if min(min(found[case]["share"]) for case in cases) >= share else None, said, shown=True)
+        return not_computed("attention_maps", missing, [cells[case] for case in missing], said)
+    return CheckResult(
+        True if min(min(found[case]["share"]) for case in cases) >= share else None, said, confirmed=True
+    )
 
 
-@test
+@register_check
 def attention_distances(
     paper: str, said: Literal["deeper", "lowest", "spread"], far: float = 0.8, near: float = 0.5
-) -> Found:
-    """The paper's runs, ORF and Lap. `deeper`: on average the heads of the upper half of the layers attend further than those of the lower half, and most of them globally: to `far` or more of the distance of
-    even attention. `lowest`: of the heads of the lowest quarter of the layers one attends globally and one to at most `near` of it. `spread`: distances scatter more over heads with Lap. The stand-in decides nothing."""
+) -> CheckResult:
+    """Checks a statement on the distances of attention in the runs of the paper, ORF and Lap.
+
+    Args:
+        paper: the paper of the claim.
+        said: "deeper": the heads of the upper half of the layers have larger mean distances than those of the lower
+            half, and most of them are global. "lowest": in the lowest quarter of the layers, one head is global and one
+            is local. "spread": distances vary more over heads with Lap.
+        far: a head is global if its distance is at least this share of the distance of uniform attention.
+        near: a head is local if its distance is at most this share.
+
+    Returns:
+        The result. The stand-in run is reported and does not decide.
+    """
     cells = module_of("attention_distance").CELLS
     stand_in = module_of("attention_distance").STAND_IN
-    found = so_far("attention_distance", list(cells))
+    found = partial_values("attention_distance", list(cells))
     shares = {
         case: [[head / value["uniform"] for head in layer] for layer in value["distance"]]
         for case, value in found.items()
     }
     said_of = "; ".join(
-        f"{case}, {len(layers)} layers: distances over that of even attention ({found[case]['uniform']:.2f} hops) {', '.join(f'{min(layer):.2f} to {max(layer):.2f}' for layer in layers)}"
+        f"{case}, {len(layers)} layers: distances divided by that of uniform attention "
+        f"({found[case]['uniform']:.2f} hops) "
+        f"{', '.join(f'{min(layer):.2f} to {max(layer):.2f}' for layer in layers)}"
         for case, layers in shares.items()
     )
     papers = [case for case in cells if case != stand_in]
     if missing := [case for case in papers if case not in found]:
-        return to_compute("attention_distance", missing, [cells[case] for case in missing], said_of)
+        return not_computed("attention_distance", missing, [cells[case] for case in missing], said_of)
     right: list[bool | None] = []
     for case in papers:
         layers = shares[case]
@@ -137,4 +185,4 @@ def attention_distances(
     if said == "spread":
         orf, lap = (fmean(pstdev(layer) for layer in shares[case]) for case in papers)
         right.append(lap > orf)
-    return Found(False if False in right else None if None in right else True, said_of, shown=True)
+    return CheckResult(False if False in right else None if None in right else True, said_of, confirmed=True)

@@ -1,9 +1,10 @@
-"""The tables of docs/datasets.md: what was prepared, what was encoded, what was not available, and what a reader of results must know.
+"""Generates the tables of docs/datasets.md: available datasets, encodings, unavailable datasets, and known flaws.
 
     dvc repro download encode 2>&1 | tee LOG
     python -m tools.docs.datasets data LOG          rewrites docs/datasets.md between its marks
 
-Statistics and sizes are read from the packed and encoded files in the first folder, seconds from what the stages printed.
+Statistics and sizes are read from the packed and encoded files in the first folder, seconds from the output of the
+stages.
 """
 
 import json
@@ -17,13 +18,14 @@ from safetensors import safe_open
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
+from gt_bench.utils.format import file_size
 from gt_bench.utils.io import write_bytes
 
 PAGE = Path(__file__).parents[2] / "docs" / "datasets.md"
 
 
 def prepared(data: Path, log: str) -> str:
-    """Table of the datasets that are packed in data/packed."""
+    """Returns the table of the datasets that are packed in data/packed."""
     seconds = dict(re.findall(r"^(\S+): packed in ([\d.]+) s;", log, re.MULTILINE))
     rows = []
     for name, spec in catalog().items():
@@ -32,11 +34,12 @@ def prepared(data: Path, log: str) -> str:
             continue
         found = header.statistics
         dims = [header.in_dim if isinstance(header.in_dim, int) else len(header.in_dim)]
-        raw = size(sum(file.bytes or 0 for file in spec.files)) if spec.files else "generated"
+        raw = file_size(sum(file.bytes or 0 for file in spec.files)) if spec.files else "generated"
         counts = [f"{found[key]:,}" for key in ("graphs", "nodes", "edges")]
         rows.append(
-            [_name(spec), spec.task, spec.metric, *counts, *dims, found.get("classes", found.get("targets", "")), header.num_splits or "",
-             raw, size(header.data_bytes), seconds.get(name, "")]
+            [_name(spec), spec.task, spec.metric, *counts, *dims, found.get("classes", found.get("targets", "")),
+            header.num_splits or "",
+             raw, file_size(header.data_bytes), seconds.get(name, "")]
         )  # fmt: skip
     columns = [
         "dataset",
@@ -56,7 +59,7 @@ def prepared(data: Path, log: str) -> str:
 
 
 def encoded(data: Path, log: str) -> str:
-    """Table of the encodings in data/encodings, stored and on the fly."""
+    """Returns the table of the encodings in data/encodings, stored and on the fly."""
     seconds = {
         (name, key): took
         for name, key, took in re.findall(r"^(\S+): (\S+): [\d,]+ graphs, [\d.,]+ MiB, ([\d.]+) s$", log, re.MULTILINE)
@@ -77,17 +80,17 @@ def encoded(data: Path, log: str) -> str:
                 arrays = json.loads(file.metadata()["header"])["arrays"]
                 shapes = {array: file.get_slice(array).get_shape() for array in arrays}
             shown = ", ".join(f"{array} {' x '.join(f'{n:,}' for n in shape)}" for array, shape in shapes.items())
-            rows.append([f"`{name}`", f"`{key}`", shown, size(path.stat().st_size), seconds.get((name, key), "")])
+            rows.append([f"`{name}`", f"`{key}`", shown, file_size(path.stat().st_size), seconds.get((name, key), "")])
     return table(["dataset", "encoding", "arrays", "on disk", "s"], rows)
 
 
 def absent(data: Path) -> str:
-    """Table of the datasets that are not packed in data/packed."""
+    """Returns the table of the datasets that are not packed in data/packed."""
     rows = []
     for name, spec in catalog().items():
         if _header(data, name) is not None:
             continue
-        how = "fetched from its host when that can be reached"
+        how = "downloaded from its host if it is reachable"
         if any(file.sha256 is None for file in spec.files):
             how += "; digest pinned on first use"
         if spec.needs:
@@ -98,7 +101,7 @@ def absent(data: Path) -> str:
 
 
 def flaws() -> str:
-    """Every note of the catalog, once, with the datasets that it is about."""
+    """Returns every note of the catalog once, with its datasets."""
     about: dict[str, list[str]] = {}
     for name, spec in catalog().items():
         for note in ((f"**derived**: {spec.derived}",) if spec.derived else ()) + spec.notes:
@@ -107,13 +110,17 @@ def flaws() -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+    """Returns a Markdown table."""
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     return "\n".join(lines + ["| " + " | ".join(map(str, row)) + " |" for row in rows])
 
 
 def fill(page: str, tables: dict[str, str]) -> str:
-    """`page` with what is between `<!-- NAME -->` and `<!-- end -->` replaced. Raises KeyError for a mark that is missing."""
+    """Replaces the text between `<!-- NAME -->` and `<!-- end -->` for each name in `tables`.
+
+    Raises:
+        KeyError: a mark is missing.
+    """
     for name, text in tables.items():
         mark = f"<!-- {name} -->\n"
         if mark not in page:
@@ -121,15 +128,6 @@ def fill(page: str, tables: dict[str, str]) -> str:
         before, _, rest = page.partition(mark)
         page = f"{before}{mark}{text}\n<!-- end -->{rest.partition('<!-- end -->')[2]}"
     return page
-
-
-def size(count: float) -> str:
-    """Bytes as text, in binary units."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit != "MiB" else f"{count:.1f} MiB"
-        count /= 1024
-    return f"{count:.1f} GiB"
 
 
 def _name(spec: DatasetSpec) -> str:
@@ -142,7 +140,14 @@ def _header(data: Path, name: str) -> PackedHeader | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrites the tables of docs/datasets.md from DATA, the folder of datasets, and LOG, what preparing them printed."""
+    """Rewrites the tables of docs/datasets.md.
+
+    Args:
+        arguments: folder of datasets, and file with the output of the stages.
+
+    Returns:
+        The exit status.
+    """
     if len(arguments) != 2:
         print(__doc__)
         return 2

@@ -1,4 +1,4 @@
-"""Writes the table of results into README.md: python -m tools.docs.readme."""
+"""Copies the table of results into README.md: python -m tools.docs.readme."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ BEGIN, END = "<!-- results: python -m tools.docs.readme -->", "<!-- end of resul
 
 
 def with_results(readme: str, results: str) -> str:
-    """The text of README.md with the first table of docs/results.md between its marks."""
+    """Returns the text of README.md with the first table of docs/results.md between its marks."""
     (table,) = re.findall(r"(?:^\|.*\n)+", results, re.M)[:1]
     before, _, rest = readme.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table}\n{END}{rest.partition(END)[2]}"

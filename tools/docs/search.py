@@ -1,4 +1,4 @@
-"""The tables of docs/search.md, from the schema of recipes.
+"""Generates the tables of docs/search.md from the schema of recipes.
 
 python -m tools.docs.search        rewrites docs/search.md between its marks
 """
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 
 
 def keys(schema: type[BaseModel]) -> str:
-    """Every key of a section: what it takes, its default, what it does."""
+    """Returns a table of the keys of a section: type, default and description."""
     shapes, rows = schema.model_json_schema()["properties"], []
     for name, field in schema.model_fields.items():
         default = (
@@ -25,24 +25,24 @@ def keys(schema: type[BaseModel]) -> str:
             if field.is_required()
             else f"`{'null' if field.default is None else str(field.default).lower()}`"
         )
-        rows.append([f"`{name}`", _takes(shapes[name]), default, field.description])
-    return table(["key", "takes", "default", "what it does"], rows)
+        rows.append([f"`{name}`", _type_of(shapes[name]), default, field.description])
+    return table(["key", "type", "default", "description"], rows)
 
 
 def page(text: str) -> str:
-    """The text of docs/search.md with its tables made anew."""
+    """Returns the text of docs/search.md with new tables."""
     return fill(text, {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)})
 
 
-def _takes(shape: Settings) -> str:
+def _type_of(shape: Settings) -> str:
     if "enum" in shape:
         return ", ".join(f"`{value}`" for value in shape["enum"])
     if "anyOf" in shape:
-        return " or ".join(_takes(one) for one in shape["anyOf"])
+        return " or ".join(_type_of(one) for one in shape["anyOf"])
     if shape.get("type") == "array":
         return "a list"
     words = {
-        "integer": "a whole number",
+        "integer": "an integer",
         "number": "a number",
         "boolean": "true or false",
         "object": "a mapping",

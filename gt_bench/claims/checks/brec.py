@@ -1,20 +1,29 @@
-"""The tests of claims on the pairs of BREC: which of them colour refinement tells apart, and which networks with random weights (gt_bench/claims/experiments/separation.py)."""
+"""Checks on the pairs of BREC: pairs that colour refinement and networks with random weights distinguish."""
 
 import operator
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gt_bench.claims.checks.experiment_values import of
-from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.checks.findings import load_cases
+from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.papers.brec import PAIRS
 from gt_bench.papers.published import PublishedError
 
 
-@test
-def colour_refinement(paper: str, data: Path, method: str, counts: Mapping[str, int], bound: bool = False) -> Found:
-    """Of the pairs of BREC, `method` (1-wl, 3-wl, gd-wl-rrwp, gd-wl-shortest-paths) tells apart `counts` of each category; `bound`: at least so many, so that a
-    trained network of that class can have them."""
+@register_check
+def colour_refinement(
+    paper: str, data: Path, method: str, counts: Mapping[str, int], bound: bool = False
+) -> CheckResult:
+    """Checks how many pairs of BREC a colour refinement distinguishes.
+
+    Args:
+        paper: the paper of the claim.
+        data: folder that contains packed/.
+        method: 1-wl, 3-wl, gd-wl-rrwp or gd-wl-shortest-paths.
+        counts: published count of each category.
+        bound: if true, the published counts are lower bounds, because a trained network of that class can reach them.
+    """
     from gt_bench.data.brec_pairs import brec_pairs
 
     apart = refinement(method)
@@ -22,53 +31,68 @@ def colour_refinement(paper: str, data: Path, method: str, counts: Mapping[str, 
         raise PublishedError(f"BREC has no category {unknown[0]!r}{nearest(unknown[0], list(PAIRS))}")
     pairs = brec_pairs(data)
     if pairs is None:
-        return Found(None, f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
+        return CheckResult(None, f"needs {data / 'packed' / 'brec'}: `dvc repro download@brec`")
     found = {name: sum(apart(*pairs[i]) for i in PAIRS[name]) for name in counts}
     compare = operator.ge if bound else operator.eq
-    said = ", ".join(f"{name.removeprefix('brec-')} {n} (printed {counts[name]})" for name, n in found.items())
-    return Found(all(compare(n, counts[name]) for name, n in found.items()), f"{method}: {said}", shown=True)
+    said = ", ".join(f"{name.removeprefix('brec-')} {n} (published {counts[name]})" for name, n in found.items())
+    return CheckResult(all(compare(n, counts[name]) for name, n in found.items()), f"{method}: {said}", confirmed=True)
 
 
-@test
-def at_least(paper: str, network: str, refinement: str) -> Found:
-    """Untrained, the network tells apart all pairs of BREC that colour refinement does. None where one draw of the weights misses some: others may not."""
+@register_check
+def at_least(paper: str, network: str, refinement: str) -> CheckResult:
+    """Checks that an untrained network distinguishes all pairs of BREC that a colour refinement distinguishes.
+
+    Args:
+        paper: the paper of the claim.
+        network: network of the finding `separation`.
+        refinement: colour refinement of the same finding.
+
+    Returns:
+        None if these draws of the weights miss some pairs, because other draws may not miss them.
+    """
     missed = _apart(refinement) - _apart(network)
     said = f"{_pairs(network)}, {_pairs(refinement)}"
-    return Found(None if missed else True, said + (f"; missed: {_some(missed)}" if missed else ""), shown=True)
-
-
-@test
-def between(paper: str, network: str, above: str, below: str) -> Found:
-    """The network tells apart more pairs of BREC than `above`, and none that `below` does not."""
-    mine, extra = _apart(network), _apart(network) - _apart(below)
-    said = f"{_pairs(network)}, {_pairs(above)}, {_pairs(below)}" + (f"; beyond: {_some(extra)}" if extra else "")
-    return Found(not extra and mine > _apart(above), said, shown=True)
-
-
-@test
-def no_more_than(paper: str, network: str, refinement: str) -> Found:
-    """Every pair of BREC that the untrained network tells apart, colour refinement does too."""
-    extra = _apart(network) - _apart(refinement)
-    return Found(
-        not extra,
-        f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""),
-        shown=True,
+    return CheckResult(
+        None if missed else True, said + (f"; missed: {_some(missed)}" if missed else ""), confirmed=True
     )
 
 
-@test
-def same_pairs(paper: str, first: str, second: str) -> Found:
-    """Both tell apart the same pairs of BREC."""
+@register_check
+def between(paper: str, network: str, above: str, below: str) -> CheckResult:
+    """Checks that a network distinguishes more pairs of BREC than `above`, and none that `below` does not."""
+    mine, extra = _apart(network), _apart(network) - _apart(below)
+    said = f"{_pairs(network)}, {_pairs(above)}, {_pairs(below)}" + (f"; beyond: {_some(extra)}" if extra else "")
+    return CheckResult(not extra and mine > _apart(above), said, confirmed=True)
+
+
+@register_check
+def no_more_than(paper: str, network: str, refinement: str) -> CheckResult:
+    """Checks that colour refinement distinguishes every pair of BREC that the untrained network distinguishes."""
+    extra = _apart(network) - _apart(refinement)
+    return CheckResult(
+        not extra,
+        f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""),
+        confirmed=True,
+    )
+
+
+@register_check
+def same_pairs(paper: str, first: str, second: str) -> CheckResult:
+    """Checks that two methods distinguish the same pairs of BREC."""
     differ = _apart(first) ^ _apart(second)
-    return Found(
+    return CheckResult(
         not differ,
         f"{_pairs(first)}, {_pairs(second)}" + (f"; different: {_some(differ)}" if differ else ""),
-        shown=True,
+        confirmed=True,
     )
 
 
 def refinement(method: str) -> Callable[..., bool]:
-    """Raises PublishedError for a method that is not there."""
+    """Returns the colour refinement of this name, a function of two graphs.
+
+    Raises:
+        PublishedError: there is no such refinement.
+    """
     from gt_bench.data.color_refinement import gd_wl, one_wl, random_walks, shortest_paths, three_wl
 
     known = {
@@ -83,11 +107,11 @@ def refinement(method: str) -> Callable[..., bool]:
 
 
 def _apart(name: str) -> set[int]:
-    return {pair for value in of("separation").beginning(f"{name}, ").values() for pair in value["apart"]}
+    return {pair for value in load_cases("separation").with_prefix(f"{name}, ").values() for pair in value["apart"]}
 
 
 def _pairs(name: str) -> str:
-    counts = [len(value["apart"]) for value in of("separation").beginning(f"{name}, ").values()]
+    counts = [len(value["apart"]) for value in load_cases("separation").with_prefix(f"{name}, ").values()]
     return f"{name} {'/'.join(map(str, counts))}"
 
 

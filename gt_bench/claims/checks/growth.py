@@ -1,25 +1,32 @@
-"""Tests of claims by counted operations: what grows with the size of a graph."""
+"""Check of complexity claims: how counted operations grow with the size of a graph."""
 
 from typing import Literal
 
-from gt_bench.claims.checks.experiment_values import of
-from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.checks.findings import load_cases
+from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.papers.published import PublishedError
 
 
-@test
+@register_check
 def growth(
     paper: str,
     exponents: dict[str, float],
     largest: dict[str, float] | None = None,
     tolerance: float = 0.35,
     order: Literal[2, 3] = 2,
-) -> Found:
-    """The counted operations of each model grow with that power of the size, and the numbers of its largest tensor with those of `largest`. Lower terms
-    make what is counted at finite sizes a little flatter: `tolerance`. `order`: of the tensors."""
+) -> CheckResult:
+    """Checks that counted operations grow with the claimed power of the size.
+
+    Args:
+        paper: the paper of the claim.
+        exponents: claimed exponent of the operations of each model.
+        largest: claimed exponent of the number of elements in the largest tensor of each model.
+        tolerance: largest accepted difference of exponents. Lower-order terms reduce the exponents at finite sizes.
+        order: order of the tensors.
+    """
     if not exponents and not largest:
         raise PublishedError("growth names no model: give `exponents` or `largest`")
-    found = of("growth" if order == 2 else "growth_of_order_3")
+    found = load_cases("growth" if order == 2 else "growth_of_order_3")
     said: list[str] = []
     wrong: list[str] = []
     for what, wanted in (("operations", exponents), ("largest", largest or {})):
@@ -27,7 +34,10 @@ def growth(
             measured = found[case]["exponent"][what]
             unit = case.partition(", by ")[2] or "nodes"
             name = case if what == "operations" else f"the largest tensor of {case}"
-            text = f"{name} {measured:.2f} (said {power:g}; {found[case]['sizes'][-2]:,} to {found[case]['sizes'][-1]:,} {unit})"
+            text = (
+                f"{name} {measured:.2f} (claimed {power:g}; {found[case]['sizes'][-2]:,} to "
+                f"{found[case]['sizes'][-1]:,} {unit})"
+            )
             (said if abs(measured - power) <= tolerance else wrong).append(text)
-    others = f"not as said: {', '.join(wrong)}; others: " if wrong else ""
-    return Found(not wrong, f"exponents of counted operations: {others}{', '.join(said)}", shown=True)
+    others = f"not as claimed: {', '.join(wrong)}; others: " if wrong else ""
+    return CheckResult(not wrong, f"exponents of counted operations: {others}{', '.join(said)}", confirmed=True)

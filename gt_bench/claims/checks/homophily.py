@@ -1,37 +1,51 @@
-"""The test of claims on the homophily of datasets."""
+"""Check of the homophily of datasets."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.data.brec_pairs import packed
 from gt_bench.papers.published import PublishedError
 
 
-@test
-def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> Found:
-    """The homophily of Lim et al. (2021) of each dataset is the one printed, to its last digit (three)."""
+@register_check
+def homophily(paper: str, data: Path, printed: Mapping[str, float]) -> CheckResult:
+    """Checks that the homophily of each dataset (Lim et al. 2021) equals the published value, rounded to three digits.
+
+    Args:
+        paper: the paper of the claim.
+        data: folder that contains packed/.
+        printed: published value of each dataset.
+    """
     from gt_bench.data.registry import catalog
 
     said, right = [], True
     for name, value in printed.items():
         if name not in catalog():
-            raise PublishedError(f"there is no dataset {name!r}{nearest(name, list(catalog()))}")
+            raise PublishedError(f"no dataset {name!r}{nearest(name, list(catalog()))}")
         graph = packed(data, name)
         if graph is None:
-            return Found(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")
+            return CheckResult(None, f"needs {data / 'packed' / name}: `dvc repro download@{name}`")
         found = class_homophily(*(graph.array(key).numpy() for key in ("source", "target", "y")))
         right &= abs(found - value) <= 0.0005 + 1e-9
-        said.append(f"{name} {found:.4f} (printed {value:.3f})")
-    return Found(right, ", ".join(said), shown=True)
+        said.append(f"{name} {found:.4f} (published {value:.3f})")
+    return CheckResult(right, ", ".join(said), confirmed=True)
 
 
 def class_homophily(source: np.ndarray, target: np.ndarray, labels: np.ndarray) -> float:
-    """Of edges given both ways: the mean over classes of max(0, h_k - share of class k), h_k the share of class k's edge ends that lie in the class
-    (summed over its nodes), times C / (C - 1) (Lim et al. 2021, Equation 1). Self-loops are left out."""
+    """Returns the homophily of a graph by Lim et al. 2021, Equation 1.
+
+    The measure is the mean over classes of max(0, h_k - share of class k), times C / (C - 1). h_k is the share of class
+    k's edge ends whose other end is in class k.
+
+    Args:
+        source: nodes at which edges begin, [E]. Every edge is given in both directions. Self-loops are ignored.
+        target: nodes at which they end, [E].
+        labels: class of each node, [N].
+    """
     labels = labels.reshape(-1).astype(np.int64)
     source, target = source.astype(np.int64), target.astype(np.int64)
     source, target = source[source != target], target[source != target]

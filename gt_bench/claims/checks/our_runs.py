@@ -1,58 +1,63 @@
-"""Tests of claims that read our runs themselves: single runs, equal counts, memory. Each argument `rows` holds the rows of leaderboards."""
+"""Checks that read our own runs: values of single runs, equal counts, memory.
+
+The argument `rows` contains rows of leaderboards.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gt_bench.claims.checks.registry import Contest, Found, test
+from gt_bench.claims.checks.registry import CheckResult, Comparison, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.papers.published import Published, PublishedError, lookup, paper_titles, printed_at
 
 SOLVED = 0.99
 
 
-@test
-def no_run_solves(paper: str, table: str, method: str, dataset: str, metric: str, rows: Any = ()) -> Found:
-    """Test whether the method solves the task in no run: a value of at least 0.99 in none of them.
+@register_check
+def no_run_solves(paper: str, table: str, method: str, dataset: str, metric: str, rows: Any = ()) -> CheckResult:
+    """Checks that no run of a method solves the task, that is, reaches a value of at least 0.99.
 
     Args:
-        paper: Paper of the table.
-        table: Its name.
-        method: The method that fails by the claim.
-        dataset: Dataset of the column.
-        metric: Metric of the column.
-        rows: Rows of leaderboards.
+        paper: paper of the table.
+        table: name of the table.
+        method: method that fails by the claim.
+        dataset: dataset of the column.
+        metric: metric of the column.
+        rows: rows of leaderboards.
 
     Returns:
-        False if the published mean or one of our runs solves it; shown by complete runs.
+        False if the published mean or one of our runs reaches 0.99. Confirmed by complete runs.
     """
     published = lookup(paper, table, method, dataset, metric)
     said = f"{method} is published with {published.printed} on {dataset}"
     if published.number >= SOLVED:
-        return Found(False, said)
+        return CheckResult(False, said)
     ours = [row for row in rows if row["published_place"] == list(published.place) and row["mean"] is not None]
     complete = [row for row in ours if not row["provisional"]]
     if not complete:
-        return Found(True, said)
+        return CheckResult(True, said)
     values = [value for row in complete for value in row["values"]]
     solved = sum(value >= SOLVED for value in values)
-    return Found(not solved, f"{said}; {solved} of our {len(values)} runs solve it", shown=True)
+    return CheckResult(not solved, f"{said}; {solved} of our {len(values)} runs solve it", confirmed=True)
 
 
-@test
-def same_counts(paper: str, table: str, first: str, second: str, datasets: Sequence[str], rows: Any = ()) -> Found:
-    """Test whether two methods have the same counts on each dataset, in the table and in our runs.
+@register_check
+def same_counts(
+    paper: str, table: str, first: str, second: str, datasets: Sequence[str], rows: Any = ()
+) -> CheckResult:
+    """Checks that two methods have the same counts on each dataset, in the table and in our runs.
 
     Args:
-        paper: Paper of the table.
-        table: Its name.
-        first: One method.
-        second: The other.
-        datasets: Columns to compare.
-        rows: Rows of leaderboards.
+        paper: paper of the table.
+        table: name of the table.
+        first: one method.
+        second: the other method.
+        datasets: columns to compare.
+        rows: rows of leaderboards.
 
     Returns:
-        The result, shown if our complete runs of both methods cover all datasets.
+        The result. It is confirmed if our complete runs of both methods cover all datasets.
     """
     if not datasets:
         raise PublishedError("same_counts compares no dataset: name some under `datasets`")
@@ -67,22 +72,26 @@ def same_counts(paper: str, table: str, first: str, second: str, datasets: Seque
             right &= means[0] == means[1]
             text += f" (ours {means[0]:g} and {means[1]:g})"
         said.append(text)
-    return Found(right, f"{first} and {second}: {', '.join(said)}", shown=covered == len(datasets) or not right)
+    return CheckResult(
+        right, f"{first} and {second}: {', '.join(said)}", confirmed=covered == len(datasets) or not right
+    )
 
 
-@test
-def memory_grows_linearly(paper: str, model: str, sizes: dict[str, int], factor: float = 1.5, rows: Any = ()) -> Found:
-    """Test whether peak memory per added node stays the same between successive sizes.
+@register_check
+def memory_grows_linearly(
+    paper: str, model: str, sizes: dict[str, int], factor: float = 1.5, rows: Any = ()
+) -> CheckResult:
+    """Checks that peak memory per additional node is the same between successive sizes.
 
     Args:
-        paper: The suite of the cells.
-        model: Their recipe.
-        sizes: Nodes of each dataset, at least three, all on the same device.
-        factor: The largest ratio of two slopes that still counts as linear.
-        rows: Rows of leaderboards.
+        paper: suite of the cells.
+        model: recipe of the cells.
+        sizes: number of nodes of each dataset, at least three, all on the same device.
+        factor: largest ratio of two slopes that counts as linear.
+        rows: rows of leaderboards.
 
     Returns:
-        The result; None where a dataset was not run or the devices differ.
+        The result. None if a dataset was not run or the devices differ.
     """
     if len(sizes) < 3:
         raise PublishedError(f"memory_grows_linearly needs three sizes or more: {len(sizes)} given")
@@ -94,30 +103,32 @@ def memory_grows_linearly(paper: str, model: str, sizes: dict[str, int], factor:
             row for row in rows if row["cell"] == f"{suite}/{dataset}/{model}" and row["peak_memory_mib"] is not None
         ]
         if not found:
-            return Found(None, f"needs a run of {suite}/{dataset}/{model}", tried=False)
+            return CheckResult(None, f"needs a run of {suite}/{dataset}/{model}", computed=False)
         memory[nodes] = found[0]["peak_memory_mib"]
         devices.add(found[0]["device"])
     said = ", ".join(f"{mib:,.0f} MiB at {nodes:,} nodes" for nodes, mib in sorted(memory.items()))
     if len(devices) > 1:
-        return Found(None, f"{said}, on different devices: {', '.join(sorted(devices))}")
+        return CheckResult(None, f"{said}, on different devices: {', '.join(sorted(devices))}")
     slopes = [(b - a) / (m - n) for (n, a), (m, b) in pairwise(sorted(memory.items()))]
     slope_text = ", ".join(f"{1024 * slope:.0f}" for slope in slopes)
     linear = min(slopes) > 0 and max(slopes) <= factor * min(slopes)
-    return Found(linear, f"one run a size on {devices.pop()}: {said}; {slope_text} KiB for each added node", shown=True)
+    return CheckResult(
+        linear, f"one run a size on {devices.pop()}: {said}; {slope_text} KiB for each added node", confirmed=True
+    )
 
 
-@test
-def best_of_further(paper: str, method: str, source: str, metric: str | None = None) -> Found:
-    """Test whether `method` is better than every number that another publication has on the same data and splits.
+@register_check
+def best_of_further(paper: str, method: str, source: str, metric: str | None = None) -> CheckResult:
+    """Checks that `method` is better than every number of another publication on the same data and splits.
 
     Args:
-        paper: Paper of the method.
-        method: The method.
-        source: The other publication, in further.yaml.
-        metric: Only columns of this metric.
+        paper: paper of the method.
+        method: the method.
+        source: suite of the other publication.
+        metric: compare only columns of this metric.
 
     Returns:
-        The result over all datasets that both publish, with one contest each for our runs.
+        The result over all datasets that both publish, with one comparison each for our runs.
     """
     others = printed_at({"paper": source, "metric": metric})
     if not others:
@@ -128,13 +139,13 @@ def best_of_further(paper: str, method: str, source: str, metric: str | None = N
             mine.setdefault((number.dataset, number.metric), number)
     if not mine:
         raise PublishedError(f"{paper} publishes no number of {method!r} on a dataset of {source}")
-    won, lost, tied, contests = 0, [], [], []
+    won, lost, tied, comparisons = 0, [], [], []
     for (dataset, name), number in mine.items():
         rivals = [o for o in others if (o.dataset, o.metric) == (dataset, name)]
         sign = 1 if number.direction == "max" else -1
         best = max(rivals, key=lambda o: sign * o.number)
         ahead = sign * (number.number - best.number)
-        contests.append(Contest(number.place, tuple(o.place for o in rivals)))
+        comparisons.append(Comparison(number.place, tuple(o.place for o in rivals)))
         text = f"{dataset} {number.printed} against {best.printed} of {best.method}"
         if abs(ahead) < number.rounding + best.rounding - 1e-12:
             tied.append(text)
@@ -144,11 +155,11 @@ def best_of_further(paper: str, method: str, source: str, metric: str | None = N
             lost.append(text)
     why = f"best on {won} of {len(mine)} datasets" + (f" (not: {'; '.join(lost)})" if lost else "")
     why += f" (equal after rounding: {'; '.join(tied)})" if tied else ""
-    return Found(False if lost else None if tied else True, why, contests=tuple(contests))
+    return CheckResult(False if lost else None if tied else True, why, comparisons=tuple(comparisons))
 
 
 def _complete_mean(number: Published, rows: Any) -> float | None:
-    """The mean of our complete runs of a published number."""
+    """Returns the mean of our complete runs of a published number."""
     means = [
         row["mean"]
         for row in rows

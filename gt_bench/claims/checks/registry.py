@@ -1,4 +1,4 @@
-"""What a test of a claim returns, and the kinds of test by name: those of this package, and those of suites/NAME/checks.py."""
+"""The result of a check, and all checks by name: those of this package, and those of suites/NAME/checks.py."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from gt_bench.utils.paths import SuiteError, suite_folders
 Place = tuple[str, ...]
 
 
-class Contest(NamedTuple):
+class Comparison(NamedTuple):
     """One comparison of published numbers that our runs may decide.
 
     Attributes:
-        ours: Place of the number that should be better (`Published.place`).
-        rivals: Places of the numbers that it is compared with.
-        rank: The number should be among so many best: it may lose to rank - 1 of its rivals.
+        ours: place of the number that should be better (`Published.place`).
+        rivals: places of the numbers that it is compared with.
+        rank: the number should be among the `rank` best. It may lose to `rank - 1` of its rivals.
     """
 
     ours: Place
@@ -28,55 +28,54 @@ class Contest(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a test of a claim found.
+class CheckResult:
+    """The result of the check of a claim.
 
     Attributes:
-        true: Whether the claim holds; None where the test cannot tell.
-        why: The reason, with numbers.
-        shown: The verdict rests on data or a computation, not on published numbers alone.
-        contests: Comparisons by which our runs confirm or contradict what the published numbers say.
-        least: How many contests must be won; None: all of them.
-        most: How many contests may be won, for a claim that something is not better; excludes `least`.
-        internal: The test compares two statements of the same paper. If they differ, the paper contradicts itself.
-        tried: False where nothing was computed for it yet; `why` then names the command.
+        holds: whether the claim holds. None if the check is not conclusive.
+        reason: the reason, with numbers.
+        confirmed: whether the result is based on data or a computation, and not on published numbers alone.
+        comparisons: comparisons by which our runs confirm or contradict the published numbers.
+        min_wins: number of comparisons that must be won. None for all of them.
+        max_wins: number of comparisons that may be won, for a claim that something is not better. Excludes `min_wins`.
+        internal: whether the check compares two statements of the same paper. If they differ, the paper contradicts
+            itself.
+        computed: False if the required experiment or run does not exist yet. `reason` then contains the command.
     """
 
-    true: bool | None
-    why: str
-    shown: bool = False
-    contests: tuple[Contest, ...] = field(default=())
-    least: int | None = None
-    most: int | None = None
+    holds: bool | None
+    reason: str
+    confirmed: bool = False
+    comparisons: tuple[Comparison, ...] = field(default=())
+    min_wins: int | None = None
+    max_wins: int | None = None
     internal: bool = False
-    tried: bool = True
+    computed: bool = True
 
 
-GENERAL = ("brec", "growth", "homophily", "our_runs", "printed")  # modules of this package with kinds of test
-SUITE_CHECKS = "checks.py"  # in the folder of a suite: kinds of test of its own
-_TESTS: dict[str, Callable[..., Found]] = {}
+GENERAL = ("brec", "growth", "homophily", "our_runs", "tables")  # modules of this package that contain checks
+SUITE_CHECKS = "checks.py"  # checks of a suite, in its folder
+_CHECKS: dict[str, Callable[..., CheckResult]] = {}
 
 
-def test(function: Callable[..., Found]) -> Callable[..., Found]:
-    """Registers a kind of test under the function's name. Called by that name, it checks the types of its arguments.
+def register_check(function: Callable[..., CheckResult]) -> Callable[..., CheckResult]:
+    """Registers a check under the name of the function. It validates the types of its arguments when it is called.
 
     Raises:
-        SuiteError: two modules have a test of this name.
+        SuiteError: another module has a check of this name.
     """
-    name, known = function.__name__, _TESTS.get(function.__name__)
+    name, known = function.__name__, _CHECKS.get(function.__name__)
     if known is not None and known.__module__ != function.__module__:
-        raise SuiteError(
-            f"two tests of claims are named {name!r}, in {known.__module__} and {function.__module__}; rename one"
-        )
-    _TESTS[name] = validate_call(function)
+        raise SuiteError(f"two checks are named {name!r}, in {known.__module__} and {function.__module__}; rename one")
+    _CHECKS[name] = validate_call(function)
     return function
 
 
-def all_tests() -> dict[str, Callable[..., Found]]:
-    """Every kind of test by name.
+def all_checks() -> dict[str, Callable[..., CheckResult]]:
+    """Returns all checks by name.
 
     Raises:
-        SuiteError: two have one name.
+        SuiteError: two checks have the same name.
         ImportFails: the checks.py of a suite cannot be imported.
     """
     for name in GENERAL:
@@ -84,9 +83,14 @@ def all_tests() -> dict[str, Callable[..., Found]]:
     for folder in suite_folders().values():
         if (path := folder / SUITE_CHECKS).exists():
             imported(path.resolve(), str(path))
-    return dict(_TESTS)
+    return dict(_CHECKS)
 
 
-def find_test(kind: str) -> Callable[..., Found]:
-    """The test of this name. Raises KeyError, and as `all_tests`."""
-    return _TESTS[kind] if kind in _TESTS else all_tests()[kind]
+def find_check(kind: str) -> Callable[..., CheckResult]:
+    """Returns the check of this name.
+
+    Raises:
+        KeyError: there is none.
+        SuiteError, ImportFails: as for `all_checks`.
+    """
+    return _CHECKS[kind] if kind in _CHECKS else all_checks()[kind]

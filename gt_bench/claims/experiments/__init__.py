@@ -1,1 +1,1 @@
-"""Computations behind claims, one module each."""
+"""Registry of experiments behind claims, and helpers that they share."""

@@ -1,19 +1,19 @@
-"""Experiments behind the claims of papers, and what they found.
+"""Experiments behind the claims of papers, and their stored results.
 
-suites/PAPER/experiments/NAME.py computes what takes too long to compute at every look; suites/PAPER/findings/NAME.json keeps it. The
-module has
+suites/PAPER/experiments/NAME.py computes values that take too long to compute on every use. They are stored in
+suites/PAPER/findings/NAME.json, with the command, commit, date and version of each case, and a checksum. An experiment
+defines
 
-  CASES                names, in the order in which they are computed
-  QUICK                those of them that a test computes again
-  ROUNDING             (optional) keys of a value that are rounding itself, or that code may change without changing what is found: not compared
-  TOLERANCE            (optional) how far the numbers of two computations may differ, relative
-  NEEDS                (optional) datasets that it needs
-  VERSION              (optional, 1) raised by a change of code that alters a value
-  OPEN                 (optional) true where a case takes an hour, or a trained run, so that some may be missing
-  compute(case, data)  a JSON value that the case, the code and the packed data in `data` decide; nothing is drawn without a fixed seed
+    CASES                names, in the order in which they are computed
+    QUICK                cases that a test computes again
+    ROUNDING             (optional) keys of a value that are not compared, because they are rounding errors or details
+    TOLERANCE            (optional) relative difference that two computations may have
+    NEEDS                (optional) required datasets
+    VERSION              (optional, default 1) raised by a change of code that alters a value
+    OPEN                 (optional) true if cases may be missing, because each takes an hour or a trained run
+    compute(case, data)  returns a JSON value. It must be deterministic, given the packed data in the folder `data`
 
-The checks of claims (gt_bench/claims/checks/) judge the values, so that a changed judgement leaves the findings as they are. The file keeps
-for each case the command, commit, date and version that made it, and has a checksum: nobody types a number there.
+The checks of claims (gt_bench/claims/checks/, suites/PAPER/checks.py) interpret the values.
 """
 
 import json
@@ -32,16 +32,24 @@ from gt_bench.utils.io import write_json
 from gt_bench.utils.paths import suite_folders
 from gt_bench.utils.versions import version_in
 
-# how far two computations of one value may lie apart: processors round differently
+# relative difference of two computations of one value: processors round differently
 TOLERANCE = 1e-6
 
 
 class FindingError(UserError, RuntimeError):
-    """A finding that is missing, damaged or edited; the message names the file and the command that computes it again."""
+    """A finding is missing, damaged or edited; the message names the file and the command that computes it again."""
 
 
-class Kept(TypedDict):
-    """A case of a finding as its file keeps it: the value, and what made it, when (ISO 8601), and by which version of the finding's module."""
+class StoredCase(TypedDict):
+    """A case of a finding in its file.
+
+    Attributes:
+        value: the computed value.
+        command: command that computed it.
+        commit: commit of the code.
+        date: in ISO 8601.
+        version: version of the experiment's module.
+    """
 
     value: Json
     command: str
@@ -51,71 +59,96 @@ class Kept(TypedDict):
 
 
 def experiments() -> dict[str, Path]:
-    """The file of each experiment, by name. Raises FindingError for two of one name."""
+    """Returns the file of each experiment by its name.
+
+    Raises:
+        FindingError: two experiments have the same name.
+    """
     found: dict[str, Path] = {}
     for folder in suite_folders().values():
         for path in sorted(folder.glob("experiments/*.py")):
             if path.stem in found:
-                raise FindingError(f"{found[path.stem]} and {path}: two experiments of one name; rename one of them")
+                raise FindingError(f"{found[path.stem]} and {path}: two experiments have the same name; rename one")
             found[path.stem] = path
     return found
 
 
 def source_of(name: str) -> Path:
-    """The file of an experiment. Raises FindingError for one that does not exist."""
+    """Returns the file of an experiment.
+
+    Raises:
+        FindingError: there is no such experiment.
+    """
     known = experiments()
     if name not in known:
-        raise FindingError(f"no finding {name!r}{nearest(name, list(known))}; there are: {', '.join(known)}")
+        raise FindingError(f"no finding {name!r}{nearest(name, list(known))}; known: {', '.join(known)}")
     return known[name]
 
 
 def module_of(name: str) -> Any:
-    """The module of an experiment. Raises FindingError for one that does not exist."""
+    """Returns the module of an experiment.
+
+    Raises:
+        FindingError: there is no such experiment.
+    """
     path = source_of(name)
     return imported(path.resolve(), str(path))
 
 
 def file_of(name: str, folder: Path | None = None) -> Path:
-    """The file of a finding, in the suite of its experiment unless another folder is given."""
+    """Returns the file of a finding, in the suite of its experiment unless another folder is given."""
     return (folder or source_of(name).parents[1] / "findings") / f"{name}.json"
 
 
 def command(name: str) -> str:
-    """The command that computes the finding again."""
+    """Returns the command that computes the finding again."""
     return f"gt-bench claims --recompute {name}"
 
 
-def load(name: str, folder: Path | None = None) -> dict[str, Kept]:
-    """By case. Raises FindingError."""
+def load(name: str, folder: Path | None = None) -> dict[str, StoredCase]:
+    """Returns the stored cases of a finding.
+
+    Raises:
+        FindingError: the file is missing, damaged or edited, or has unknown cases.
+    """
     path, module = file_of(name, folder), module_of(name)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         cases, seal = content["cases"], content["sha256"]
     except FileNotFoundError:
-        raise FindingError(f"{path} is not there; `{command(name)}` makes it") from None
+        raise FindingError(f"{path}: no such file; compute it by `{command(name)}`") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FindingError(f"{path}: cannot be read ({error}); `{command(name)}` makes it again") from None
+        raise FindingError(f"{path}: cannot be read ({error}); compute it again by `{command(name)}`") from None
     if seal != sealed(cases):
         raise FindingError(
-            f"{path}: was changed since it was computed; get it again by git, or `{command(name)}` makes it again"
+            f"{path}: was edited after it was computed; restore it by git, or compute it again by `{command(name)}`"
         )
     if strange := sorted(cases.keys() - set(module.CASES)):
         raise FindingError(
-            f"{path}: has a case {strange[0]!r} that {module.__name__} does not compute; `{command(name)}` makes it again"
+            f"{path}: unknown case {strange[0]!r}, which {module.__name__} does not compute; compute the file again by "
+            f"`{command(name)}`"
         )
     return cases
 
 
 def values(name: str, folder: Path | None = None) -> dict[str, Json]:
-    """{case: value} of all cases. Raises FindingError, also where a case has not been computed."""
+    """Returns {case: value} of all cases.
+
+    Raises:
+        FindingError: as for `load`, or a case has not been computed.
+    """
     cases = load(name, folder)
     if missing := [case for case in module_of(name).CASES if case not in cases]:
-        raise FindingError(f"{file_of(name, folder)}: lacks the case {missing[0]!r}; `{command(name)}` computes it")
+        raise FindingError(f"{file_of(name, folder)}: missing case {missing[0]!r}; compute it by `{command(name)}`")
     return {case: found["value"] for case, found in cases.items()}
 
 
 def partial(name: str, folder: Path | None = None) -> dict[str, Json]:
-    """{case: value} of the cases that are there, of a finding that may lack some. Raises FindingError for a damaged file."""
+    """Returns {case: value} of the cases that have been computed, none if the file does not exist.
+
+    Raises:
+        FindingError: the file is damaged.
+    """
     return (
         {case: found["value"] for case, found in load(name, folder).items()} if file_of(name, folder).exists() else {}
     )
@@ -128,8 +161,21 @@ def recompute(
     say: Callable[[str], None] = print,
     folder: Path | None = None,
 ) -> bool:
-    """Computes `cases` (all) anew and keeps each as soon as it is there. True where every value is the one that was kept before; says which is not.
-    Raises FindingError for a case that does not exist, and what `compute` raises."""
+    """Computes cases again and stores each as soon as it is computed.
+
+    Args:
+        name: the finding.
+        cases: cases to compute. All if empty.
+        data: folder that contains packed/.
+        say: called with a line per case.
+        folder: folder of findings, for tests.
+
+    Returns:
+        Whether every value agrees with the stored one.
+
+    Raises:
+        FindingError: there is no such case. Also the errors of `compute`.
+    """
     from gt_bench.runtime.environment import commit
 
     module = module_of(name)
@@ -140,38 +186,49 @@ def recompute(
     alike, version = True, version_in(source_of(name))
     for case in wanted:
         value = json.loads(json.dumps(module.compute(case, data)))
-        try:  # now: another process may have kept other cases meanwhile
-            kept = load(name, folder)
+        try:  # read again: another process may have stored other cases meanwhile
+            stored = load(name, folder)
         except FindingError:
-            kept = {}
-        before = kept[case]["value"] if case in kept else None
-        known = case in kept and agree(name, value, before)
+            stored = {}
+        before = stored[case]["value"] if case in stored else None
+        known = case in stored and agree(name, value, before)
         alike &= known
         say(
-            f"{name}, {case}: {json.dumps(value)}: {'as kept' if known else f'was {json.dumps(before)}' if case in kept else 'new'}"
+            f"{name}, {case}: {json.dumps(value)}: "
+            f"{'unchanged' if known else f'was {json.dumps(before)}' if case in stored else 'new'}"
         )
-        if not known or kept[case]["version"] != version:
+        if not known or stored[case]["version"] != version:
             date = f"{datetime.now(UTC):%Y-%m-%d}"
-            now: Kept = {"value": value, "command": command(name), "commit": made, "date": date, "version": version}
-            kept = {c: now if c == case else kept[c] for c in module.CASES if c in {*kept, case}}
-            write_json(path, {"finding": name, "cases": kept, "sha256": sealed(kept)})
+            now: StoredCase = {
+                "value": value,
+                "command": command(name),
+                "commit": made,
+                "date": date,
+                "version": version,
+            }
+            stored = {c: now if c == case else stored[c] for c in module.CASES if c in {*stored, case}}
+            write_json(path, {"finding": name, "cases": stored, "sha256": sealed(stored)})
     return alike
 
 
 def stale(name: str, folder: Path | None = None) -> list[str]:
-    """The cases that another version of the finding computed; none where nothing is kept. Raises FindingError."""
+    """Returns the cases that another version of the experiment computed, none if there is no file.
+
+    Raises:
+        FindingError: the file is damaged.
+    """
     if not file_of(name, folder).exists():
         return []
     return [case for case, found in load(name, folder).items() if found["version"] != version_in(source_of(name))]
 
 
 def sealed(cases: Mapping[str, object]) -> str:
-    """sha256 of the cases; a file whose content was changed by hand has another."""
+    """Returns the sha256 of the cases. It reveals edits of the file."""
     return digest_of(cases)
 
 
 def agree(name: str, value: object, other: object) -> bool:
-    """Two values of a finding are the same but for what is rounding."""
+    """Returns whether two values of a finding are equal up to rounding."""
     module = module_of(name)
     rounding, tolerance = getattr(module, "ROUNDING", ()), getattr(module, "TOLERANCE", TOLERANCE)
     first, second = (
@@ -181,7 +238,7 @@ def agree(name: str, value: object, other: object) -> bool:
 
 
 def same(value: object, other: object, tolerance: float = TOLERANCE) -> bool:
-    """Two JSON values are equal, numbers up to `tolerance` of the larger."""
+    """Returns whether two JSON values are equal. Numbers may differ by `tolerance`, relative to the larger one."""
     if isinstance(value, dict) and isinstance(other, dict):
         return value.keys() == other.keys() and all(same(value[key], other[key], tolerance) for key in value)
     if isinstance(value, list) and isinstance(other, list):

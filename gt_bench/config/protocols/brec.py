@@ -1,4 +1,4 @@
-"""The BREC protocol as a section of a recipe; its runs are in gt_bench/tasks/brec.py."""
+"""The BREC protocol as a section of a recipe. Its runs are in gt_bench/tasks/brec.py."""
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -6,19 +6,26 @@ from pydantic import Field, model_validator
 
 from gt_bench.config.protocols.base import Protocol
 
-if TYPE_CHECKING:  # whoever reads a recipe needs no numpy
+if TYPE_CHECKING:  # reading a recipe must not import numpy
     import numpy as np
 
 PAIRS, RELABELLINGS = 400, 32  # RELABELLINGS: of each side of a pair
-MINIATURE_PAIRS = (0, 300)  # one of the basic pairs and one of the CFI pairs, which some recipes run alone
+MINIATURE_PAIRS = (0, 300)  # a basic pair, and a CFI pair for recipes that run only those
 
 
 class BrecSection(Protocol):
-    """The BREC protocol where it is not that of the reference implementation. `epochs`, `batch`, `optimizer` and `schedule` are those of one pair.
+    """Settings of the BREC protocol. The defaults are those of the reference implementation.
 
-    `select: last` tests the weights after a pair's last epoch, `select: best` those of its lowest training loss (nothing validates here).
-    `stop_below`: a pair's training ends after an epoch whose mean loss is below this; 0: never. `margin`: of the cosine embedding loss.
-    `threshold`: of T^2. `pairs`: which of the 400 pairs, as half-open ranges of their numbers; nothing: all."""
+    `epochs`, `batch`, `optimizer` and `schedule` of the recipe apply to each pair. With `select: last`, the weights
+    after a pair's last epoch are tested; with `select: best`, those with its lowest training loss, because there is no
+    validation.
+
+    Attributes:
+        stop_below: the training of a pair stops after an epoch whose mean loss is below this. 0 for never.
+        margin: margin of the cosine embedding loss.
+        threshold: threshold of T^2.
+        pairs: half-open ranges of the numbers of pairs to run. All 400 if empty.
+    """
 
     KEY: ClassVar[str] = "brec"
     UNIT: ClassVar[str] = "pairs"
@@ -32,38 +39,45 @@ class BrecSection(Protocol):
     def _ranges(self) -> Self:
         numbers = [n for start, stop in self.pairs for n in range(start, stop)]
         if any(not 0 <= start < stop <= PAIRS for start, stop in self.pairs) or len(set(numbers)) < len(numbers):
-            raise ValueError(f"pairs are ranges [first, one past the last] within 0..{PAIRS} that share none")
+            raise ValueError(f"expected disjoint ranges [first, last + 1] within 0..{PAIRS}")
         return self
 
     @property
     def parts(self) -> int:
+        """Number of pairs."""
         return len(self.numbers())
 
     def numbers(self) -> list[int]:
-        """The pairs asked for, ascending."""
+        """Returns the numbers of the requested pairs, ascending."""
         return sorted(n for start, stop in self.pairs or [(0, PAIRS)] for n in range(start, stop))
 
     def only(self, count: int) -> Self:
-        """With `count` of the pairs, the middle ones of as many stretches."""
+        """Returns the section with `count` of the pairs, the middle ones of `count` equal parts."""
         numbers = self.numbers()
         chosen = [numbers[(2 * i + 1) * len(numbers) // (2 * count)] for i in range(count)]
         return self.model_copy(update={"pairs": [(n, n + 1) for n in chosen]})
 
     def of_miniature(self) -> Self:
+        """Returns the section with the pairs of a miniature."""
         return self.model_copy(update={"pairs": [(pair, pair + 1) for pair in MINIATURE_PAIRS]})
 
     def to_the_end(self) -> Self:
+        """Returns the section without early stopping."""
         return self.model_copy(update={"stop_below": 0.0})
 
     @staticmethod
     def miniature_sizes(rng: "np.random.Generator", smallest: int, largest: int) -> "np.ndarray":
-        """The two halves of the file: pairs, then controls, each pair with all its relabellings, sides interleaved."""
+        """Returns sizes for the two halves of the file, pairs and controls.
+
+        Each pair has all its relabellings, with alternating sides.
+        """
         import numpy as np
 
         return np.repeat(rng.integers(smallest, largest + 1, 2 * len(MINIATURE_PAIRS)), 2 * RELABELLINGS)
 
     @staticmethod
     def miniature_arrays(graphs: int) -> dict[str, "np.ndarray"]:
+        """Returns the pair, side, control and category of each graph of a miniature."""
         import numpy as np
 
         place, half = np.arange(graphs), max(1, graphs // 2)

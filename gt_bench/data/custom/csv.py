@@ -361,7 +361,8 @@ def _splits(table: Table, names: Sequence[str]) -> np.ndarray:
     expected = ["split"] if len(names) == 1 and "split" in names else [f"split_{i}" for i in range(len(names))]
     if set(names) != set(expected):
         raise DatasetError(
-            f"{table.path}: has the columns {', '.join(names)}; name one split `split`, several split_0, split_1, ... without gaps"
+            f"{table.path}: has the columns {', '.join(names)}; name one split `split`, several split_0, split_1, ... "
+            "without gaps"
         )
     codes = []
     for name in expected:

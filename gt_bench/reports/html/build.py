@@ -134,13 +134,13 @@ def _source(script: str) -> str:
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
     """The sentences that print, runs and kept findings decide, with their verdicts."""
-    from gt_bench.claims.evaluate import UNDECIDED, judged, load_claims, takes_data
+    from gt_bench.claims.evaluate import UNDECIDED, evaluate_claim, load_claims, needs_data
 
     found = []
     for claim in load_claims():
-        if not takes_data(claim):
+        if not needs_data(claim):
             try:
-                verdict, why = judged(claim, rows, rules=rules)
+                verdict, why = evaluate_claim(claim, rows, rules=rules)
             except UserError as error:  # what was computed for it is not at hand
                 verdict, why = UNDECIDED, str(error)
             found.append(

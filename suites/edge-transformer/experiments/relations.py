@@ -1,11 +1,16 @@
-"""Edge Transformer, Section 5: does it learn GRANDMOTHER from MOTHER in one layer, and GREATGRANDMOTHER by composing once more, and does a transformer on nodes?
+"""Edge Transformer, Section 5: does it learn GRANDMOTHER from MOTHER in one layer, and longer relations in two?
 
-Families are random forests: each person but the oldest has a mother among the older ones, or none. Given are the pairs (person, mother), as edges with one category each way; asked is, for every
-ordered pair, whether the second is the first one's mother's mother (2 steps), and so on. L layers of triangular attention reach 2^L steps, and what one layer hands on of a pair is the multiset of
-(state of (i, l), state of (l, j)) over l: no more than 2 steps of MOTHER. Trained on families of TRAIN persons; the score is F1 over all pairs of families that were not seen, of as many persons and of
-twice as many.
-On nodes: GraphGPS (message passing and attention), whose pair (i, j) is read from the vectors of i and j. In a family that is there twice (`twins`) i and its grandmother have the same vectors as i and her
-double, so it cannot answer both: there F1 is 2/3 at the very best. The Edge Transformer is asked the same.
+Families are random forests: each person except the oldest has a mother among the older persons, or none. The pairs
+(person, mother) are given as edges, with one category per direction. The model predicts for every ordered pair whether
+the second person is the mother of the mother of the first one (2 steps), and so on. L layers of triangular attention
+reach 2^L steps: a layer passes on the multiset of (state of (i, l), state of (l, j)) over l, which is no more than 2
+steps of MOTHER. Models are trained on families of TRAIN persons. The score is F1 over all pairs of new families, of the
+same size and of twice the size.
+
+The model on nodes is GraphGPS (message passing and attention), which reads the pair (i, j) from the vectors of i and j.
+In a family that contains every person twice (`twins`), i and its grandmother have the same vectors as i and the
+grandmother's double. It therefore cannot answer both pairs correctly: F1 is at most 2/3. The Edge Transformer is
+evaluated on the same pairs.
 """
 
 from pathlib import Path
@@ -21,19 +26,19 @@ from gt_models.layers.mlp import MLP
 
 NODE_LAYERS = 4
 CASES = [
-    "Edge Transformer, 1 layers, 2 steps", "Edge Transformer, 1 layers, 3 steps", "Edge Transformer, 2 layers, 3 steps", "Edge Transformer, 2 layers, 4 steps",
+    "Edge Transformer, 1 layers, 2 steps", "Edge Transformer, 1 layers, 3 steps", "Edge Transformer, 2 layers, 3 steps",
+    "Edge Transformer, 2 layers, 4 steps",
     "on nodes, 2 steps",
 ]  # fmt: skip
-QUICK: list[
-    str
-] = []  # training; tests/gt_bench/claims/experiments checks the relations, the twins and what one layer can see
+# every case trains; tests/gt_bench/claims/experiments checks the relations, the twins and the reach of one layer
+QUICK: list[str] = []
 TRAIN, FAMILIES, BATCH, UPDATES, RATE, DIM, HEADS = 12, 100, 16, 300, 2e-3, 32, 4
-# trained in float32: other processors round otherwise, and training carries that on
+# trained in float32: processors round differently, and training amplifies the differences
 TOLERANCE = 0.05
 
 
 class OnNodes(nn.Module):
-    """GraphGPS and a perceptron on the two vectors of a pair: [sum n_b^2, 1]."""
+    """GraphGPS, and a perceptron on the two vectors of a pair."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,14 +48,19 @@ class OnNodes(nn.Module):
         self.head = MLP([2 * DIM, DIM, DIM, 1])
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Logits of the ordered pairs, row-major by family, [sum n^2, 1]."""
+        """Returns the logits of the ordered pairs, row-major by family, [sum n^2, 1]."""
         z = self.nodes(batch)  # [N, d]
         first, second = batch.pair_nodes
         return self.head(torch.cat([z[first], z[second]], 1))
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """F1 on families of TRAIN persons (`f1`), of twice as many (`larger`) and on twins (`twins`); `loss` of the last fifty updates."""
+    """Trains the model of a case and evaluates it.
+
+    Returns:
+        F1 on families of TRAIN persons (`f1`), of twice as many (`larger`) and on twins (`twins`), and the mean `loss`
+            of the last fifty updates.
+    """
     model_name, steps = case.rpartition(", ")[0], int(case.rpartition(", ")[2].split()[0])
     torch.manual_seed(0)
     model = network(model_name)
@@ -68,18 +78,18 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         losses.append(loss.item())
     model.eval()
     seen = torch.Generator().manual_seed(2)
-    asked = {
+    evaluated = {
         "f1": families(FAMILIES, TRAIN, steps, seen),
         "larger": families(FAMILIES, 2 * TRAIN, steps, seen),
         "twins": families(FAMILIES, TRAIN, steps, seen, twice=True),
     }
-    return {name: round(f1(model, *what), 4) for name, what in asked.items()} | {
+    return {name: round(f1(model, *what), 4) for name, what in evaluated.items()} | {
         "loss": round(sum(losses[-50:]) / 50, 4)
     }
 
 
 def network(name: str) -> nn.Module:
-    """The model of a case: `Edge Transformer, L layers`, or a transformer on nodes."""
+    """Returns the model of a case: `Edge Transformer, L layers`, or a transformer on nodes."""
     if not name.startswith("Edge Transformer"):
         return OnNodes()
     layers = int(name.split(", ")[1].split()[0])
@@ -90,17 +100,28 @@ def network(name: str) -> nn.Module:
 
 @torch.no_grad()
 def f1(model: nn.Module, batch: GraphBatch, y: Tensor) -> float:
-    """Over pairs, a positive logit being the answer yes."""
-    said, true = model(batch).squeeze(1) > 0, y > 0
-    right = (said & true).sum().item()
-    return 2 * right / max(said.sum().item() + true.sum().item(), 1)
+    """Returns F1 over pairs. A positive logit means yes."""
+    predicted, true = model(batch).squeeze(1) > 0, y > 0
+    right = (predicted & true).sum().item()
+    return 2 * right / max(predicted.sum().item() + true.sum().item(), 1)
 
 
 def families(
     count: int, people: int, steps: int, rng: torch.Generator, twice: bool = False
 ) -> tuple[GraphBatch, Tensor]:
-    """`count` families as one batch, and for each ordered pair (row-major by family) whether the second is the mother of the mother ... of the first, `steps` times.
-    `twice`: each is two families with nothing between them, the second a double of the first, `people` in all."""
+    """Draws families and their relation.
+
+    Args:
+        count: number of families.
+        people: number of persons in a family.
+        steps: number of steps of MOTHER.
+        rng: random generator.
+        twice: whether each family consists of two equal halves without an edge between them.
+
+    Returns:
+        The batch, and for each ordered pair (row-major by family) whether the second person is `steps` steps of MOTHER
+            from the first one, [count * people^2].
+    """
     size = people // 2 if twice else people
     mothers = torch.stack([_mothers(size, rng) for _ in range(count)])  # [count, size], -1 where none
     if twice:
@@ -117,7 +138,11 @@ def families(
 
 
 def _mothers(people: int, rng: torch.Generator) -> Tensor:
-    """Each person's mother, in an order of persons that says nothing: one of the two or three persons before it by age, so that lines are long; -1 for the oldest and one in ten."""
+    """Returns the mother of each person, -1 for none, [people].
+
+    The mother is one of the three next older persons, so that lines are long. The oldest person and one person in ten
+    have none. Persons are in random order.
+    """
     age = torch.arange(people)
     back = torch.randint(1, 4, (people,), generator=rng)
     mother = torch.where((back <= age) & (torch.rand(people, generator=rng) > 0.1), age - back, -1)

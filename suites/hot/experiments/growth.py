@@ -1,8 +1,10 @@
-"""How do the models' costs grow with the graph? Operations of one forward pass of the plain definitions, counted one by one: exact, and the same on every machine.
+"""Growth of the models' costs with the graph: operations of one forward pass of the plain definitions.
 
-A product counts as torch.utils.flop_counter has it, any other operation as the numbers that it writes, a view as nothing. Encodings are given (random numbers: counts do not
-depend on them), so that their own cost is not the model's. Graphs are random with twice as many edges as nodes, or, for "by edges", of a fixed number of nodes.
-Widths are small (8), so that the terms in the size are not hidden by those in the width.
+Operations are counted one by one. The counts are exact and the same on every machine. A product counts as in
+torch.utils.flop_counter. Any other operation counts as the number of elements that it writes, a view as zero. Encodings
+are random numbers, so that their cost is not included. Graphs are random, with twice as many edges as nodes or, for "by
+edges", with a fixed number of nodes. Widths are small (8), so that terms in the size are not hidden by terms in the
+width.
 """
 
 # mypy: disable-error-code="arg-type, assignment"
@@ -54,12 +56,17 @@ EDGES_PER_NODE, FIXED_NODES = 2, 64
 BY_EDGES = ("TokenGT", "TokenGT + Performer", "HOT (S)", "HOT (S, φ)", "MLP_π (S)")
 CASES = [*MODELS, *(f"{name}, by edges" for name in BY_EDGES)]
 QUICK = ["TokenGT", "TokenGT + Performer", "HOT (S, φ), by edges", "Polynormer"]
-# another way to compute the same has other counts and the same exponents
+# another implementation has other counts and the same exponents
 ROUNDING, TOLERANCE = ("operations", "largest"), 0.05
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`sizes`, numbers of nodes or of edges; `operations`; `largest`: numbers in the largest tensor; the exponents of both between the last two sizes."""
+    """Counts the operations of a model at several sizes.
+
+    Returns:
+        `sizes` in nodes or edges, `operations`, `largest` (elements of the largest tensor), and the exponents of both
+            between the last two sizes.
+    """
     name, _, by_edges = case.partition(", by ")
     make, sizes = MODELS[name]
     categorical = name != "Polynormer"
@@ -84,7 +91,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 class Counter(TorchDispatchMode):
-    """Counts operations and the numbers of the largest tensor that one writes."""
+    """Counts operations, and the elements of the largest tensor that an operation writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +104,7 @@ class Counter(TorchDispatchMode):
             written = sum(t.numel() for t in tree_leaves(out) if isinstance(t, Tensor))
             count = flop_registry.get(func._overloadpacket)
             if func._overloadpacket is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu:
-                query, key, value = args[:3]  # [B, H, n, d] each: two products, as torch's counter has it for GPUs
+                query, key, value = args[:3]  # [B, H, n, d] each: two products, as torch counts on GPUs
                 self.operations += 2 * query.numel() * key.size(-2) + 2 * query[..., 0].numel() * value[0, 0].numel()
             else:
                 self.operations += int(count(*args, **(kwargs or {}), out_val=out)) if count else written
@@ -106,7 +113,7 @@ class Counter(TorchDispatchMode):
 
 
 def _random_graph(n: int, edges: int, categorical: bool) -> GraphBatch:
-    """`edges` different pairs, both directions, and random numbers for every encoding that a model reads."""
+    """Returns a graph with `edges` undirected edges, and random numbers for every encoding that a model reads."""
     rng = torch.Generator().manual_seed(0)
     pairs = torch.triu_indices(n, n, 1)
     pairs = pairs[:, torch.randperm(pairs.size(1), generator=rng)[:edges]]

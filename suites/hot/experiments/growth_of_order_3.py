@@ -1,7 +1,9 @@
-"""How do the costs of tensors of order 3 grow? Counted as in `growth`, of which this is the part on hypergraphs.
+"""Growth of the costs of tensors of order 3, counted as in `growth` on hypergraphs.
 
-The papers say it for any order: HOT's Properties 2 and 3, TokenGT's tokens of k nodes. A hypergraph has HYPEREDGES triples of different nodes for each node, or, "by hyperedges", a fixed
-number of nodes. `HOT 1 to 3` is the whole model from nodes to triples (Enc_{1->1}, then Enc_{1->3}), which HOT's Table 4 is made with; `HOT 3 to 3` is a layer Enc_{3->3} on all n^3 triples.
+The papers make these claims for any order: HOT's Properties 2 and 3, TokenGT's tokens of k nodes. A hypergraph has
+HYPEREDGES triples of different nodes per node or, "by hyperedges", a fixed number of nodes. `HOT 1 to 3` is the whole
+model from nodes to triples (Enc_{1->1}, then Enc_{1->3}), which HOT's Table 4 uses. `HOT 3 to 3` is a layer Enc_{3->3}
+on all n^3 triples.
 """
 
 # mypy: disable-error-code="arg-type"
@@ -43,7 +45,12 @@ ROUNDING, TOLERANCE = ("operations", "largest"), 0.05
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`sizes`, numbers of nodes or of hyperedges; `operations`; `largest`: numbers in the largest tensor; the exponents of both between the last two sizes."""
+    """Counts the operations of a model at several sizes.
+
+    Returns:
+        `sizes` in nodes or hyperedges, `operations`, `largest` (elements of the largest tensor), and the exponents of
+            both between the last two sizes.
+    """
     name, _, by_hyperedges = case.partition(", by ")
     make, nodes = MODELS[name]
     sizes = (
@@ -65,7 +72,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def hypergraph(n: int, hyperedges: int) -> GraphBatch:
-    """`n` nodes and so many random triples of different nodes, and identifiers of the nodes."""
+    """Returns a graph of `n` nodes with `hyperedges` random triples of different nodes and node identifiers."""
     rng = torch.Generator().manual_seed(0)
     triples = torch.stack([torch.randperm(n, generator=rng)[:3] for _ in range(hyperedges)])
     batch = GraphBatch(torch.zeros(n, 1, dtype=torch.long), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, n]))
@@ -85,7 +92,7 @@ class AllTriples(nn.Module):
         self.features = RandomFeatures(width // heads, None, None, "relu") if attention == "kernel" else None
 
     def forward(self, batch: GraphBatch) -> torch.Tensor:
-        """[n^3, width]."""
+        """Returns the outputs of all triples, [n^3, width]."""
         support = Support.complete(batch, 3)
         return self.layer(torch.ones(len(support.sets[3]), SMALL["hidden_dim"]), support, self.features)
 

@@ -1,7 +1,8 @@
-"""Polynormer, Appendix K: is it at least as expressive as 1-WL where all nodes have the same features?
+"""Polynormer, Appendix K: is it at least as expressive as 1-WL if all nodes have the same features?
 
-All connected graphs of N nodes (networkx's atlas): into how many classes does colour refinement put them, and into how many does a Polynormer
-with random weights in float64, by the multisets of its node outputs? Each graph has a relabelled copy as a control.
+The graphs are all connected graphs of N nodes (networkx's atlas). They are grouped into classes by colour refinement,
+and by the multisets of node outputs of a Polynormer with random weights in float64. Each graph has a relabelled copy as
+a control.
 """
 
 # mypy: disable-error-code="arg-type"
@@ -21,13 +22,20 @@ N, LAYERS, DIM = 6, 4, 8
 LOCAL = ("gat", "gcn", "random-walk")
 CASES = ["colour refinement", *LOCAL, "equation 18 with A + I"]
 QUICK = ["colour refinement", "gcn", "equation 18 with A + I"]
-# relative differences: equal outputs lie below the first, different ones above the second; nothing may lie between
+# relative differences: at most EQUAL for equal outputs, at least DIFFERENT for different ones, and none in between
 EQUAL, DIFFERENT = 1e-11, 1e-8
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`graphs`; `classes` found; `at least 1-WL`: all pairs that colour refinement tells apart lie in different classes; `control`: the largest relative difference between
-    a graph and its relabelled copy."""
+    """Groups the graphs into classes.
+
+    Returns:
+        `graphs` and `classes`, their numbers. `at least 1-WL`: whether all pairs that colour refinement distinguishes
+            are in different classes. `control`: largest relative difference between a graph and its relabelled copy.
+
+    Raises:
+        ArithmeticError: two outputs are neither equal nor different.
+    """
     graphs = connected(N)
     colours = refined(graphs)
     if case == "colour refinement":
@@ -56,7 +64,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def connected(n: int) -> list[Tensor]:
-    """All connected graphs of n nodes up to isomorphism, n at most 7."""
+    """Returns all connected graphs of n nodes up to isomorphism, for n up to 7."""
     import networkx as nx
     from networkx.generators.atlas import graph_atlas_g
 
@@ -68,7 +76,7 @@ def connected(n: int) -> list[Tensor]:
 
 
 def refined(graphs: list[Tensor]) -> list[int]:
-    """A number for each graph, equal where colour refinement from one colour does not tell them apart."""
+    """Returns a number for each graph, equal if colour refinement from one colour does not distinguish two graphs."""
     palette: dict[tuple[Any, ...], int] = {}
     kinds: dict[tuple[Any, ...], int] = {}
     found = []
@@ -85,7 +93,11 @@ def refined(graphs: list[Tensor]) -> list[int]:
 
 
 def polynormer(local: str) -> Callable[[Tensor], Tensor]:
-    """Polynormer with that local attention, as the library builds it (equations 7 and 17); all local layers, their sum as node outputs."""
+    """Returns Polynormer with this local attention (equations 7 and 17), with all local layers and random weights.
+
+    Returns:
+        A function from an adjacency matrix to the sum of the layers' node outputs.
+    """
     torch.manual_seed(0)
     model = Polynormer(
         1, 1, hidden_dim=DIM, num_heads=2, num_local_layers=LAYERS, attention="local", local_layer=local
@@ -97,7 +109,10 @@ def polynormer(local: str) -> Callable[[Tensor], Tensor]:
 
 
 def base(graph: Tensor) -> Tensor:
-    """Equation 18 with W = A + I, which the paper names, and B = 1 beta^T, beta random; scaled so that powers stay in range."""
+    """Returns the output of equation 18 with W = A + I, as the paper names it, and B = 1 beta^T, beta random.
+
+    W is scaled so that its powers stay in range.
+    """
     beta = torch.rand(DIM, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     model = PolynomialBase(len(graph), DIM, LAYERS).double().requires_grad_(False)
     for weight, bias in zip(model.weights, model.biases, strict=True):

@@ -1,5 +1,8 @@
-"""Polynormer, Theorem 3.3: can the base model (equation 4) of L layers represent X_i times every monomial of degree 2^L - 1 in the rows of X? And do
-equations 9 to 11, by which Appendix A proves it, give what the model computes?"""
+"""Polynormer, Theorem 3.3: does the base model (equation 4) represent all monomials of the theorem?
+
+A model of L layers should represent X_i times every monomial of degree 2^L - 1 in the rows of X. A second question is
+whether equations 9 to 11, by which Appendix A proves the theorem, give the output of the model.
+"""
 
 import itertools
 from collections.abc import Callable
@@ -15,11 +18,11 @@ SIZES = {f"n = {n}, L = {layers}": (n, layers) for n, layers in ((2, 2), (3, 2),
 EQUATION_9 = {f"equation 9, L = {layers}": layers for layers in (1, 2, 3)}
 CASES = [*SIZES, *EQUATION_9]
 QUICK = CASES
-PRIMES = (2.0, 3.0, 5.0, 7.0)  # features: the output of a monomial is a whole number that factors into it
+PRIMES = (2.0, 3.0, 5.0, 7.0)  # features: the factors of an output are the exponents of its monomial
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """The monomials of a size and those that are `missing`; for a case of equation 9, how far it is off."""
+    """Counts the represented monomials of a size, or compares equation 9 with the model."""
     if case in EQUATION_9:
         return _equation_9(EQUATION_9[case])
     n, layers = SIZES[case]
@@ -32,8 +35,13 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def one_hot_weights(n: int, layers: int) -> dict[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """For each monomial (exponents of X_0 .. X_(n-1)) that node 0 can have with one 1 in each row of each W and B = 0: the column of the 1, by layer
-    and row. Node 0 stands for any node."""
+    """Returns weights for each monomial that a model with one-hot weights and B = 0 has at node 0.
+
+    Every row of every W contains one 1. Node 0 represents any node.
+
+    Returns:
+        {exponents of X_0 .. X_(n-1): column of the 1, by layer and row}.
+    """
     states = {tuple(tuple(int(i == j) for j in range(n)) for i in range(n)): ()}
     for layer in range(1, layers + 1):
         after: dict[tuple[tuple[int, ...], ...], tuple[Any, ...]] = {}
@@ -48,7 +56,7 @@ def one_hot_weights(n: int, layers: int) -> dict[tuple[int, ...], tuple[tuple[in
 
 
 def represents(weights: tuple[tuple[int, ...], ...], monomial: tuple[int, ...]) -> bool:
-    """The model with these weights gives the monomial at node 0, exactly."""
+    """Returns whether the model with these weights gives exactly the monomial at node 0."""
     n = len(monomial)
     model = _base([torch.eye(n, dtype=torch.float64)[list(columns)] for columns in weights], 1)
     x = torch.tensor(PRIMES[:n], dtype=torch.float64)[:, None]
@@ -56,8 +64,12 @@ def represents(weights: tuple[tuple[int, ...], ...], monomial: tuple[int, ...]) 
 
 
 def _equation_9(layers: int) -> dict[str, bool]:
-    """Whether the sum over index sets (equation 11) is what the model gives at every node: with the coefficients of equation 9 as printed, and with
-    those that equation 4 has, where the second half of the indices hangs on the first index of each half."""
+    """Compares the sum over index sets (equation 11) with the output of the model at every node.
+
+    Returns:
+        Whether they are equal for the coefficients of equation 9 as published, and for those of equation 4, where the
+            second half of the indices depends on the first index of each half.
+    """
     n, rng = 3, torch.Generator().manual_seed(0)
     weights = [torch.randint(-3, 4, (n, n), generator=rng).double() for _ in range(layers)]
     x = torch.randint(-3, 4, (n, 1), generator=rng).double()

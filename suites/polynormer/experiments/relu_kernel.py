@@ -1,7 +1,8 @@
-"""Polynormer, Appendix D.2: with ReLU in place of the sigmoid, does the denominator of equation 6 leave the range of float32 on graphs of millions of nodes?
+"""Polynormer, Appendix D.2: does the denominator of equation 6 overflow in float32 with ReLU on large graphs?
 
-As printed: the two graphs by their numbers of nodes, ReLU in equation 6. Unprinted, and chosen: features N(0, 1), which is what a LayerNorm hands on; the linear maps as
-torch begins them; queries and keys shared and width and heads as in the authors' scripts. Nothing is trained: this is what the sum over nodes alone does.
+As published: the two graphs by their numbers of nodes, and ReLU in equation 6. Not published, and chosen here: features
+N(0, 1), as after a LayerNorm; linear maps as torch initialises them; shared queries and keys, width and heads of the
+authors' scripts. Nothing is trained: the experiment measures the sum over nodes alone.
 """
 
 from collections.abc import Iterator
@@ -24,8 +25,12 @@ CHUNK = 50_000
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """Largest denominators sigma(q_i) . sum_j sigma(k_j) of any node and head, in float32, with ReLU and with the sigmoid; `zeros`: denominators that are 0 with
-    ReLU, so that the node's weights are 0 / 0."""
+    """Computes the denominators sigma(q_i) . sum_j sigma(k_j) in float32, with ReLU and with the sigmoid.
+
+    Returns:
+        The largest denominators of any node and head. `zeros`: number of denominators that are 0 with ReLU, so that the
+            node's weights are 0 / 0.
+    """
     nodes, width, heads = GRAPHS[case]
     torch.manual_seed(0)
     linear = nn.Linear(width, width).requires_grad_(False)
@@ -34,14 +39,15 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         key = linear(x)
         sums["relu"] += key.relu().sum(0)
         sums["sigmoid"] += key.sigmoid().sum(0)
-    # of as many nodes as a chunk has: the others are drawn alike
+    # nodes of one chunk: the others have the same distribution
     key = linear(next(_features(nodes, width)))
     largest = {
         name: _denominators(f(key), sums[name], heads) for name, f in (("relu", torch.relu), ("sigmoid", torch.sigmoid))
     }
     return {
         "largest with ReLU": largest["relu"].max().item(), "largest with the sigmoid": largest["sigmoid"].max().item(),
-        "zeros": int((largest["relu"] == 0).sum()), "denominators": largest["relu"].numel(), "most that float32 holds": torch.finfo(torch.float32).max,
+        "zeros": int((largest["relu"] == 0).sum()), "denominators": largest["relu"].numel(),
+        "most that float32 holds": torch.finfo(torch.float32).max,
     }  # fmt: skip
 
 
@@ -52,5 +58,5 @@ def _features(nodes: int, width: int) -> Iterator[torch.Tensor]:
 
 
 def _denominators(query: Tensor, total: Tensor, heads: int) -> Tensor:
-    """[nodes, heads]; channel c of head h is c * heads + h."""
+    """Returns the denominators [nodes, heads]; channel c of head h is c * heads + h."""
     return (query * total).unflatten(1, (-1, heads)).sum(1)

@@ -1,8 +1,10 @@
-"""Polynormer, Appendix K: which pairs of Figure 6 does version 2 tell apart, and does it give relabelled copies of one graph the same?
+"""Polynormer, Appendix K: which pairs of Figure 6 does version 2 distinguish, and is it invariant to relabelling?
 
-As printed: local layers X = (A D^-1 X) * (X + B) (equations 18 and 19), features and beta 1, B = 1 (version 1) or the second eigenvector of the
-normalised Laplacian (version 2). Unprinted: the number of layers; 1 to 3 are tried. An eigenvector has no sign, so both are tried; of a double
-eigenvalue any unit vector of a plane is one, and ANGLES of them are tried, from the projection of the nodes' numbers on: what LAPACK returns differs by processor.
+As published: local layers X = (A D^-1 X) * (X + B) (equations 18 and 19), features and beta 1, B = 1 (version 1) or the
+second eigenvector of the normalised Laplacian (version 2). Not published: the number of layers; 1 to 3 are tried. The
+sign of an eigenvector is arbitrary, so that both are tried. If the eigenvalue is double, any unit vector of a plane is
+an eigenvector. ANGLES of them are tried, beginning with the projection of the node numbers, because the vector that
+LAPACK returns depends on the processor.
 """
 
 from pathlib import Path
@@ -26,8 +28,14 @@ SAME_EIGENVALUE = 1e-9
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """For each number of layers, over all choices of the eigenvector: the smallest difference of the two graphs, the largest within either graph (beyond the sign), the
-    largest between a graph and relabelled copies with the projection of the nodes' numbers in each, and the number of different node outputs (the most over choices)."""
+    """Compares two graphs, choices of the eigenvector on one graph, and relabelled copies.
+
+    Returns:
+        For each number of layers, over all choices of the eigenvector: the smallest difference of the two graphs, the
+            largest difference within either graph (except for the sign), the largest difference between a graph and
+            relabelled copies (each with the projection of its node numbers), and the largest number of different node
+            outputs.
+    """
     name, version = case.rsplit(", ", 1)
     between, within, copies, distinct = [], [], [], []
     for layers in LAYERS:
@@ -37,14 +45,20 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         copies.append([_of_copies(graph, version, layers) for graph in PAIRS[name]])
         distinct.append([max(len(torch.unique((row * 1e9).round())) for row in outputs) for outputs in (first, second)])
     return {
-        "layers": list(LAYERS), "between the graphs": between, "within one": within, "relabelled copies": copies, "distinct outputs": distinct,
-        "nodes": [len(graph) for graph in PAIRS[name]], "multiplicity": [second_eigenvectors(graph).size(1) for graph in PAIRS[name]],
+        "layers": list(LAYERS), "between the graphs": between, "within one": within, "relabelled copies": copies,
+        "distinct outputs": distinct,
+        "nodes": [len(graph) for graph in PAIRS[name]],
+        "multiplicity": [second_eigenvectors(graph).size(1) for graph in PAIRS[name]],
     }  # fmt: skip
 
 
 def second_eigenvectors(adjacency: Tensor) -> Tensor:
-    """An orthonormal basis [n, multiplicity] of the eigenspace of the normalised Laplacian's second smallest eigenvalue. Its first vector is the projection of the
-    nodes' numbers 1, ..., n; of at most two dimensions, the rest is determined up to its sign."""
+    """Returns a basis of the eigenspace of the second smallest eigenvalue of the normalised Laplacian.
+
+    Returns:
+        An orthonormal basis [n, multiplicity]. Its first vector is the projection of the node numbers 1, ..., n. In at
+            most two dimensions, the other vector is determined up to its sign.
+    """
     scale = adjacency.sum(1).rsqrt()
     values, vectors = torch.linalg.eigh(
         torch.eye(len(adjacency), dtype=adjacency.dtype) - scale[:, None] * adjacency * scale
@@ -55,7 +69,10 @@ def second_eigenvectors(adjacency: Tensor) -> Tensor:
 
 
 def _choices(adjacency: Tensor, version: str, layers: int) -> Tensor:
-    """Sorted node outputs [choices, n]; of a simple eigenvalue two choices, the second with the other sign, of a double one the plane in ANGLES steps."""
+    """Returns sorted node outputs [choices, n].
+
+    A simple eigenvalue has two choices, which differ by the sign. A double eigenvalue has ANGLES choices in its plane.
+    """
     if version == "v1":
         return _output(adjacency, torch.ones(len(adjacency), 1, dtype=torch.float64), layers)[None]
     basis = second_eigenvectors(adjacency)
@@ -65,12 +82,15 @@ def _choices(adjacency: Tensor, version: str, layers: int) -> Tensor:
         angle = torch.arange(ANGLES, dtype=torch.float64) * (2 * torch.pi / ANGLES)
         turned = basis @ torch.stack([angle.cos(), angle.sin()])
     else:
-        raise ArithmeticError(f"the second eigenvalue is {basis.size(1)}-fold: turning it has no code")
+        raise ArithmeticError(f"the second eigenvalue is {basis.size(1)}-fold; expected at most 2-fold")
     return torch.stack([_output(adjacency, vector[:, None], layers) for vector in turned.T])
 
 
 def _beyond_the_sign(outputs: Tensor) -> float:
-    """The largest difference between the outputs of two choices, each with the sign that suits it: choice i and i + half differ by the sign."""
+    """Returns the largest difference between the outputs of two choices, each with the sign that fits best.
+
+    Choices i and i + half differ by the sign.
+    """
     if len(outputs) == 1:
         return 0.0
     gaps, half = torch.cdist(outputs, outputs, p=torch.inf), len(outputs) // 2
@@ -91,7 +111,7 @@ def _of_copies(adjacency: Tensor, version: str, layers: int) -> float:
 
 
 def _output(adjacency: Tensor, bias: Tensor, layers: int) -> Tensor:
-    """Node outputs [n] in ascending order."""
+    """Returns the node outputs [n] in ascending order."""
     n = len(adjacency)
     model = PolynomialBase(n, 1, layers).double().requires_grad_(False)
     for weight, start in zip(model.weights, model.biases, strict=True):

@@ -1,7 +1,8 @@
-"""PPGT, equations 4 and 5: is the key with the largest score the nearest one?
+"""PPGT, equations 4 and 5: does the nearest key have the largest score?
 
-Queries and keys are drawn from N(0, 1), which is what a norm hands to attention; a head's width is 8 on ZINC (64 / 8), others are tried. The scores are those that the
-layers of this library compute: as printed, as the authors' code has them (<q, k> undivided), and scaled dot products (equation 2).
+Queries and keys are drawn from N(0, 1), as after a norm. The width of a head is 8 on ZINC (64 / 8); others are tried.
+The scores are those of the layers of this library: as published, as in the authors' code (<q, k> undivided), and scaled
+dot products (equation 2).
 """
 
 from pathlib import Path
@@ -18,7 +19,11 @@ QUICK = CASES
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """For each (width, keys): the share of draws in which the largest score is the nearest key's, and in which it is the longest key's."""
+    """Counts draws for each (width, keys).
+
+    Returns:
+        The shares of draws in which the nearest key and the longest key have the largest score.
+    """
     attention, scale_queries = FORMS[case]
     found = {}
     for width in WIDTHS:
@@ -31,6 +36,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
             chosen = (layer.scale * (q * k).sum(-1) + layer.key_scale * squares).argmax(1)
             nearest = (q - k).square().sum(-1).argmin(1)
             found[f"width {width}, {keys} keys"] = {
-                "nearest": (chosen == nearest).double().mean().item(), "longest": (chosen == squares.argmax(1)).double().mean().item(),
+                "nearest": (chosen == nearest).double().mean().item(),
+                "longest": (chosen == squares.argmax(1)).double().mean().item(),
             }  # fmt: skip
     return found

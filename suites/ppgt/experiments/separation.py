@@ -1,9 +1,12 @@
-"""Which pairs of BREC do networks with random weights tell apart, in float64 and without training? That is what they can express; what they miss when
-trained is training's. Beside them what colour refinement of their class tells apart, which bounds them.
+"""Expressivity on BREC: pairs that untrained networks with random weights distinguish, in float64.
 
-Each graph has a relabelled copy. A pair counts as apart where its outputs differ by more than FACTOR times what either copy differs from its graph, which is rounding alone: a
-network whose copies differ by more would tell nothing apart. Unprinted: widths (16) and layers (LAYERS); one draw of the weights decides, of the Edge Transformer with
-GAIN times the usual deviation, since its softmax over near-equal scores would leave less than rounding of what it tells apart.
+A trained network may miss more of them because of its training. The result is compared with colour refinement of the
+same class, which is an upper bound.
+
+Each graph has a relabelled copy. A pair is distinguished if its outputs differ by more than FACTOR times the difference
+of either graph and its copy, which is rounding alone. A network whose copies differ by more would distinguish nothing.
+Not published: widths (16) and layers (LAYERS). One draw of the weights decides. The Edge Transformer has GAIN times the
+usual deviation, because its softmax over nearly equal scores would otherwise lose the differences to rounding.
 """
 
 # mypy: disable-error-code="arg-type"
@@ -52,7 +55,7 @@ REFINEMENTS: dict[str, Callable[..., bool]] = {
 CATEGORIES = ("basic", "regular", "extension", "cfi")
 CASES = [f"{name}, {category}" for name in (*REFINEMENTS, *NETWORKS) for category in CATEGORIES]
 QUICK = [f"{name}, basic" for name in ("1-WL", "GD-WL with RRWP", "3-WL", "PPGT, S = 0", "Edge Transformer")]
-# what says how clearly: it is rounding itself, and no computation gives it twice
+# margins are rounding errors, which differ between computations
 ROUNDING = ("least of those apart", "largest of the others", "control")
 NEEDS = ("brec",)
 
@@ -62,8 +65,16 @@ class NoPairs(UserError, RuntimeError):
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`apart`: the numbers of the pairs that are distinguished. Of a network also how clearly: the least ratio of a difference to that of the copies among
-    those apart and the largest among the others, and the largest relative difference of a copy. Raises NoPairs."""
+    """Finds the pairs that a network or a refinement distinguishes.
+
+    Returns:
+        `apart`: numbers of the distinguished pairs. For a network also the margins: the smallest ratio of a difference
+            to that of the copies among distinguished pairs, the largest among the others, and the largest relative
+            difference of a copy.
+
+    Raises:
+        NoPairs: BREC is not packed.
+    """
     name, category = case.rsplit(", ", 1)
     pairs = _pairs(data.resolve())
     numbers = sorted(PAIRS[f"brec-{category}"])
@@ -77,12 +88,16 @@ def compute(case: str, data: Path) -> dict[str, Any]:
     # orders of magnitude: the numbers themselves are rounding
     return {
         "apart": apart, "least of those apart": _order(min((ratios[i] for i in apart), default=0.0)),
-        "largest of the others": _order(max(rest, default=0.0)), "control": _order(max(control for _, control in found.values())),
+        "largest of the others": _order(max(rest, default=0.0)), "control": _order(max(control for _,
+        control in found.values())),
     }  # fmt: skip
 
 
 def difference(network: nn.Module, first: Tensor, second: Tensor) -> tuple[float, float]:
-    """The difference of two graphs' outputs and the larger one of either graph and its relabelled copy, relative to the largest output."""
+    """Returns the difference of two outputs, and the larger difference of either graph and its relabelled copy.
+
+    Both are relative to the largest output.
+    """
     with torch.no_grad():
         a, b, a_copy, b_copy = (
             network(encoded(graph)) for graph in (first, second, relabelled(first, 1), relabelled(second, 2))
@@ -93,7 +108,10 @@ def difference(network: nn.Module, first: Tensor, second: Tensor) -> tuple[float
 
 
 def drawn(name: str) -> nn.Module:
-    """The network with weights large enough that differences are not lost to rounding: N(0, 1 / columns), vectors N(0, 1/4)."""
+    """Returns the network with weights N(0, 1 / columns) and vectors N(0, 1/4).
+
+    They are large enough that differences are not lost to rounding.
+    """
     torch.manual_seed(0)
     network = NETWORKS[name]().double().eval()
     for parameter in network.parameters():
@@ -104,7 +122,7 @@ def drawn(name: str) -> nn.Module:
 
 
 def encoded(adjacency: Tensor) -> GraphBatch:
-    """The graph with every encoding that a network reads."""
+    """Returns the graph with every encoding that a network reads."""
     batch = as_batch(adjacency)
     batch.encodings = rrwp(batch, steps=POWERS - 1, dtype=torch.float64) | shortest_path(
         batch, max_distance=DISTANCE, path_length=5

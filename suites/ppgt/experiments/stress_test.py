@@ -1,10 +1,13 @@
-"""PPGT, Appendix C.4 and Table 13: does training crash at large learning rates, by the norm and by how AdaRMSNorm begins?
+"""PPGT, Appendix C.4 and Table 13: does training crash at large learning rates, by norm and initialisation?
 
-As printed: ZINC, the first 50 epochs, RMSN, AdaRMSN, and AdaRMSN that begins as the identity (alpha 1, beta 0, "Bad-AdaRMSN"), four learning rates, and Table 7 otherwise: its warm-up is 50 epochs
-too, so the last epoch has 49/50 of the printed rate. A crash is NaN or a loss that explodes; here: the run diverged, or its last epoch's training loss is above the first one's. Unprinted: the seed
-(0), clipping (at 1, as in the authors' code), and the training set here is the reconstructed one.
-Each case is a run like any other: an hour of one core, kept in store/ by its digest, continued from its checkpoint where it was stopped, and never repeated. So it may be computed case by case, and some
-may lack (OPEN).
+As published: ZINC, the first 50 epochs, RMSN, AdaRMSN, and AdaRMSN that is initialised as the identity (alpha 1, beta
+0, "Bad-AdaRMSN"), four learning rates, and otherwise Table 7. Its warm-up is also 50 epochs, so that the last epoch has
+49/50 of the learning rate. A crash is NaN or an exploding loss. Here, a run crashes if it diverges, or if the training
+loss of its last epoch is larger than that of the first. Not published: the seed (0) and clipping (at 1, as in the
+authors' code). The training set is the reconstructed one.
+
+Each case is an ordinary run of about an hour on one core. It is stored in store/ and resumes from its checkpoint. Cases
+can be computed one by one, and some may be missing (OPEN).
 """
 
 # mypy: disable-error-code="arg-type"
@@ -24,13 +27,13 @@ from gt_models.ppgt.norms import AdaRMSNorm
 
 DATASET, RECIPE = "zinc-reconstructed", recipe_file("ppgt/zinc-reconstructed/ppgt", INSTALLED / SUITES)
 NORMS, EPOCHS = {"RMSN": "rms", "AdaRMSN": "adarms", "Bad-AdaRMSN": "adarms"}, 50
-# those that the sentence is about come first
+# the learning rates of the claim come first
 RATES = {"7e-3": 0.007, "1e-2": 0.01, "2e-3": 0.002, "7e-2": 0.07}
 CASES = [f"{norm}, {rate}" for rate in RATES for norm in NORMS]
 QUICK: list[str] = []
 NEEDS = (DATASET,)
 OPEN = True
-# a loss that explodes is chaotic: another processor takes another path there
+# an exploding loss is chaotic and differs between processors
 ROUNDING = ("losses", "run")
 
 
@@ -39,11 +42,12 @@ class NoMolecules(UserError, RuntimeError):
 
 
 class StressTest(Experiment):
-    """A run of PPGT whose AdaRMSNorms begin as the identity where `identity` says so."""
+    """A run of PPGT whose AdaRMSNorms are initialised as the identity if `identity` is set."""
 
     identity = False
 
     def build(self) -> nn.Module:
+        """Returns the initialised model."""
         model = super().build()
         if self.identity:
             for module in model.modules():
@@ -53,11 +57,16 @@ class StressTest(Experiment):
         return model
 
     def decisive(self, seed: int) -> dict[str, Any]:
+        """Returns the content of the run's digest, with the initialisation."""
         return super().decisive(seed) | ({"adarms": "begins as the identity"} if self.identity else {})
 
 
 def experiment(case: str, data: Path, store: Path = STORE, settings: RunSettings | None = None) -> StressTest:
-    """The run of a case. Raises NoMolecules."""
+    """Returns the run of a case.
+
+    Raises:
+        NoMolecules: ZINC is not packed, or its encoding is missing.
+    """
     norm, rate = case.split(", ")
     if not (data / "packed" / DATASET).is_dir() or not (data / "encodings" / DATASET).is_dir():
         raise NoMolecules(f"needs {data / 'packed' / DATASET} and its encodings: `dvc repro encode@{DATASET}`")
@@ -69,12 +78,24 @@ def experiment(case: str, data: Path, store: Path = STORE, settings: RunSettings
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`crashed`; the run's `status`, `epochs` that it came to, training `losses` of the first, tenth, ... and last epoch, and the digest of the `run`. Raises NoMolecules."""
-    return judged(experiment(case, data).run(0, test=False)[0])
+    """Runs a case.
+
+    Returns:
+        `crashed`; the `status` of the run, its number of `epochs`, training `losses` of the first, every tenth and the
+            last epoch, and the digest of the `run`.
+
+    Raises:
+        NoMolecules: ZINC is not packed, or its encoding is missing.
+    """
+    return summary(experiment(case, data).run(0, test=False)[0])
 
 
-def judged(record: dict[str, Any]) -> dict[str, Any]:
-    """What a record says. Raises RuntimeError for a run that neither ended nor diverged."""
+def summary(record: dict[str, Any]) -> dict[str, Any]:
+    """Returns the summary of a record.
+
+    Raises:
+        RuntimeError: the run neither finished nor diverged.
+    """
     run = record["deterministic"]
     if run["status"] not in ("ok", "diverged"):
         raise RuntimeError(f"the run {record['digest']} ended as {run['status']}: {run['error']}")
@@ -83,6 +104,6 @@ def judged(record: dict[str, Any]) -> dict[str, Any]:
         "crashed": run["status"] == "diverged" or losses[-1] > losses[0],
         "status": run["status"],
         "epochs": len(losses),
-        "losses": [round(loss, 4) for loss in (*losses[::10], *losses[-1:])],  # none where it diverged at once
+        "losses": [round(loss, 4) for loss in (*losses[::10], *losses[-1:])],  # empty if it diverged at once
         "run": record["digest"],
     }

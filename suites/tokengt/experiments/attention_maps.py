@@ -1,11 +1,17 @@
-"""TokenGT, figures of attention maps (Section 5.1 and appendix): does each head, trained towards its equivariant basis tensor, show the pattern of that tensor and of no other?
+"""TokenGT, figures of attention maps (Section 5.1 and appendix): does each head match its equivariant basis tensor?
 
-The kept weights of a cell's best seed, on GRAPHS test graphs, without dropout. The 15 tensors share no entry, so that a map without its [null] column has a cosine with each. Per head:
-  nearest   the tensor with the largest cosine
-  cosine    with its own tensor, rows divided by their sums, over all entries of all graphs
-  share     of attention that lies on the tensor's entries, over rows that have some; of a map that attends to all tokens alike it is `uniform`
-Unprinted: which graphs, which of several runs. Orthogonal random features are drawn once, from a fixed seed. The stand-in is the embedded suite's cell, of an eighth of the width, with ORF on sparse graphs; it decides
-nothing about the paper.
+The heads of these cells are trained towards the 15 basis tensors. The experiment uses the stored weights of a cell's
+best seed, on GRAPHS test graphs, without dropout. The 15 tensors have no common entry, so that a map without its [null]
+column has a cosine with each. For each head:
+
+    nearest   the tensor with the largest cosine
+    cosine    with its own tensor, rows divided by their sums, over all entries of all graphs
+    share     share of attention on the entries of the tensor, over rows that have some. `uniform` is the share of a map
+        that attends to all tokens equally
+
+Not published: the graphs, and which of several runs. Orthogonal random features are drawn once, with a fixed seed. The
+stand-in is the embedded suite's cell, of one eighth of the width, with ORF on sparse graphs. It does not decide any
+claim.
 """
 
 from pathlib import Path
@@ -14,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gt_bench.claims.experiments.kept import experiment, kept
+from gt_bench.claims.experiments.trained import best_run, experiment
 from gt_models.layers.equivariant_basis import bell
 
 CELLS = {
@@ -29,16 +35,23 @@ QUICK: list[str] = []
 NEEDS = ("ba-equivariant-basis-sparse", "ba-equivariant-basis-dense", "basis-small")
 OPEN = True
 ROUNDING = ("run",)
-# draws of identifiers go through a QR decomposition, whose last digits differ between libraries; a run trained elsewhere has others too
+# the last digits differ between machines: identifiers are drawn by a QR decomposition, and runs round differently
 TOLERANCE = 1e-3
 GRAPHS, BATCH = 64, 4
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`nearest`, `cosine`, `share` and `uniform` of the 15 heads, the number of `graphs`, and the digest of the `run`. Raises NoRun."""
+    """Compares the attention maps of a trained run with the basis tensors.
+
+    Returns:
+        `nearest`, `cosine`, `share` and `uniform` of the 15 heads, the number of `graphs`, and the digest of the `run`.
+
+    Raises:
+        RunNotFound: the data or the run is missing.
+    """
     run = experiment(CELLS[case], data)
     model: Any
-    record, model = kept(run, CELLS[case])
+    record, model = best_run(run, CELLS[case])
     loader = run.loader(record["deterministic"]["seed"])
     graphs = loader.ids["test"][:GRAPHS]
     torch.manual_seed(0)
@@ -47,22 +60,26 @@ def compute(case: str, data: Path) -> dict[str, Any]:
         for some in graphs.split(BATCH):
             batch = loader.load(some).to("cpu", torch.float64)
             sums.add(model(batch), model.targets(batch))
-    return sums.judged() | {"graphs": len(graphs), "run": record["digest"]}
+    return sums.summary() | {"graphs": len(graphs), "run": record["digest"]}
 
 
 class Sums:
-    """What is summed over graphs."""
+    """Sums over graphs."""
 
     def __init__(self) -> None:
         heads = bell(4)
-        self.products = torch.zeros(heads, heads, dtype=torch.float64)  # of maps and tensors
+        self.products = torch.zeros(heads, heads, dtype=torch.float64)  # of maps with tensors
         self.squares = torch.zeros(2, heads, dtype=torch.float64)  # of maps and of tensors
-        self.shares = torch.zeros(
-            3, heads, dtype=torch.float64
-        )  # on the tensor's entries, of even attention, and rows with entries
+        # attention on the tensor's entries, uniform attention on them, and rows with entries
+        self.shares = torch.zeros(3, heads, dtype=torch.float64)
 
     def add(self, attention: Tensor, targets: Tensor) -> None:
-        """Attention and what it should be, [B, 15, T, 1 + T] each, column 0 [null], rows of padding zero."""
+        """Adds graphs.
+
+        Args:
+            attention: attention maps, [B, 15, T, 1 + T]. Column 0 is [null]; rows of padding are zero.
+            targets: their targets, of the same shape.
+        """
         tokens = (targets.sum(-1) > 0).any(1).sum(1)  # real ones, [B]
         maps, bases = attention[..., 1:], targets[..., 1:]
         self.products += torch.einsum("bhij,bgij->hg", maps, bases)
@@ -72,8 +89,8 @@ class Sums:
         even = entries.sum(-1) / (1 + tokens)[:, None, None]
         self.shares += torch.stack([(maps * entries).sum((0, 2, 3)), (even * rows).sum((0, 2)), rows.sum((0, 2))])
 
-    def judged(self) -> dict[str, list[Any]]:
-        """See the top."""
+    def summary(self) -> dict[str, list[Any]]:
+        """Returns the measures of each head; see the module."""
         cosines = self.products / (self.squares[0][:, None] * self.squares[1]).sqrt().clamp(min=1e-300)
         share, uniform, rows = self.shares
         return {

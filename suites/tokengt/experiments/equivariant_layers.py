@@ -1,9 +1,11 @@
-"""TokenGT, Theorems 1 and 2: with the weights that the proofs write down, is a Transformer layer an equivariant linear layer L_{2 -> 2}, and are T of them a 2-IGN?
+"""TokenGT, Theorems 1 and 2: are Transformer layers with the weights of the proofs equivariant linear layers?
 
-As printed: tokens are all ordered pairs, P has orthonormal rows, queries and keys are those of Lemma 1's proof with sharpness a, and no layer norm. The layers are TokenGT's own
-(`EncoderLayer`), without norms. The MLP that the proof takes from universal approximation is written down here: relu(z) is gelu(c z) / c, and z counts for the tokens of one
-type alone where relu(z - M) is taken for the others. A weight set is of one n, as in the proof: the MLP multiplies by the number of keys, which hangs on n; the last case
-gives one graph to weights that were made for another n.
+A layer should be an equivariant linear layer L_{2 -> 2}, and T layers a 2-IGN. As published: tokens are all ordered
+pairs, P has orthonormal rows, queries and keys are those of Lemma 1's proof with sharpness a, without layer norm. The
+layers are those of the library (`EncoderLayer`), without norms. The proof uses universal approximation for the MLP.
+Here its weights are given explicitly: relu(z) is gelu(c z) / c, and a unit for tokens of one type has relu(z - M) for
+tokens of the others. As in the proof, weights are for one n, because the MLP multiplies by the number of keys, which
+depends on n. The last case applies weights to a graph with another n.
 """
 
 # mypy: disable-error-code="assignment, misc"
@@ -28,7 +30,7 @@ SHARPNESS = (
     10.0,
     20.0,
     40.0,
-)  # a / sqrt(d_H): by so much the scores of two tokens differ at least, which the softmax raises to the power of e
+)  # a / sqrt(d_H): smallest difference of the scores of two tokens, before the softmax
 WIDTH, TYPES, HEADS = 3, 2, 15  # d of the features, d_e, bell(4)
 STEEP, GATE = 2.0**30, 1e3  # c and M
 # the last digits are rounding
@@ -37,14 +39,24 @@ ROUNDING, TOLERANCE = ("rounding",), 0.01
 
 @dataclass(frozen=True)
 class Linear:
-    """L_{2 -> 2}: w_mu [15, d, d] and b_lambda [2, d], classes in the order of `set_partitions`."""
+    """Parameters of a layer L_{2 -> 2}.
+
+    Attributes:
+        weight: w_mu, [15, d, d], in the order of `set_partitions`.
+        bias: b_lambda, [2, d].
+    """
 
     weight: Tensor
     bias: Tensor
 
 
 def compute(case: str, data: Path) -> dict[str, list[float] | float]:
-    """`error`: the largest difference between Transformer and equivariant layers, over the largest output, for each SHARPNESS but the last, whose error is `rounding`."""
+    """Compares Transformer layers with equivariant layers.
+
+    Returns:
+        `error`: largest difference, divided by the largest output, for each SHARPNESS except the last. `rounding`: that
+            of the last.
+    """
     made_for = 4 if case == OTHER_N else int(case.rpartition(" ")[2])
     n, depth = int(case.rpartition(" ")[2]), LAYERS[case.split(",")[0]]
     rng = torch.Generator().manual_seed(0)
@@ -66,14 +78,17 @@ def compute(case: str, data: Path) -> dict[str, list[float] | float]:
 
 
 def equivariant(x: Tensor, layer: Linear, n: int) -> Tensor:
-    """Definition 2, by the basis tensors: [n^2, d] -> [n^2, d]."""
+    """Returns the output [n^2, d] of a layer by Definition 2 and the basis tensors, for x [n^2, d]."""
     pairs = pair_indices(n)
     basis = equivariant_basis(pairs, pairs, torch.float64)  # [15, n^2, n^2]
     return torch.einsum("mij,jc,mcd->id", basis, x, layer.weight) + layer.bias[equality_pattern(pairs)]
 
 
 def ign(x: Tensor, layers: list[Linear], n: int) -> Tensor:
-    """The sums over the pairs of each class of L^(T) relu ... relu L^(1) x, [2 d], of which any L_{2 -> 0} and the MLP above it are functions."""
+    """Returns the sums over the pairs of each class of L^(T) relu ... relu L^(1) x, [2 d].
+
+    Any L_{2 -> 0} and the MLP after it are functions of them.
+    """
     for layer in layers[:-1]:
         x = equivariant(x, layer, n).relu()
     x = equivariant(x, layers[-1], n)
@@ -82,14 +97,23 @@ def ign(x: Tensor, layers: list[Linear], n: int) -> Tensor:
 
 
 def reserved(n: int) -> slice:
-    """The channels that the last layer of a 2-IGN writes to."""
+    """Returns the channels that the last layer of a 2-IGN writes to."""
     return slice(_spare(n), _spare(n) + TYPES * WIDTH)
 
 
 def transformer(
     x: Tensor, identifiers: Tensor, layers: list[Linear], n: int, sharp: float, pooled: bool = False
 ) -> Tensor:
-    """The Transformer's tokens [len(identifiers)^2, d_T] with weights for graphs of n nodes; `pooled`: the last layer writes to the channels of each class (Theorem 2)."""
+    """Returns the tokens of the Transformer, [len(identifiers)^2, d_T].
+
+    Args:
+        x: features of pairs, [len(identifiers)^2, d].
+        identifiers: node identifiers with orthonormal rows.
+        layers: equivariant layers.
+        n: the weights are for graphs of n nodes.
+        sharp: sharpness.
+        pooled: whether the last layer writes to the channels of each class (Theorem 2).
+    """
     d_p = identifiers.size(1)
     pairs = pair_indices(len(identifiers))
     kinds = _types()[equality_pattern(pairs)]
@@ -104,7 +128,15 @@ def transformer(
 
 
 def encoder_layer(layer: Linear, n: int, d_p: int, sharp: float, end: str) -> EncoderLayer:
-    """TokenGT's layer with the proof's weights for graphs of n nodes; `end`: "linear" gives L(X), "relu" relu(L(X)), "classes" L(X) by class."""
+    """Returns TokenGT's layer with the weights of the proof, for graphs of n nodes.
+
+    Args:
+        layer: equivariant layer L.
+        n: number of nodes.
+        d_p: width of node identifiers.
+        sharp: sharpness.
+        end: "linear" gives L(X), "relu" relu(L(X)), "classes" L(X) by class.
+    """
     head_dim, spare = _head_dim(d_p), _spare(d_p)
     found = EncoderLayer(HEADS * head_dim, HEADS, 2 * (TYPES * WIDTH + spare + HEADS * WIDTH)).double()
     found.attn_norm, found.ffn_norm = nn.Identity(), nn.Identity()
@@ -141,7 +173,10 @@ def encoder_layer(layer: Linear, n: int, d_p: int, sharp: float, end: str) -> En
 
 
 def _write_mlp(found: EncoderLayer, layer: Linear, n: int, d_p: int, end: str) -> None:
-    """f of the proofs: -X + sum_h g_h S^h + b for the tokens of each class, and -S; f' of Theorem 2 clears the other channels too."""
+    """Writes the MLP f of the proofs: -X + sum_h g_h S^h + b for the tokens of each class, and -S.
+
+    f' of Theorem 2 also clears the other channels.
+    """
     spare, kind = _spare(d_p), slice(WIDTH + 2 * d_p, WIDTH + 2 * d_p + TYPES)
     read, bias, write, unit = found.ffn_in.weight, found.ffn_in.bias, found.ffn_out.weight, 0
     keys = equivariant_basis(pair_indices(n), pair_indices(n), torch.float64).sum(-1)  # [15, n^2]: g
@@ -151,7 +186,7 @@ def _write_mlp(found: EncoderLayer, layer: Linear, n: int, d_p: int, end: str) -
         for channel in range(WIDTH):
             for sign in (1,) if end == "relu" else (1, -1):
                 read[unit, spare + channel : spare + HEADS * WIDTH : WIDTH] = sign * count
-                # minus M for tokens of another class: (1 - <E, E^a>) / 2 is 1 there and 0 here
+                # minus M for tokens of another class: (1 - <E, E^a>) / 2 is 1 for them and 0 for this class
                 read[unit, kind] = GATE / 2 * _types()[a]
                 bias[unit] = sign * layer.bias[a, channel] - GATE / 2
                 write[(spare + a * WIDTH if end == "classes" else 0) + channel, unit] = sign
@@ -169,7 +204,7 @@ def _write_mlp(found: EncoderLayer, layer: Linear, n: int, d_p: int, end: str) -
 
 
 def _types() -> Tensor:
-    """Type identifiers, equally spaced on a circle."""
+    """Returns type identifiers, equally spaced on a circle."""
     return torch.tensor([[1.0, 0.0], [-1.0, 0.0]], dtype=torch.float64)
 
 
@@ -182,7 +217,7 @@ def _head_dim(d_p: int) -> int:
 
 
 def _spare(d_p: int) -> int:
-    """First of the channels beyond X^in."""
+    """Returns the first channel after X^in."""
     return WIDTH + 2 * d_p + TYPES
 
 

@@ -1,11 +1,17 @@
-"""TokenGT beyond message passing: which graphs that message passing cannot tell apart does it, with node identifiers by orthogonal random features (ORF) or by eigenvectors (Lap)?
+"""TokenGT beyond message passing: graphs that it distinguishes and message passing does not, by its node identifiers.
 
-Untrained, in float64, as in `separation`. Identifiers are no property of the graph: ORF are drawn anew in every forward, eigenvectors have any sign, and those of a repeated
-eigenvalue any basis. So a pair counts only where its outputs differ by more than FACTOR times what a relabelled copy with identifiers of its own differs from its graph. Two ways to draw weights:
-  by inner products    d_p by d_p blocks are multiples of the identity, so that identifiers enter through the inner products P_u^T P_v alone, as in the heads of Lemma 1's proof. With
-                       orthonormal rows, as the paper supposes, nothing is left of how they were drawn. No layer norm, as in the proofs: it mixes channels.
-  any weights          all of them drawn freely, the model as it stands.
-Unprinted: widths, layers. `1-WL`: GIN, drawn likewise. Eigenvectors are all that there are (d_p is the largest graph's size), or the first K, of which the rows are not orthonormal.
+The networks are untrained, in float64, as in `separation`. Identifiers are not determined by the graph: orthogonal
+random features (ORF) are drawn in every forward pass. Eigenvectors (Lap) have any sign, and those of a repeated
+eigenvalue any basis. A pair is therefore distinguished only if its outputs differ by more than FACTOR times the
+difference of a graph and a relabelled copy with other identifiers. Weights are drawn in two ways:
+
+    by inner products    d_p by d_p blocks are multiples of the identity. Identifiers therefore enter only by inner
+        products P_u^T P_v, as in the heads of Lemma 1's proof. With orthonormal rows, as the paper assumes, the output
+        does not depend on the draw. There is no layer norm, as in the proofs, because it mixes channels
+    any weights          all weights are drawn independently, in the unchanged model
+
+Not published: widths and layers. `1-WL` is a GIN with random weights. All eigenvectors are used (d_p is the size of the
+largest graph), or the first K, whose rows are not orthonormal.
 """
 
 # mypy: disable-error-code="arg-type, assignment, operator, union-attr, var-annotated"
@@ -27,9 +33,9 @@ from gt_models.encodings.laplacian import laplacian
 from gt_models.tokengt import TokenGT
 
 DATASETS = ("csl", "exp", "cexp", "sr25")
-PAIRS_OF_EXP = 20  # of 600: graph 2 k beside graph 2 k + 1
+PAIRS_OF_EXP = 20  # of 600: graphs 2 k and 2 k + 1
 FACTOR, FLOOR, K = 100.0, 1e-14, 16
-LAYERS, HEADS, SCALARS, VECTORS, GAIN = 4, 4, 4, 4, 3.0  # channels a head: so many numbers, and so many vectors of d_p
+LAYERS, HEADS, SCALARS, VECTORS, GAIN = 4, 4, 4, 4, 3.0  # per head: SCALARS channels and VECTORS vectors of d_p
 BY_PRODUCTS = {
     "ORF by inner products": "orf",
     "Lap by inner products": "laplacian",
@@ -48,7 +54,14 @@ class NoGraphs(UserError, RuntimeError):
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`pairs`, `apart` of them; how clearly, as in `separation`. Raises NoGraphs."""
+    """Counts the pairs that a method distinguishes.
+
+    Returns:
+        `pairs`, and `apart`, the distinguished ones; the margins as in `separation`.
+
+    Raises:
+        NoGraphs: a dataset is not packed.
+    """
     method, name = case.split("; ")
     packed = _packed(data.resolve(), name)
     numbers = pairs(name, packed)
@@ -57,7 +70,7 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
     @cache
     def of(graph: int) -> tuple[Tensor, float]:
-        """The output, and by how much that of a relabelled copy differs."""
+        """Returns the output, and its difference to that of a relabelled copy."""
         batch = packed.batch(torch.tensor([graph])).to("cpu", torch.float64)
         copy = relabel(batch, torch.Generator().manual_seed(graph))
         with torch.no_grad():
@@ -79,7 +92,11 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def pairs(name: str, packed: PackedDataset) -> list[tuple[int, int]]:
-    """Graphs that are not isomorphic: of csl one of each class and of sr25 all, each with each other; of exp and cexp the first PAIRS_OF_EXP pairs of the file."""
+    """Returns pairs of non-isomorphic graphs.
+
+    They are all pairs of one graph of each class of csl and of all graphs of sr25, and the first PAIRS_OF_EXP pairs of
+    exp and cexp.
+    """
     if name in ("exp", "cexp"):
         return [(2 * k, 2 * k + 1) for k in range(PAIRS_OF_EXP)]
     labels = packed.array("y").reshape(-1).tolist()
@@ -88,7 +105,7 @@ def pairs(name: str, packed: PackedDataset) -> list[tuple[int, int]]:
 
 
 def encoded(batch: GraphBatch, method: str, width: int) -> GraphBatch:
-    """With the eigenvectors that the method reads."""
+    """Returns the batch with the eigenvectors that the method reads."""
     if method.startswith("Lap"):
         k = K if method.startswith(f"Lap of {K}") else width
         batch.encodings = laplacian(batch, k=k, dtype=torch.float64)
@@ -96,7 +113,13 @@ def encoded(batch: GraphBatch, method: str, width: int) -> GraphBatch:
 
 
 def drawn(method: str, in_dim: Any, width: int) -> nn.Module:
-    """`width`: nodes of the largest graph."""
+    """Returns the network with random weights.
+
+    Args:
+        method: one of METHODS.
+        in_dim: input dimension.
+        width: nodes of the largest graph.
+    """
     torch.manual_seed(0)
     if method == "1-WL":
         network = (
@@ -121,19 +144,22 @@ def drawn(method: str, in_dim: Any, width: int) -> nn.Module:
 
 
 def by_inner_products(network: TokenGT, d_p: int) -> None:
-    """Draws weights that treat channels as HEADS * SCALARS numbers and HEADS * VECTORS vectors of d_p, which nothing but their inner products can bring together: for any
-    orthogonal R, P R in place of P gives the same output."""
+    """Draws weights by which identifiers enter only by their inner products.
+
+    Channels are HEADS * SCALARS numbers and HEADS * VECTORS vectors of d_p. For any orthogonal R, P R instead of P
+    gives the same output.
+    """
     numbers, vectors = HEADS * SCALARS, HEADS * VECTORS
     eye = torch.eye(d_p, dtype=torch.float64)
 
     def matrix() -> Tensor:
-        """[d, d]: numbers to numbers, vectors to vectors."""
+        """Returns a matrix [d, d] that maps numbers to numbers and vectors to vectors."""
         return torch.block_diag(_normal(numbers, numbers), torch.kron(_normal(vectors, vectors), eye))
 
     def with_numbers(shape: torch.Size) -> Tensor:
         return nn.functional.pad(_normal(shape[0], numbers), (0, shape[1] - numbers))
 
-    # channels of a head lie side by side: its numbers, then its vectors
+    # channels of a head are contiguous: its numbers, then its vectors
     places = torch.arange(numbers + vectors * d_p)
     heads = torch.cat([places[:numbers].view(HEADS, -1), places[numbers:].view(HEADS, -1)], 1).flatten()
     for parameter in network.parameters():
@@ -143,7 +169,7 @@ def by_inner_products(network: TokenGT, d_p: int) -> None:
         embedding[:, :numbers] = torch.randn(len(embedding), numbers, dtype=torch.float64)  # type: ignore[index]
     for layer in network.layers:
         layer.attn_norm = layer.ffn_norm = nn.Identity()
-        # scores are divided by the root of d_H, which grows with d_p and means nothing here
+        # scores are divided by the root of d_H, which grows with d_p; compensate for it
         gain = GAIN * (SCALARS + VECTORS * d_p) ** 0.25
         layer.attn.qkv.weight.copy_(torch.cat([gain * matrix()[heads], gain * matrix()[heads], matrix()[heads]]))
         layer.attn.out.weight.copy_(matrix()[:, heads])

@@ -1,11 +1,16 @@
 """HOT, Theorem 2, first half: can two sparse layers Enc_{2 -> 2} with kernel attention be any message passing layer?
 
-  equation 21            As printed: weights phi(Q_j) phi(K_i) / Z_j, all linear layers light (Section 4.1). A class then gives a weighted mean over its keys, and no mean knows how
-                         many keys there were. So nodes whose neighbours are the same in proportion get the same output, whatever the weights: all nodes where all features are
-                         alike (message passing counts neighbours), and the centres of two stars, one with each leaf of the other twice. DRAWS of the weights show it.
-  coefficients of one    As the proof of Theorem 1 has it: alpha is 1 on its class, so that attention is the linear layer of Equation 1. Then weights written down here give the message
-                         passing layer x_v' = U(x_v, sum over u -> v of M(x_u, x_v, e_uv)), U and M with one hidden layer each, x_v' in channels of its own.
-The layers are the library's, in float64, with layer norms for equation 21 (a norm of equals is equal) and without for the other.
+    equation 21            As published: weights phi(Q_j) phi(K_i) / Z_j, all linear layers light (Section 4.1). A class
+        gives a weighted mean over its keys, which does not depend on the number of keys. Nodes whose neighbours have
+        the same proportions therefore have equal outputs for any weights: all nodes if all features are equal (message
+        passing counts neighbours), and the centres of two stars, one of which has each leaf of the other twice. DRAWS
+        draws of the weights show it
+    coefficients of one    As in the proof of Theorem 1: alpha is 1 on its class, so that attention is the linear layer
+        of Equation 1. Explicit weights then give the message passing layer x_v' = U(x_v, sum over u -> v of M(x_u, x_v,
+        e_uv)), where U and M have one hidden layer each and x_v' has separate channels
+
+The layers are those of the library, in float64, with layer norms for equation 21 (a norm of equal values is equal) and
+without them otherwise.
 """
 
 # mypy: disable-error-code="arg-type, union-attr"
@@ -36,8 +41,13 @@ ROUNDING = ("differ", "error")
 
 
 def compute(case: str, data: Path) -> dict[str, Any]:
-    """`degrees` of the nodes that are compared; `differ`: by how much their outputs differ at most over all draws, relative to the largest entry, and whether other nodes with other
-    features have other outputs (`control`). Of coefficients of one: the relative `error` of the two layers against message passing."""
+    """Compares the outputs of nodes, or the two layers with message passing.
+
+    Returns:
+        `degrees` of the compared nodes. `differ`: largest difference of their outputs over all draws, relative to the
+            largest entry. `control`: whether nodes with other features have other outputs. For coefficients of one:
+            relative `error` of the two layers.
+    """
     torch.manual_seed(0)
     if case == "coefficients of one":
         batch = _random_graph()
@@ -64,7 +74,10 @@ def compute(case: str, data: Path) -> dict[str, Any]:
 
 
 def encoded(batch: GraphBatch, kernel: str) -> Tensor:
-    """The nodes' entries [N, WIDTH] after two layers Enc_{2 -> 2} with kernel attention and weights N(0, 1 / fan-in)."""
+    """Returns the nodes' entries [N, WIDTH] after two layers Enc_{2 -> 2} with kernel attention.
+
+    Weights are drawn from N(0, 1 / fan-in).
+    """
     support, width = Support.sparse(batch), batch.x.size(1) + batch.edge_attr.size(1)
     features = RandomFeatures(WIDTH // HEADS, None, None, kernel).double()
     values = nn.functional.pad(_entries(batch, support), (0, WIDTH - width))
@@ -80,20 +93,24 @@ def encoded(batch: GraphBatch, kernel: str) -> Tensor:
 
 
 def message_passing(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
-    """[N, OUT] by its definition."""
+    """Returns the output of the message passing layer by its definition, [N, OUT]."""
     source, target = batch.edge_index
-    hidden = (torch.cat([batch.x[source], batch.x[target], batch.edge_attr], 1) @ weights["M1"] + weights["m"]).relu()  # type: ignore[list-item]
+    given = torch.cat([batch.x[source], batch.x[target], batch.edge_attr], 1)  # type: ignore[list-item]
+    hidden = (given @ weights["M1"] + weights["m"]).relu()
     messages = torch.zeros(batch.num_nodes, M, dtype=torch.float64).index_add(0, target, hidden @ weights["M2"])
     return (torch.cat([batch.x, messages], 1) @ weights["U1"] + weights["u"]).relu() @ weights["U2"]
 
 
 def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
-    """[N, OUT] by Enc_{2 -> 2} twice (Equations 8 and 9), attention coefficients 1. Channels: x of a node or e of an edge, message or sum of messages, output."""
+    """Returns the output [N, OUT] of Enc_{2 -> 2} twice (Equations 8 and 9), with attention coefficients of 1.
+
+    Channels are: x of a node or e of an edge, message or sum of messages, output.
+    """
     support, given = Support.sparse(batch), max(X, E)
     dim = given + M + OUT
     at_x, at_m, at_out, at_e = slice(0, X), slice(given, given + M), slice(given + M, dim), slice(0, E)
     values = nn.functional.pad(_entries(batch, support, apart=False), (0, dim - given))
-    # node to node and edge to edge; the source's entry, the target's entry and the edge's to the edge; edges u -> v to the node v
+    # node to node and edge to edge; the entries of the source, the target and the edge to the edge; edges u -> v to v
     node, edge = ((0, 1, 2, 3),), ((0, 2), (1, 3))
     source, target, arriving = ((0, 1, 2), (3,)), ((0, 1, 3), (2,)), ((0,), (1, 2, 3))
     same = torch.eye(dim, dtype=torch.float64)
@@ -130,7 +147,8 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
     values = encoder(
         values,
         linear(dim, dim, False, {node: same, edge: same}),
-        linear(dim, HIDDEN, True, {source: block(at_x, every, first, read), target: block(at_x, every, second, read), edge: block(at_e, every, third, read)},
+        linear(dim, HIDDEN, True, {source: block(at_x, every, first, read), target: block(at_x, every, second, read),
+        edge: block(at_e, every, third, read)},
                (((0,), (1,)), weights["m"])),
         linear(HIDDEN, dim, True, {edge: block(every, at_m, weights["M2"], (HIDDEN, dim))}),
     )  # fmt: skip
@@ -156,7 +174,10 @@ def two_layers(batch: GraphBatch, weights: dict[str, Tensor]) -> Tensor:
 
 
 def _entries(batch: GraphBatch, support: Support, apart: bool = True) -> Tensor:
-    """Node features on the diagonal and edge features on the edges, [N + E, .]: side by side (`apart`) or in the same channels."""
+    """Returns node features on the diagonal and edge features on the edges, [N + E, .].
+
+    They are in separate channels if `apart`, otherwise in the same ones.
+    """
     x, e = batch.x, batch.edge_attr
     left, right = (
         (0, e.size(1)) if apart else (0, max(X, E) - x.size(1)),
@@ -167,7 +188,7 @@ def _entries(batch: GraphBatch, support: Support, apart: bool = True) -> Tensor:
 
 
 def _random_graph() -> GraphBatch:
-    """Connected, each pair of neighbours by two edges with features of their own."""
+    """Returns a connected graph. Each pair of neighbours has two edges with different features."""
     rng = torch.Generator().manual_seed(1)
     pairs = {(int(torch.randint(v, (1,), generator=rng)), v) for v in range(1, NODES)}
     pairs |= {(a, b) for a, b in torch.randint(NODES, (NODES // 2, 2), generator=rng).tolist() if a < b}
@@ -180,7 +201,10 @@ def _random_graph() -> GraphBatch:
 
 
 def _stars() -> GraphBatch:
-    """In one graph: centre 0 with leaves 1 and 2; centre 3 with leaves 4 and 5 like 1, and 6 and 7 like 2."""
+    """Returns two stars in one graph.
+
+    Centre 0 has leaves 1 and 2. Centre 3 has leaves 4 and 5 like 1, and leaves 6 and 7 like 2.
+    """
     rng = torch.Generator().manual_seed(1)
     centre, *leaves = torch.randn(3, X, generator=rng, dtype=torch.float64)
     x = torch.stack([centre, *leaves, centre, leaves[0], leaves[0], leaves[1], leaves[1]])

@@ -93,9 +93,7 @@ def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch
 
 def test_a_name_that_was_not_tried(ours):
     try_pair("mlp", "web", FAST, [0], bar=False)
-    with pytest.raises(
-        RecipeError, match="tried/web/mlp-epochs-3: nothing of this name was tried in this folder .*mlp-epochs-3-hidden"
-    ):
+    with pytest.raises(RecipeError, match="tried/web/mlp-epochs-3: not found in this folder .*mlp-epochs-3-hidden"):
         raise CliRunner().invoke(app, ["history", "tried/web/mlp-epochs-3"]).exception
 
 

@@ -27,13 +27,13 @@ def test_a_sound_grid(repository):
     [
         (
             "published: {paper: hott, table: Table 1, method: GCN}",
-            "published: no paper 'hott'; nearest: 'hot'",
+            "published: no paper 'hott' (did you mean 'hot'?)",
         ),
         ("published: {paper: hot, table: Table 1, method: GNC}", "published: results.yaml has no method 'GNC'"),
         ("encodings: {rrwp: {steps: 3}}", "encodings.rrwp: model 'mlp' does not use it"),
         (
             "search: {trials: 1, space: {model.dropout: {choices: [0.1]}}}",
-            "`settings: tuned` goes with a `search:` section",
+            "expected `settings: tuned` if and only if",
         ),
         (
             "search: {trials: 1, space: {model.droput: {choices: [0.1]}}}",

@@ -22,7 +22,7 @@ GRID = {
         ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
         ({"run": {"parallel": "many"}}, ["run.parallel", "auto", "many"]),
         ({"run": {"parallel": 0}}, ["run.parallel", "auto", "0"]),
-        ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "Take it out"]),
+        ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "remove it here"]),
         ({"run": {"time_limit_hours": math.inf}}, ["run.time_limit_hours: Input should be a finite number"]),
         ({"run": {"checkpoint_seconds": math.inf}}, ["run.checkpoint_seconds: Input should be a finite number"]),
         ({"resources": {"all": {"hours": math.inf}}}, ["resources.all.hours: Input should be a finite number"]),
@@ -62,7 +62,7 @@ GRID = {
         ),
         (
             {"limits": {"small/web/mlp": {"seeds": 1}, "small-web-mlp": {"seeds": 2}}},
-            ["limits: small/web/mlp and small-web-mlp are one cell"],
+            ["limits: small/web/mlp and small-web-mlp are the same cell"],
         ),
         ({"searches": GRID["cells"]}, ["searches", "small-web-mlp"]),
     ],

@@ -22,23 +22,23 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 RECURSIVE = "&m {rec: *m, name: mlp}"
 HOSTILE = {
-    "lists": ("[" * 100_000, "nested more than 50 deep"),
-    "sequences": ("- " * 100_000, "nested more than 50 deep"),
-    "maps": ("{a: " * 500 + "1" + "}" * 500, "nested more than 50 deep"),
+    "lists": ("[" * 100_000, "more than 50 levels of nesting"),
+    "sequences": ("- " * 100_000, "more than 50 levels of nesting"),
+    "maps": ("{a: " * 500 + "1" + "}" * 500, "more than 50 levels of nesting"),
     "bomb": (BOMB, "more than 200,000 values"),
-    "itself": (RECURSIVE, r"\*m is part of what it stands for"),
+    "itself": (RECURSIVE, r"\*m contains itself"),
     "hexadecimal": ("a: 0x" + "f" * 20_000, "at most 64 bits"),
     "binary": ("a: 0b" + "1" * 90, "at most 64 bits"),
     "sexagesimal": ("a: 1" + ":1" * 3_000, "at most 64 bits"),
     "decimal": ("a: " + "9" * 5_000, "at most 64 bits"),
-    "set": ("a: !!set {x, y}", "tag !!set is not accepted; write a list"),
-    "bytes": ("a: !!binary aGk=", "tag !!binary is not accepted; write text"),
-    "omap": ("a: !!omap [x: 1]", "tag !!omap is not accepted"),
+    "set": ("a: !!set {x, y}", "tag !!set is not supported; use a list"),
+    "bytes": ("a: !!binary aGk=", "tag !!binary is not supported; use text"),
+    "omap": ("a: !!omap [x: 1]", "tag !!omap is not supported"),
     "merge": ("<<: {a: 1}", r"merge keys \(<<\) are not supported"),
-    "key": ("? [a]\n: 1", "a key is a word"),
-    "tag": ("a: !!bool maybe", "of the type of its tag"),
-    "timestamp": ("a: !!timestamp noon", "of the type of its tag"),
-    "long key": (f"{'k' * 1_000}: 1\n{'k' * 1_000}: 2", "stands twice"),
+    "key": ("? [a]\n: 1", "expected text as a key"),
+    "tag": ("a: !!bool maybe", "not have the type of its tag"),
+    "timestamp": ("a: !!timestamp noon", "not have the type of its tag"),
+    "long key": (f"{'k' * 1_000}: 1\n{'k' * 1_000}: 2", "duplicate key"),
 }
 
 
@@ -104,7 +104,7 @@ def test_one_bad_recipe_of_a_list_is_one_line_and_the_others_continue(project):
         ),
         ({"model": {"name": "mlp", "hidden_dim": True}}, "model.hidden_dim: expected a number (given: True)"),
         ({"model": {"name": "mlp", "dropout": False}}, "model.dropout: expected a number (given: False)"),
-        ({"model": {"name": "mlp", "x": {"y": [1, {1: 2}]}}}, "x.y[1]: the key 1 is no word"),
+        ({"model": {"name": "mlp", "x": {"y": [1, {1: 2}]}}}, "x.y[1]: the key 1 is not text"),
         ({"model": {"name": "mlp", "x": [[float("inf")]]}}, "x[0][0] is inf; expected a finite number"),
         (
             {"model": {"name": "mlp", "x": __import__("datetime").date(2026, 1, 2)}},

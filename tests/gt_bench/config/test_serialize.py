@@ -1,4 +1,4 @@
-"""`gt-bench show`: a recipe as one file is the recipe again, and says of each value where it is from."""
+"""`gt-bench show`: a recipe as one file equals the recipe, and names the origin of each value."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def test_exponents_are_numbers():
         ("=1,2", "expected KEY=VALUES"),
         ("a=1..x", "expected a range LOW..HIGH of two numbers"),
         ("a=1..2:lg", "unknown option 'lg' of a range; known: log, step=NUMBER"),
-        ("a=[1,", "not readable as YAML"),
+        ("a=[1,", "invalid YAML"),
     ],
 )
 def test_what_is_no_space(text, says):

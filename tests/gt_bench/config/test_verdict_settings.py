@@ -19,8 +19,8 @@ def test_the_shipped_settings_are_the_defaults():
     [
         ({"margin_std": 1.0}, "margin_std is no longer a setting"),
         ({"verdict": {"alpha": 0.05}}, "unknown key 'run.verdict.alpha'"),
-        ({"verdict": {"power": 0.97}}, "power 0.97 cannot be had at level 0.05"),
-        ({"verdict": {"unstated_runs": [1, 10]}}, "the fewest and the most runs"),
+        ({"verdict": {"power": 0.97}}, "power 0.97 cannot be reached at level 0.05"),
+        ({"verdict": {"unstated_runs": [1, 10]}}, "the smallest and largest number of runs"),
         ({"verdict": {"level": 0}}, "run.verdict.level"),
     ],
 )

@@ -544,7 +544,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_keeps_no_other_cell_from_its_
     said = capsys.readouterr()
     assert (cells / "small-web-mlp.json").read_bytes() == before
     assert (
-        "suites/small/recipes/web/other.yaml: not readable as YAML"
+        "suites/small/recipes/web/other.yaml: invalid YAML"
         in json.loads((cells / "small-web-other.json").read_text())["unreadable"]
     )
     assert "small/web/other is not encoded; the other cells continue" in said.err

@@ -184,7 +184,7 @@ def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, 
         ({"processes": 2, "batch": {"parts": 2}}, ["processes: 2", "batch.parts"]),
         (
             {"processes": 2, "search": {"trials": 1, "space": {"processes": {"choices": [1, 2]}}}},
-            ["processes is no hyperparameter"],
+            ["processes is not a hyperparameter"],
         ),
     ],
 )

@@ -9,7 +9,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import Suite
 from gt_bench.leaderboard.collect import every_row
-from gt_bench.papers.coverage import Coverage, coverage, printed_numbers, spent
+from gt_bench.papers.coverage import Coverage, coverage, published_numbers, spent
 from gt_bench.papers.published import papers, read_entries
 from gt_bench.reports.paper_summary import every_in_short
 from tests.conftest import ROOT
@@ -46,7 +46,7 @@ def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     judged = {row["cell"] for row in rows if row["interval_low"] is not None}
     grid = load_grid()
     assert all(
-        any(n.own for n in printed_numbers(grid.find(c)))
+        any(n.own for n in published_numbers(grid.find(c)))
         for c in judged
         if c.endswith(("hot-sparse", "ppgt-basic", "polynormer-v2"))
     )
@@ -71,7 +71,10 @@ def test_a_number_that_no_run_can_judge_is_counted_as_such(covered, rows):
     by_paper = {one.paper: one for one in covered}
     # Table 3 of HOT: one seed and no spread; a row of Table 4 has ten seeds
     assert by_paper["hot"].impossible == 34
-    assert "34 can have none: no spread is published, and the recipes have one seed." in by_paper["hot"].sentence
+    assert (
+        "34 can have none: no standard deviation is published, and the recipes have one seed."
+        in by_paper["hot"].sentence
+    )
     # BREC publishes no spread either, but counts of pairs are judged; the shares of pairs are not
     assert by_paper["ppgt"].impossible == 5
     assert by_paper["edge-transformer"].impossible == 0
@@ -102,11 +105,11 @@ def test_what_runs_took_names_a_device_that_is_not_the_cpu():
 
 def test_a_recipe_whose_reference_is_wrong_has_no_numbers(monkeypatch):
     cell = load_grid().find("edge-transformer/texas/gcn")
-    assert len(printed_numbers(cell)) == 1
+    assert len(published_numbers(cell)) == 1
     recipe = load_recipe(cell.recipe_path)
     wrong = recipe.model_copy(update={"published": recipe.published.model_copy(update={"table": "Table 77"})})
     monkeypatch.setattr("gt_bench.papers.coverage.load_recipe", lambda path: wrong)
-    assert printed_numbers(cell) == []
+    assert published_numbers(cell) == []
 
 
 def test_each_paper_is_told_in_a_few_sentences(covered, rows):

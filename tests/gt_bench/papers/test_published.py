@@ -40,7 +40,7 @@ def test_a_name_that_is_not_printed_is_an_error_with_the_nearest(position):
     names = ["edge-transformer", "Table 3", "(2,1)-SpeqNet", "cornell", "accuracy"]
     right = names[position]
     names[position] = right + "x"
-    with pytest.raises(PublishedError, match="nearest: ") as error:
+    with pytest.raises(PublishedError, match="did you mean") as error:
         lookup(*names)
     key = ("paper", "table", "method", "dataset", "metric")[position]
     assert f"no {key} {right + 'x'!r}" in str(error.value)

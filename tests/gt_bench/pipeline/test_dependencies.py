@@ -44,7 +44,7 @@ def test_a_recipe_that_cannot_be_read_is_named_and_stops_no_other_cell(repositor
     assert dependencies.main() == 0
     assert [file.read_bytes() for file in files] == before
     said = capsys.readouterr().err
-    assert said.startswith("suites/embedded/recipes/chains/other.yaml: not readable as YAML")
+    assert said.startswith("suites/embedded/recipes/chains/other.yaml: invalid YAML")
     assert said.endswith("embedded/chains/other cannot run until this is fixed; other cells continue\n")
     assert (
         '"error": "suites/embedded/recipes/chains/other.yaml'

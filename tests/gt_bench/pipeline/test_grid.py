@@ -54,16 +54,16 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     assert grid.find("b/web/mlp").after is None
     grid = tmp_path / "grid.yaml"
     grid.write_text(grid.read_text().replace("after: b/web/mlp", "after: b/web/mpl"))
-    with pytest.raises(RecipeError, match=r"after 'b/web/mpl' is no other cell \(did you mean 'b/web/mlp'\?\)"):
+    with pytest.raises(RecipeError, match=r"after: no other cell 'b/web/mpl' \(did you mean 'b/web/mlp'\?\)"):
         load_grid(tmp_path / "params.yaml")
     grid.unlink()
     with pytest.raises(
         RecipeError,
-        match=r"grid.yaml: there is no such file; write it from the recipes: python -m gt_bench.pipeline.grid",
+        match=r"grid.yaml: no such file; write it from the recipes: python -m gt_bench.pipeline.grid",
     ):
         load_grid(tmp_path / "params.yaml")
     (tmp_path / "suites/b/recipes/stray.yaml").write_text("a: 1\n")
-    with pytest.raises(RecipeError, match=r"stray.yaml: a recipe is suites/SUITE/recipes/DATASET/ROW.yaml"):
+    with pytest.raises(RecipeError, match=r"stray.yaml: expected suites/SUITE/recipes/DATASET/ROW.yaml"):
         render(tmp_path / "suites")
 
 
@@ -84,7 +84,7 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
     assert list(load_grid(params).cells) == ["b-web-mlp"]
     assert main(["--check"]) == 0
     params.write_text("limits: {}\nsuites: [b]\n")
-    with pytest.raises(RecipeError, match=r"params.yaml: suites stand in .*grid.yaml too; take them out here"):
+    with pytest.raises(RecipeError, match=r"params.yaml: suites are also in .*grid.yaml; remove them here"):
         load_grid(params)
     grid.write_text(grid.read_text() + "# by hand\n")
     assert main(["--check"]) == 1
@@ -96,10 +96,14 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
         (
             "b/web/mpl",
             {"keep_weights": True},
-            r"fine.yaml: start.cell: there is no .*mpl.yaml \(did you mean 'b/web/mlp'\?\)",
+            r"fine.yaml: start.cell: .*mpl.yaml not found \(did you mean 'b/web/mlp'\?\)",
         ),
-        ("b/web/mlp", {}, r"fine.yaml: start.cell: .*web/mlp.yaml needs keep_weights: true"),
-        ("b/web/mlp", {"keep_weights": True, "seeds": [1]}, r"fine.yaml: start.cell: .*web/mlp.yaml needs seeds 0"),
+        ("b/web/mlp", {}, r"fine.yaml: start.cell: no weights to start from; add keep_weights: true to .*web/mlp.yaml"),
+        (
+            "b/web/mlp",
+            {"keep_weights": True, "seeds": [1]},
+            r"fine.yaml: start.cell: no weights to start from; add seeds 0 to .*web/mlp.yaml",
+        ),
         ("b/web/fine", {}, "cannot start from itself"),
     ],
 )
@@ -147,10 +151,10 @@ RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seed
         (
             "bad/web/gcn.yaml",
             RECIPE | {"start": {"cell": "good/web/no"}},
-            "bad/recipes/web/gcn.yaml: start.cell: there is no",
+            "bad/recipes/web/gcn.yaml: start.cell: .*not found",
         ),
-        ("bad/web/gcn.yaml", "{", "bad/recipes/web/gcn.yaml: not readable as YAML"),
-        ("bad/stray.yaml", RECIPE, "bad/recipes/stray.yaml: a recipe is suites/"),
+        ("bad/web/gcn.yaml", "{", "bad/recipes/web/gcn.yaml: invalid YAML"),
+        ("bad/stray.yaml", RECIPE, "bad/recipes/stray.yaml: expected suites/"),
     ],
 )
 @pytest.mark.parametrize("alone", [False, True])

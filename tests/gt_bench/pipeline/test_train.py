@@ -263,7 +263,7 @@ def test_a_model_that_cannot_start_from_the_other(project):
     with pytest.raises(RecipeError, match="the run with seed 7 is not in the store"):
         train("small/web/fine")
     fine_tune(project, start={"cell": "small/web/mpl"})
-    with pytest.raises(RecipeError, match="after 'small/web/mpl' is no other cell .did you mean 'small/web/mlp'"):
+    with pytest.raises(RecipeError, match="after: no other cell 'small/web/mpl' .did you mean 'small/web/mlp'"):
         train("small/web/fine")
 
 

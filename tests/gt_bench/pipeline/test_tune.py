@@ -236,7 +236,7 @@ def test_hopeless_trials_are_pruned(project):
             {"model.dropout": {"choices": [0.1], "also": ["optimizer.lr"]}, "optimizer.lr": {"choices": [0.1]}},
             ["duplicate key optimizer.lr"],
         ),
-        ({"model.dropout": {"choices": [0.1, 0.1]}}, ["choices repeat"]),
+        ({"model.dropout": {"choices": [0.1, 0.1]}}, ["duplicate choices"]),
         ({"optimizer.lr": {"low": 0.1, "high": float("inf")}}, ["finite"]),
     ],
 )

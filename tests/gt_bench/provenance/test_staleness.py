@@ -1,4 +1,4 @@
-"""Shipped cells held against the present tree: recipe, versions, golden values, data and encodings."""
+"""Shipped cells compared with the current code: recipe, versions, golden values, data and encodings."""
 
 import shutil
 from pathlib import Path
@@ -10,7 +10,7 @@ from gt_bench.encodings import compute
 from gt_bench.leaderboard.collect import gather
 from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.adapter import OwnModelError
-from gt_bench.provenance.staleness import standing
+from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import export_cell
 from gt_bench.store.archive import Shipped, problems_of, read
 from gt_bench.utils.code_digest import _read_version
@@ -22,35 +22,35 @@ from tests.gt_bench.shipping import CELL, edit_header, export, run, train
 def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     shipped = read(export())
     grid = load_grid()
-    assert standing(shipped, grid).text == "as the present tree computes it"
+    assert freshness(shipped, grid).text == "up to date"
     # without data: the digests of what they were made from
     shutil.move("data", "elsewhere")
-    assert standing(shipped, grid).text == "as the present tree computes it"
+    assert freshness(shipped, grid).text == "up to date"
     nowhere = Shipped(shipped.path, shipped.result, shipped.records, {})
-    assert standing(nowhere, grid).text == "cannot be told: data (not at hand)"
+    assert freshness(nowhere, grid).text == "unknown: data (not available)"
     shutil.move("elsewhere", "data")
     with monkeypatch.context() as patched:
         patched.setattr(
             "gt_bench.experiment.components.version_of", lambda module: 2 if module == "gt_models.baselines.mlp" else 1
         )
-        assert standing(shipped, grid).stale == ["model (version 1, now 2)"]
+        assert freshness(shipped, grid).stale == ["model (version 1, now 2)"]
     newer = shipped.records[0]["deterministic"]["versions"]
     newer["trainer"] = 3
-    assert standing(shipped, grid).stale == ["trainer (version 3, now 1: these records are of newer code)"]
+    assert freshness(shipped, grid).stale == ["trainer (version 3, now 1: these records were computed by newer code)"]
     newer["trainer"] = 1
     with monkeypatch.context() as patched:  # a model that does not even parse
         patched.setattr("gt_bench.utils.code_digest.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
         patched.setattr("gt_bench.utils.code_digest._read_version", _read_version.__wrapped__)
-        assert standing(shipped, grid).stale == ["code"]
+        assert freshness(shipped, grid).stale == ["code"]
     trained.recipe(epochs=7)
-    assert standing(shipped, load_grid()).stale == ["recipe"]
+    assert freshness(shipped, load_grid()).stale == ["recipe"]
     trained.recipe(seeds=[0, 1, 2])
-    assert standing(shipped, load_grid()).stale == ["recipe"]
+    assert freshness(shipped, load_grid()).stale == ["recipe"]
     trained.recipe()
     edit_header(in_dim=6)
-    assert standing(shipped, load_grid()).stale == ["data"]
+    assert freshness(shipped, load_grid()).stale == ["data"]
     edit_header(provenance={"spec": "older"})
-    assert standing(nowhere, load_grid()).text == "cannot be told: data (made by other code)"
+    assert freshness(nowhere, load_grid()).text == "unknown: data (computed by other code)"
 
 
 def test_a_fine_tuned_cell_is_compared_but_for_the_run_that_it_starts_from(trained):
@@ -61,9 +61,9 @@ def test_a_fine_tuned_cell_is_compared_but_for_the_run_that_it_starts_from(train
         train_cell(grid.find(f"small/web/{row}"), grid)
     shipped = read(export_cell(grid.find("small/web/tuned-on")))
     assert problems_of(shipped) == []
-    assert standing(shipped, grid).text == "cannot be told: the run that it starts from"
+    assert freshness(shipped, grid).text == "unknown: the run that it starts from"
     trained.recipe(row="tuned-on", start={"cell": CELL, "load": "common"})
-    assert standing(shipped, load_grid()).stale == ["recipe"]
+    assert freshness(shipped, load_grid()).stale == ["recipe"]
 
 
 def other_last_digits(*given, **arguments):
@@ -85,15 +85,15 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     shipped = read(export())
     assert [*shipped.records[0]["measured"]["encodings"]] == ["laplacian-k=16-normalization=sym-which=lowest"]
     shutil.rmtree("data/encodings")  # not computed yet here, then computed by another library
-    assert standing(shipped, grid).text == "as the present tree computes it"
+    assert freshness(shipped, grid).text == "up to date"
     monkeypatch.setattr(compute, "compute_with_flags", other_last_digits)
     encode_dataset("web", grid)
-    assert standing(shipped, grid).text == "as the present tree computes it"
+    assert freshness(shipped, grid).text == "up to date"
     assert train()["runs"] == shipped.result["runs"]
     shutil.rmtree("data")
-    assert standing(shipped, grid).text == "as the present tree computes it"
+    assert freshness(shipped, grid).text == "up to date"
     monkeypatch.setattr("gt_bench.encodings.cache.version_of", lambda module: 2)
-    assert standing(shipped, grid).text == "cannot be told: encodings (not at hand)"
+    assert freshness(shipped, grid).text == "unknown: encodings (not available)"
 
 
 def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
@@ -107,11 +107,11 @@ def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
     tune_cell(grid.find(CELL), grid)
     train()
     shipped = read(export())
-    assert "recipe" not in standing(shipped, grid).stale
+    assert "recipe" not in freshness(shipped, grid).stale
     project.recipe(search={**search, "space": {"model.dropout": {"choices": [0.3]}}})
-    assert "recipe" in standing(shipped, load_grid()).stale
+    assert "recipe" in freshness(shipped, load_grid()).stale
     project.recipe(search=search, epochs=9)
-    assert "recipe" in standing(shipped, load_grid()).stale
+    assert "recipe" in freshness(shipped, load_grid()).stale
 
 
 def test_a_recipe_and_a_model_that_cannot_be_read_are_stale_and_stop_nothing(trained, monkeypatch):

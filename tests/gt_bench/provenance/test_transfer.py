@@ -9,7 +9,7 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
-from gt_bench.provenance.staleness import standing
+from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import Conflict, import_records, verify
 from gt_bench.store.archive import Shipped, problems_of, read, record_problems, shipped_cells
 from gt_bench.store.run_store import Store, StoreError, sealed
@@ -51,12 +51,12 @@ def test_a_record_of_another_machine_is_there_already_and_one_that_contradicts_s
     file.write_text(json.dumps(sealed(elsewhere)))
     other = next(p for p in Path("store").rglob("record.json") if p != file)
     other.unlink()
-    with pytest.raises(Conflict, match=r"differ in test\nNothing is imported\. Keep one"):
+    with pytest.raises(Conflict, match=r"differ in test\nnothing is imported; delete"):
         import_records([read(path)])
     assert not other.exists()
     elsewhere["measured"]["environment"]["cpu"] = "another"
     file.write_text(json.dumps(sealed(elsewhere)))
-    with pytest.raises(Conflict, match=r"differ in test \(computed on another and on .+\)\nNothing is imported"):
+    with pytest.raises(Conflict, match=r"differ in test \(computed on another and on .+\)\nnothing is imported"):
         import_records([read(path)])
 
 
@@ -77,7 +77,7 @@ def test_the_same_run_told_in_two_ways(trained):
         Path("suites/small/records/web/twin.json.gz"), one.result | {"cell": "small/web/twin"}, [other, one.records[1]]
     )
     assert verify([one]) == []
-    assert "hold different records of one run (they differ in parameters)" in verify([one, second])[0]
+    assert "contain different records of one run (they differ in parameters)" in verify([one, second])[0]
 
 
 def test_an_import_is_on_the_leaderboard_at_once(trained):
@@ -141,7 +141,7 @@ def test_a_reduced_cell_does_not_take_the_place_of_a_full_one(trained):
     shipped = read(path)
     assert shipped.result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
     trained.recipe()
-    assert standing(shipped, load_grid()).stale == []
+    assert freshness(shipped, load_grid()).stale == []
 
 
 def test_a_search_travels_with_its_cell_and_is_found_again_without_training(project, monkeypatch):
@@ -180,10 +180,10 @@ def test_the_command_line(trained):
     assert shown.exit_code == 0, shown.output
     assert "1 cells exported; 0 without a run" in shown.output
     shutil.rmtree("store")
-    assert "2 records imported, 0 there already" in run("store", "import").output
+    assert "2 records imported, 0 already present" in run("store", "import").output
     shown = run("store", "verify", CELL)
     assert shown.exit_code == 0, shown.output
-    assert "2 runs on cpu; as the present tree computes it" in shown.output
+    assert "2 runs on cpu; up to date" in shown.output
 
 
 def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, monkeypatch):
@@ -192,7 +192,7 @@ def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, 
     train()
     with pytest.raises(
         StoreError,
-        match=f"^{CELL} is not exported: its runs were made by code that differs from commit 0123456789ab;.*--dirty$",
+        match=f"^{CELL} is not exported: the code of its runs differs from commit 0123456789ab;.*--dirty$",
     ):
         export()
     assert not list(Path("suites").rglob("*.json.gz"))
@@ -214,5 +214,5 @@ def test_records_whose_code_was_committed_since_are_exported(trained, monkeypatc
 
 def test_a_missing_record_is_named(trained):
     next(Path("store").rglob("record.json")).unlink()
-    with pytest.raises(StoreError, match=r"is missing; `python -m stages.train small/web/mlp`"):
+    with pytest.raises(StoreError, match=r"is missing; compute it again by `python -m stages.train small/web/mlp`"):
         export()

@@ -71,7 +71,7 @@ def chain(cells: list[str], train: str, encode: str = "true") -> None:
     [
         (-9, "killed by signal 9: probably out of memory"),
         (137, "killed by signal 9: probably out of memory"),
-        (-15, "killed by signal 15: asked to stop"),
+        (-15, "killed by signal 15: terminated"),
         (130, "killed by signal 2: Ctrl-C"),
         (-11, "killed by signal 11: SIGSEGV"),
         (1, "failed with exit status 1, see above"),
@@ -196,9 +196,7 @@ def test_a_recipe_that_cannot_be_read_stops_its_own_cell_alone(two_cells, monkey
     Path("suites/small/recipes/web/other.yaml").write_text("model: [")
     train_side_by_side(list(grid.cells.values()), grid)
     assert json.loads(Path("results", f"{CELL}.json").read_text())["status"] == "ok"
-    assert (
-        "error: small/web/other: suites/small/recipes/web/other.yaml: not readable as YAML" in capsys.readouterr().err
-    )
+    assert "error: small/web/other: suites/small/recipes/web/other.yaml: invalid YAML" in capsys.readouterr().err
 
 
 def test_a_cell_that_has_no_seed_yet_and_one_that_is_searched(project):

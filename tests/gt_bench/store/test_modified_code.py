@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.grid import load_grid
-from gt_bench.provenance.staleness import standing
+from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import export_cell
 from gt_bench.store.archive import read
 from gt_bench.store.run_store import StoreError
@@ -39,7 +39,7 @@ def test_modified_code_runs_under_a_key_of_its_own_and_is_not_exported(trained, 
             "deterministic"
         ]["digests"]
         assert len(digests["modified"]) == 64
-        with pytest.raises(StoreError, match="is not exported: its runs are of modified code"):
+        with pytest.raises(StoreError, match="is not exported: its runs used modified code"):
             export_cell(grid.find(CELL))
     assert train()["runs"] == before["runs"], "undone, the old records count again"
 
@@ -51,6 +51,6 @@ def test_verify_says_which_shipped_cells_the_code_would_compute_otherwise(traine
         "gt_bench.provenance.staleness.golden_values.differences",
         lambda wanted, say=print: dict.fromkeys(wanted, "losses[0] differs"),
     )
-    assert standing(shipped, grid).stale == ["code (losses[0] differs)"]
+    assert freshness(shipped, grid).stale == ["code (losses[0] differs)"]
     shown = run("store", "verify")
     assert (shown.exit_code, "stale: code (losses[0] differs)" in shown.output) == (0, True), shown.output

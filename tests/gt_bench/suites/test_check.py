@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gt_bench.claims.evaluate import claims_of, judged
+from gt_bench.claims.evaluate import claims_of, evaluate_claim
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
@@ -14,7 +14,8 @@ from gt_bench.utils import paths
 from gt_bench.utils.paths import SuiteError, place, suite_folders
 
 NUMBER = {
-    "table": "Table 1", "method": "MLP", "dataset": "chains", "metric": "accuracy", "direction": "max", "unit": "percent", "mean": 50.0,
+    "table": "Table 1", "method": "MLP", "dataset": "chains", "metric": "accuracy", "direction": "max",
+    "unit": "percent", "mean": 50.0,
     "printed": "50.0",
 }  # fmt: skip
 RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
@@ -44,7 +45,8 @@ def test_a_paper_without_results_is_named(paper):
     (paper / "results.yaml").unlink()
     (paper / "claims.yaml").unlink()
     assert problems() == (
-        "suites/toy: suite.yaml names authors, but there is no results.yaml: add the published numbers (suites/README.md), "
+        "suites/toy: results.yaml is missing, although suite.yaml names authors; add the published numbers "
+        "(suites/README.md), "
         "or remove `authors` if it is not a paper"
     )
 
@@ -70,18 +72,18 @@ def test_a_recipe_that_names_no_published_number_is_named(paper):
             {"results": [NUMBER, NUMBER]},
             "suites/toy/results.yaml: Table 1, MLP, chains, accuracy, test: 2 entries",
         ),
-        ("results.yaml", {"results": [{"table": "Table 1"}]}, "entry 1 has no method, dataset"),
+        ("results.yaml", {"results": [{"table": "Table 1"}]}, "entry 1: method, dataset"),
         (
             "results.yaml",
             {"results": [NUMBER | {"paper": "x"}]},
-            "entry 1 has a key `paper`; the folder's name is the paper's",
+            "entry 1: unexpected key `paper`",
         ),
-        ("results.yaml", {"numbers": []}, "results.yaml cannot be read"),
+        ("results.yaml", {"numbers": []}, "results.yaml: invalid"),
         ("flags.yaml", [{"method": "GCN", "flag": "odd"}], "suites/toy/flags.yaml: no published number has"),
         (
             "claims.yaml",
             {"claims": [{"id": "x", "place": "here", "sentence": "so", "test": {"kind": "bets"}}]},
-            "no kind of test 'bets' (did you mean 'best'?)",
+            "unknown kind of test 'bets' (did you mean 'best'?)",
         ),
     ],
 )
@@ -160,12 +162,12 @@ def test_a_package_without_the_files_that_it_promises(package):
 
 
 CHECKS = """
-from gt_bench.claims.checks.registry import Found, test
+from gt_bench.claims.checks.registry import CheckResult, register_check
 
 
-@test
-def {name}(paper: str, limit: int) -> Found:
-    return Found(limit > 1, "it was counted", shown=True)
+@register_check
+def {name}(paper: str, limit: int) -> CheckResult:
+    return CheckResult(limit > 1, "it was counted", confirmed=True)
 """
 CLAIM = {"id": "x", "place": "here", "sentence": "so", "test": {"kind": "counted_here", "arguments": {"limit": 2}}}
 
@@ -174,16 +176,16 @@ def test_a_suite_brings_tests_of_its_own(paper):
     (paper / "checks.py").write_text(CHECKS.format(name="counted_here"))
     (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
     (claim,) = claims_of("toy", paper)
-    assert judged(claim) == ("holds", "it was counted")
+    assert evaluate_claim(claim) == ("holds", "it was counted")
     assert problems() == ""
     (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM | {"test": {"kind": "counted_here"}}]}))
-    assert "x: the test counted_here does not take these arguments: limit" in problems()
+    assert "x: invalid arguments of the test counted_here: limit" in problems()
 
 
 def test_a_test_with_the_name_of_another_and_a_file_that_cannot_be_imported(paper):
     (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
     (paper / "checks.py").write_text(CHECKS.format(name="best"))
     assert "suites/toy/checks.py" in problems()
-    assert "two tests of claims are named 'best'" in problems()
+    assert "two checks are named 'best'" in problems()
     (paper / "checks.py").write_text("import nothing_of_that_name\n")
     assert "suites/toy/checks.py" in problems()

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 
 @pytest.fixture
 def old(tmp_path, monkeypatch) -> Path:
-    """A workspace of the layout before, with two recipes, one on a base of another suite, a record, golden values and computed files."""
+    """A workspace of the former layout: two recipes, one with a base of another suite, a record, golden values."""
     monkeypatch.chdir(tmp_path)
     for cell in ("mine/chains/mlp", "other/chains/mlp"):
         Path("recipes", cell).parent.mkdir(parents=True)
@@ -59,7 +59,7 @@ def test_one_command_moves_everything_and_says_what(old):
 def test_what_nothing_reads_is_named_and_stays(old):
     Path("published").mkdir()
     Path("published/mine.txt").write_text("notes")
-    assert "published/: 1 file that nothing reads any more; delete or keep them" in migrate()
+    assert "published/: 1 file that no command reads; delete or keep them" in migrate()
     assert Path("published/mine.txt").exists()
 
 

@@ -29,8 +29,10 @@ def test_the_skeleton_is_valid_as_it_is(tmp_path, title):
 def test_the_entry_in_the_comment_is_a_published_number(tmp_path):
     new_suite("my-paper", authors="Doe")
     path = tmp_path / "suites/my-paper/results.yaml"
-    (line,) = [line for line in path.read_text().splitlines() if line.startswith("# - ")]
-    path.write_text(yaml.safe_dump({"schema_version": 1, "results": yaml.safe_load(line.removeprefix("# "))}))
+    _, _, example = path.read_text().partition("# - ")
+    lines = f"- {example}".partition("schema_version")[0].splitlines()
+    entries = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines))
+    path.write_text(yaml.safe_dump({"schema_version": 1, "results": entries}))
     (number,) = published_of("my-paper")
     assert (number.mean, number.std, number.own, number.split) == (0.991, 0.004, True, "test")
 
@@ -43,7 +45,11 @@ def test_a_suite_that_is_no_paper_has_no_numbers(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("hot", "a suite 'hot' already"), ("My Paper", "named in lower case"), ("../up", "named in lower case")],
+    [
+        ("hot", "suite 'hot' already exists"),
+        ("My Paper", "invalid name of a suite"),
+        ("../up", "invalid name of a suite"),
+    ],
 )
 def test_a_name_that_cannot_be_is_an_error(name, says):
     with pytest.raises(RecipeError, match=says):

@@ -1,4 +1,4 @@
-"""The check of the grid: what is sound passes, what is broken or differs is named, and nothing that breaks hides the rest."""
+"""The check of the grid: valid cells pass, failures and differences are named, and no failure hides another."""
 
 import json
 import math
@@ -156,7 +156,7 @@ def test_a_cell_that_does_not_end_is_a_failure(grid, monkeypatch):
     grid.recipe()
     monkeypatch.setattr(golden_run, "SECONDS", 1)
     monkeypatch.setattr("gt_bench.training.trainer.create_optimizer", lambda section, parameters: time.sleep(30))
-    assert one().error == "not done after 1 s on a miniature"
+    assert one().error == "not finished after 1 s on a miniature"
 
 
 def test_a_changed_number_names_the_quantity_and_the_version_to_raise(grid, monkeypatch):
@@ -190,7 +190,7 @@ def test_a_changed_recipe_and_a_cell_without_values_are_told_from_changed_code(g
     assert checked(monkeypatch).startswith("its recipe has changed since")
     assert checked(monkeypatch, update=True) is None
     Path("suites/small/golden.json").write_text("{}")
-    assert "has no golden values" in checked(monkeypatch)
+    assert "no golden values" in checked(monkeypatch)
 
 
 def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(grid, monkeypatch):

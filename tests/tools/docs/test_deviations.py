@@ -1,4 +1,4 @@
-"""The page of deviations says what the code says."""
+"""The page of deviations agrees with the code."""
 
 from tests.conftest import ROOT
 from tools.docs.deviations import find_marks, page

@@ -1,4 +1,4 @@
-"""docs/models.md says of every model what the registry, the grid and the measurements say."""
+"""docs/models.md agrees with the registry, the grid and the measurements."""
 
 import json
 

@@ -1,16 +1,16 @@
-"""Verdicts on small experiments: of values on either side of what a paper says, and in between."""
+"""Verdicts on small results of experiments: on either side of a claim, and in between."""
 
 import pytest
 
-from gt_bench.claims.checks import experiment_values
-from gt_bench.claims.checks.registry import find_test
+from gt_bench.claims.checks import findings
+from gt_bench.claims.checks.registry import find_check
 from gt_bench.papers.published import PublishedError
 
 
 @pytest.fixture
 def kept(monkeypatch):
-    """`kept({case: value})`: what the finding holds."""
-    return lambda values: monkeypatch.setattr(experiment_values.registry, "values", lambda name: values)
+    """`kept({case: value})` replaces the content of a finding."""
+    return lambda values: monkeypatch.setattr(findings.registry, "values", lambda name: values)
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ def kept(monkeypatch):
 def test_magnitudes(kept, errors, kept_says, lost_says):
     kept({f"rms, width {number}": {"magnitude": error} for number, error in enumerate(errors)})
     for magnitude_is_kept, verdict in ((True, kept_says), (False, lost_says)):
-        assert find_test("magnitude_kept")(paper="ppgt", norm="rms", kept=magnitude_is_kept).true is verdict
+        assert find_check("magnitude_kept")(paper="ppgt", norm="rms", kept=magnitude_is_kept).holds is verdict
 
 
 def test_powers_of_the_size(kept):
     kept({"PPGT": {"sizes": [128, 256, 512], "exponent": {"operations": 1.9, "largest": 2.0}}})
-    assert find_test("growth")(paper="ppgt", exponents={"PPGT": 2}).true
-    assert not find_test("growth")(paper="ppgt", exponents={"PPGT": 3}).true
-    assert not find_test("growth")(paper="ppgt", exponents={"PPGT": 2}, largest={"PPGT": 3}).true
+    assert find_check("growth")(paper="ppgt", exponents={"PPGT": 2}).holds
+    assert not find_check("growth")(paper="ppgt", exponents={"PPGT": 3}).holds
+    assert not find_check("growth")(paper="ppgt", exponents={"PPGT": 2}, largest={"PPGT": 3}).holds
     with pytest.raises(PublishedError, match="growth names no model"):
-        find_test("growth")(paper="ppgt", exponents={})
+        find_check("growth")(paper="ppgt", exponents={})
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_a_relation_is_learnt_by_the_one_and_not_by_the_other(kept, with_it, wit
             for name, least in (("ET", with_it), ("on nodes", without_it))
         }
     )
-    assert find_test("relation")(paper="edge-transformer", model="ET", steps=2, without="on nodes").true is verdict
+    assert find_check("relation")(paper="edge-transformer", model="ET", steps=2, without="on nodes").holds is verdict
 
 
 @pytest.mark.parametrize(("nearest", "verdict"), [(1.0, True), (0.99, False)])
 def test_the_nearest_key_in_every_draw(kept, nearest, verdict):
     kept({"sL2": {"width 8": {"nearest": nearest, "longest": 0.1}, "width 64": {"nearest": 1.0, "longest": 0.1}}})
-    assert find_test("nearest_key")(paper="ppgt", form="sL2").true is verdict
+    assert find_check("nearest_key")(paper="ppgt", form="sL2").holds is verdict

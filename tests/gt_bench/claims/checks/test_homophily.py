@@ -1,4 +1,4 @@
-"""Homophily by a count that a person can follow."""
+"""Homophily, compared with a count by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Every test of expressivity has a relabelling control: what reads the order of the nodes tells every pair apart, and must count for nothing."""
+"""Every test of expressivity has a relabelling control.
+
+A method that depends on the order of the nodes distinguishes every pair, and must not count.
+"""
 
 import networkx as nx
 import numpy as np
@@ -7,8 +10,8 @@ import torch
 
 from gt_bench.claims import evaluate
 from gt_bench.claims.checks import brec as brec_claims
-from gt_bench.claims.checks import experiment_values
-from gt_bench.claims.checks.registry import find_test
+from gt_bench.claims.checks import findings
+from gt_bench.claims.checks.registry import find_check
 from gt_bench.claims.experiments import graphs
 from gt_bench.claims.experiments.registry import module_of, values
 from gt_bench.tasks import brec, isomorphism
@@ -18,9 +21,10 @@ identifiers = module_of("identifiers")
 separation = module_of("separation")
 
 PAIR = (graphs.decalin(), graphs.bicyclopentyl())
-# kinds of test that say what tells graphs apart, and their controls
+# checks of which graphs are distinguished, and their controls
 EXPRESSIVITY = {
-    "told_apart", "at_least_one_wl", "at_least", "between", "no_more_than", "same_pairs", "colour_refinement", "outputs_unique", "beyond_message_passing",
+    "told_apart", "at_least_one_wl", "at_least", "between", "no_more_than", "same_pairs", "colour_refinement",
+    "outputs_unique", "beyond_message_passing",
 }  # fmt: skip
 FINDINGS = {
     "second_eigenvector": "relabelled copies",
@@ -28,7 +32,7 @@ FINDINGS = {
     "separation": "control",
     "identifiers": "control",
 }
-# of `identifiers`: methods whose relabelled copies differ by construction, so that they tell nothing apart
+# of `identifiers`: methods whose relabelled copies differ by construction, so that they distinguish nothing
 ARBITRARY = ("any weights", f"Lap of {identifiers.K}")
 
 
@@ -72,11 +76,11 @@ def test_a_verdict_over_copies_that_differ_is_none(kind, monkeypatch):
     for case, value in found["second_eigenvector"].items():
         if case.endswith("v2"):
             value["relabelled copies"] = [[9.0, 9.0] for _ in value["layers"]]
-    monkeypatch.setattr(experiment_values.registry, "values", found.__getitem__)
+    monkeypatch.setattr(findings.registry, "values", found.__getitem__)
     if kind == "told_apart":
-        assert find_test(kind)(paper="polynormer", pair="decalin and bicyclopentyl").true is False
+        assert find_check(kind)(paper="polynormer", pair="decalin and bicyclopentyl").holds is False
     else:
-        assert find_test(kind)(paper="polynormer", forms=["gcn"]).true is None
+        assert find_check(kind)(paper="polynormer", forms=["gcn"]).holds is None
 
 
 @pytest.mark.parametrize("method", ["1-wl", "gd-wl-rrwp", "gd-wl-shortest-paths", "3-wl"])
@@ -98,7 +102,7 @@ def test_what_is_kept_has_its_control_and_it_holds(name, key):
         if name == "separation" and case.rpartition(", ")[0] in separation.REFINEMENTS:
             continue  # held above, on any graph
         if (name, case) == ("second_eigenvector", "CSL(11, 2) and CSL(11, 3), v2"):
-            assert largest(value[key]) > 0.01  # a double eigenvalue: this is what the verdict says
+            assert largest(value[key]) > 0.01  # a double eigenvalue: as the verdict states
         elif name == "identifiers" and any(word in case for word in ARBITRARY):
             assert "any weights" not in case or (largest(value[key]) > 1e-6 and value["apart"] == 0), case
         else:
@@ -111,7 +115,7 @@ def test_no_test_of_expressivity_is_left_out():
     words = ("expressive", "expressivity", "distinguish", "1-wl", "wl framework", "wl class")
     for claim in evaluate.load_claims():
         if claim.test and claim.test.kind in others and any(word in claim.sentence.lower() for word in words):
-            # about printed counts of pairs, which BREC's own control decided; theorems about the functions of one graph are no test of two
+            # published counts of pairs, which BREC's control decided, and theorems about functions of one graph
             assert claim.test.kind in (
                 "order",
                 "equals",

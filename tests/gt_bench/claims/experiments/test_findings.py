@@ -1,4 +1,4 @@
-"""What was computed for the papers' sentences: kept whole, sealed, and the same when computed again."""
+"""Stored results of experiments: complete, protected by a checksum, and equal when computed again."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,10 @@ separation = module_of("separation")
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """As findings are computed: small operations, which two threads beside other work make many times slower."""
+    """Use one thread, as for stored findings.
+
+    Two threads next to other work make small operations many times slower.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -44,7 +47,7 @@ def test_computed_again_it_is_what_is_kept(name, case):
     if missing := [
         needed for needed in getattr(module_of(name), "NEEDS", ()) if not (Path("data") / "packed" / needed).is_dir()
     ]:
-        pytest.skip(f"data/packed/{missing[0]} is not at hand")
+        pytest.skip(f"data/packed/{missing[0]} is not available")
     assert agree(name, json.loads(json.dumps(module_of(name).compute(case, Path("data")))), load(name)[case]["value"])
 
 
@@ -83,7 +86,7 @@ def test_computed_again_it_agrees_and_nothing_is_written(folder):
     before = (folder / "polynomials.json").read_bytes()
     said: list[str] = []
     assert recompute("polynomials", ["n = 2, L = 2"], folder=folder, say=said.append)
-    assert said[0].endswith("as kept")
+    assert said[0].endswith("unchanged")
     assert (folder / "polynomials.json").read_bytes() == before
 
 
@@ -121,7 +124,7 @@ def test_nobody_types_a_number(folder):
     path.write_text(path.read_text().replace('"represented": 4', '"represented": 3'))
     with pytest.raises(
         FindingError,
-        match=r"polynomials.json: was changed since it was computed; .* `gt-bench claims --recompute polynomials`",
+        match=r"polynomials.json: was edited after it was computed; .* `gt-bench claims --recompute polynomials`",
     ):
         load("polynomials", folder)
 
@@ -129,18 +132,18 @@ def test_nobody_types_a_number(folder):
 @pytest.mark.parametrize("content", ["", "[]", '{"cases": {}}'])
 def test_a_damaged_file_is_one_line(folder, content):
     (folder / "polynomials.json").write_text(content)
-    with pytest.raises(FindingError, match=r"polynomials.json: cannot be read .*makes it again") as error:
+    with pytest.raises(FindingError, match=r"polynomials.json: cannot be read .*compute it again by") as error:
         load("polynomials", folder)
     assert "\n" not in str(error.value)
 
 
 def test_a_case_that_is_gone_and_one_that_lacks(folder):
-    with pytest.raises(FindingError, match="lacks the case 'n = 4, L = 2'"):
+    with pytest.raises(FindingError, match="missing case 'n = 4, L = 2'"):
         values("polynomials", folder)
     path = folder / "polynomials.json"
     cases = json.loads(path.read_text())["cases"] | {"n = 9, L = 9": {}}
     path.write_text(json.dumps({"cases": cases, "sha256": registry.sealed(cases)}))
-    with pytest.raises(FindingError, match="has a case 'n = 9, L = 9'"):
+    with pytest.raises(FindingError, match="unknown case 'n = 9, L = 9'"):
         load("polynomials", folder)
 
 
@@ -149,7 +152,7 @@ def test_unknown_names(tmp_path):
         load("polynomial", tmp_path)
     with pytest.raises(FindingError, match="has no case 'n = 2, L = 22'"):
         recompute("polynomials", ["n = 2, L = 22"], folder=tmp_path)
-    with pytest.raises(FindingError, match="is not there; `gt-bench claims --recompute polynomials` makes it"):
+    with pytest.raises(FindingError, match="no such file; compute it by `gt-bench claims --recompute polynomials`"):
         load("polynomials", tmp_path)
 
 

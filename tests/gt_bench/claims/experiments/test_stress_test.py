@@ -1,11 +1,11 @@
-"""Table 13 of PPGT: its runs are runs of the engine, and how one is judged."""
+"""Table 13 of PPGT: its runs are runs of the engine, and how they are evaluated."""
 
 import pytest
 import torch
 import yaml
 
-from gt_bench.claims.checks import experiment_values
-from gt_bench.claims.checks.registry import find_test
+from gt_bench.claims.checks import findings
+from gt_bench.claims.checks.registry import find_check
 from gt_bench.claims.evaluate import load_claims
 from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
@@ -42,11 +42,11 @@ def test_the_three_norms_are_three_runs_and_the_bad_one_begins_as_the_identity(d
     x = torch.randn(3, norms["Bad-AdaRMSN"][-1].alpha.numel())
     torch.testing.assert_close(norms["Bad-AdaRMSN"][-1](x), x, rtol=1e-4, atol=1e-5)
     assert all((m.alpha == 0).all() and (m.beta == 1).all() for m in norms["AdaRMSN"])
-    # one of them, through the engine: kept, and not computed again
+    # one of them, through the engine: stored, and not computed again
     with kernels.use("reference"):
         record, computed_now = runs["Bad-AdaRMSN"].run(0, test=False)
     assert computed_now
-    assert stress_test.judged(record)["epochs"] == 1
+    assert stress_test.summary(record)["epochs"] == 1
     assert runs["Bad-AdaRMSN"].run(0, test=False) == (record, False)
 
 
@@ -55,18 +55,18 @@ def made(status, losses):
 
 
 def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began():
-    assert not stress_test.judged(made("ok", [1.5, 0.7, 0.5]))["crashed"]
-    assert stress_test.judged(made("ok", [1.5, 0.7, 40.0]))["crashed"]
-    assert stress_test.judged(made("diverged", [1.5, 0.7])) == {
+    assert not stress_test.summary(made("ok", [1.5, 0.7, 0.5]))["crashed"]
+    assert stress_test.summary(made("ok", [1.5, 0.7, 40.0]))["crashed"]
+    assert stress_test.summary(made("diverged", [1.5, 0.7])) == {
         "crashed": True,
         "status": "diverged",
         "epochs": 2,
         "losses": [1.5, 0.7],
         "run": "d",
     }
-    assert stress_test.judged(made("diverged", []))["losses"] == []
+    assert stress_test.summary(made("diverged", []))["losses"] == []
     with pytest.raises(RuntimeError, match="ended as oom"):
-        stress_test.judged(made("oom", [1.5]))
+        stress_test.summary(made("oom", [1.5]))
 
 
 def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
@@ -79,20 +79,20 @@ def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
 
 def test_what_was_not_computed_is_not_tested_and_the_command_stands_there(monkeypatch):
     crashes = {"AdaRMSN, 7e-3": False, "Bad-AdaRMSN, 7e-3": True}
-    trains, diverges = stress_test.judged(made("ok", [1.5, 0.5])), stress_test.judged(made("diverged", []))
+    trains, diverges = stress_test.summary(made("ok", [1.5, 0.5])), stress_test.summary(made("diverged", []))
 
     def found(kept):
-        monkeypatch.setattr(experiment_values.registry, "partial", lambda name: kept)
-        return find_test("trains_or_crashes")(paper="ppgt", crashes=crashes)
+        monkeypatch.setattr(findings.registry, "partial", lambda name: kept)
+        return find_check("trains_or_crashes")(paper="ppgt", crashes=crashes)
 
     some = found({"AdaRMSN, 7e-3": trains})
-    assert (some.tried, some.true) == (False, None)
-    assert "needs 1 runs" in some.why
-    assert "`gt-bench claims --recompute stress_test --case 'Bad-AdaRMSN, 7e-3'`" in some.why
-    assert found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": diverges}).true is True
+    assert (some.computed, some.holds) == (False, None)
+    assert "needs 1 runs" in some.reason
+    assert "`gt-bench claims --recompute stress_test --case 'Bad-AdaRMSN, 7e-3'`" in some.reason
+    assert found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": diverges}).holds is True
     wrong = found({"AdaRMSN, 7e-3": trains, "Bad-AdaRMSN, 7e-3": trains})
-    assert (wrong.true, wrong.tried) == (False, True)
-    assert "Bad-AdaRMSN, 7e-3 trains (training loss 1.50 to 0.50)" in wrong.why
+    assert (wrong.holds, wrong.computed) == (False, True)
+    assert "Bad-AdaRMSN, 7e-3 trains (training loss 1.50 to 0.50)" in wrong.reason
 
 
 def test_the_claims_ask_for_the_whole_of_the_printed_table():

@@ -1,4 +1,4 @@
-"""Weights that proofs write down, identifiers read by inner products, and relations: what each computation would say of something that is wrong."""
+"""Computations on theorems: weights of proofs, identifiers in inner products, relations, and counterexamples."""
 
 from dataclasses import replace
 
@@ -130,7 +130,7 @@ def test_f1_of_right_and_wrong_answers():
 
 
 def test_one_layer_sees_two_steps_alone():
-    # 0 -> 1 -> 2 -> 3 and 4 -> 6 -> 7 -> 5: 3 is 0's mother three times over, 5 is not, and (0, l), (l, j) over all l are the same for both
+    # 0 -> 1 -> 2 -> 3 and 4 -> 6 -> 7 -> 5: 3 is three steps from 0, 5 is not; (0, l), (l, j) over all l are the same
     children, mothers = torch.tensor([0, 1, 2, 4, 6, 7]), torch.tensor([1, 2, 3, 6, 7, 5])
     edges, kind = torch.stack([children, mothers]), torch.tensor([0, 1]).repeat_interleave(6)[:, None]
     batch = GraphBatch(torch.ones(8, 1), torch.cat([edges, edges.flip(0)], 1), torch.tensor([0, 8]), kind)

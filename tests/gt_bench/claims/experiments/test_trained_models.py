@@ -1,4 +1,4 @@
-"""Findings that look into a trained model: attention taken from a layer is the layer's own, and what is known of attention set by hand is found."""
+"""Experiments on trained models: attention equals that of the layer, and known attention is measured correctly."""
 
 import json
 import re
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.claims.checks import experiment_values
-from gt_bench.claims.checks.registry import find_test
-from gt_bench.claims.experiments import kept
+from gt_bench.claims.checks import findings
+from gt_bench.claims.checks.registry import find_check
+from gt_bench.claims.experiments import trained
 from gt_bench.claims.experiments.registry import module_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
@@ -43,12 +43,12 @@ def small(tmp_path, monkeypatch):
         miniature(get_spec(name), tmp_path / "packed" / name)
         for encoding, arguments in (encodings or {}).items():
             encode(PackedDataset.open(tmp_path / "packed" / name), tmp_path / "encodings" / name, encoding, arguments)
-        load = kept.load_recipe
+        load = trained.load_recipe
         monkeypatch.setattr(
-            kept, "load_recipe", lambda path: load(path).with_values(values).model_copy(update={"seeds": [0, 1]})
+            trained, "load_recipe", lambda path: load(path).with_values(values).model_copy(update={"seeds": [0, 1]})
         )
-        monkeypatch.setattr(kept, "STORE", tmp_path / "store")
-        return kept.experiment(cell, tmp_path)
+        monkeypatch.setattr(trained, "STORE", tmp_path / "store")
+        return trained.experiment(cell, tmp_path)
 
     return make
 
@@ -113,7 +113,7 @@ def test_attention_by_label_has_an_area_of_one_and_even_attention_of_a_half():
     for sharpness in (30.0, 0.0):
         model, batch, labels = by_keys(sharpness)
         weights = same_label.attention(*same_label.features(model, batch), torch.arange(8)).mean(0).numpy()
-        scores[sharpness] = same_label.judged(weights, (labels[:, None] == labels) & apart, near, labels)
+        scores[sharpness] = same_label.summary(weights, (labels[:, None] == labels) & apart, near, labels)
     assert (scores[30.0]["same label"], scores[30.0]["of the worse label"]) == (1, 1)
     assert scores[30.0]["ratio"] > 1e6
     assert scores[0.0] == {"same label": 0.5, "of the worse label": 0.5, "same label within 5 hops": 0.5, "ratio": 1}
@@ -123,7 +123,7 @@ def test_attention_to_the_commoner_label_differentiates_nothing():
     labels = np.repeat([0, 1], [80, 20])
     same = (labels[:, None] == labels) & ~np.eye(100, dtype=bool)
     weights = np.where(labels == 0, 2.0, 1.0)[None].repeat(100, 0)
-    score = same_label.judged(weights, same, same, labels)
+    score = same_label.summary(weights, same, same, labels)
     assert score["same label"] == pytest.approx(0.72, abs=0.005)
     assert score["of the worse label"] == 0
 
@@ -151,7 +151,8 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
     phases = {"phases": [{"name": "local", "epochs": 1}, {"name": "global", "epochs": 2, "reload_best": True}]}
     run = small(same_label.CELL, SMALL | layers | phases)
     with pytest.raises(
-        kept.NoRun, match=r"complete and by the present code: `gt-bench train polynormer/minesweeper/polynormer`"
+        trained.RunNotFound,
+        match=r"a complete run of (\S+) by the current code: `gt-bench train \1`",
     ):
         same_label.compute("attention", tmp_path)
     records = [run.run(seed)[0] for seed in (0, 1)]
@@ -168,7 +169,7 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
     weights = same_label.attention(*taken, torch.from_numpy(nodes)).mean(0).numpy()
     assert (
         found["trained"]["same label"][0]
-        == same_label.judged(weights, same, near, run.packed.array("y").view(-1).numpy()[nodes])["same label"]
+        == same_label.summary(weights, same, near, run.packed.array("y").view(-1).numpy()[nodes])["same label"]
     )
 
 
@@ -183,7 +184,7 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
 )
 def test_without_the_data_one_line_says_how_to_have_them(tmp_path, module, case):
     with pytest.raises(
-        kept.NoRun, match=rf"needs {re.escape(str(tmp_path))}/packed/[\w-]+: `dvc repro download@[\w-]+`$"
+        trained.RunNotFound, match=rf"needs {re.escape(str(tmp_path))}/packed/[\w-]+: `dvc repro download@[\w-]+`$"
     ):
         module.compute(case, tmp_path)
 
@@ -194,31 +195,31 @@ def scores(*worse):
 
 def test_the_verdict_on_attention_and_labels(monkeypatch):
     def verdict(content):
-        monkeypatch.setattr(experiment_values.registry, "partial", lambda name: content)
-        return find_test("attention_differentiates_labels")(paper="polynormer")
+        monkeypatch.setattr(findings.registry, "partial", lambda name: content)
+        return find_check("attention_differentiates_labels")(paper="polynormer")
 
     missing = verdict({"labels and hops": {}})
-    assert (missing.tried, missing.true) == (False, None)
-    assert missing.why == (
+    assert (missing.computed, missing.holds) == (False, None)
+    assert missing.reason == (
         "needs a trained run with its weights: `gt-bench train polynormer/minesweeper/polynormer`, then "
         "`gt-bench claims --recompute same_label --case 'attention'`"
     )
     for worse, true in (([0.8, 0.95], True), ([0.79, 0.95], None), ([0.5, 0.59], False), ([0.5, 0.6], None)):
         found = verdict({"attention": {"trained": scores(*worse), "untrained": scores(0.5), "run": "d"}})
-        assert (found.true, found.tried, found.shown) == (true, True, True)
-    assert "untrained: AUC 0.90 to 0.90, of targets of the worse label 0.50 to 0.50" in found.why
+        assert (found.holds, found.computed, found.confirmed) == (true, True, True)
+    assert "untrained: AUC 0.90 to 0.90, of targets of the worse label 0.50 to 0.50" in found.reason
 
 
 def test_the_verdict_on_nodes_far_away(monkeypatch):
     for near, true in ((40, True), (50, False)):
         monkeypatch.setattr(
-            experiment_values.registry,
+            findings.registry,
             "partial",
             lambda name, near=near: {"labels and hops": {"same label": [100, 100], "within 5 hops": [1, near]}},
         )
-        assert find_test("important_nodes_far_away")(paper="polynormer").true is true
-    monkeypatch.setattr(experiment_values.registry, "partial", lambda name: {})
-    assert find_test("important_nodes_far_away")(paper="polynormer").tried is False
+        assert find_check("important_nodes_far_away")(paper="polynormer").holds is true
+    monkeypatch.setattr(findings.registry, "partial", lambda name: {})
+    assert find_check("important_nodes_far_away")(paper="polynormer").computed is False
 
 
 # TokenGT
@@ -231,18 +232,18 @@ def targets() -> torch.Tensor:
     return model.targets(GraphBatch(torch.zeros(7, 1), path, torch.tensor([0, 4, 7]))).double()
 
 
-def judged(attention: torch.Tensor) -> dict[str, list]:
+def summary(attention: torch.Tensor) -> dict[str, list]:
     sums = attention_maps.Sums()
     for part in (slice(0, 1), slice(1, 2)):
         sums.add(attention[part], targets()[part])
-    return sums.judged()
+    return sums.summary()
 
 
 def test_maps_that_are_the_tensors_and_maps_of_another_order():
-    found = judged(targets())
+    found = summary(targets())
     assert found["nearest"] == list(range(15))
     assert found["share"] == found["cosine"] == [1.0] * 15
-    other = judged(targets().roll(1, 1))
+    other = summary(targets().roll(1, 1))
     assert other["nearest"] == [14, *range(14)]
     assert max(other["share"] + other["cosine"]) == 0
 
@@ -251,7 +252,7 @@ def test_even_attention_has_the_share_that_is_called_uniform():
     real = (targets().sum(-1) > 0).any(1)  # [B, T]
     columns = torch.cat([torch.ones(2, 1, dtype=torch.bool), real], 1)
     even = (real[:, :, None] * columns[:, None] / columns.sum(1)[:, None, None]).double()
-    found = judged(even[:, None].expand(-1, 15, -1, -1))
+    found = summary(even[:, None].expand(-1, 15, -1, -1))
     assert found["share"] == found["uniform"]
     assert 0 < min(found["uniform"]) < max(found["uniform"]) < 1
     assert len(set(found["nearest"])) == 1
@@ -273,33 +274,33 @@ def test_the_verdict_on_maps(monkeypatch):
 
     def verdict(**content):
         monkeypatch.setattr(
-            experiment_values.registry,
+            findings.registry,
             "partial",
             lambda name: {f"dense, {name}": value for name, value in content.items()},
         )
-        return find_test("maps_are_bases")(paper="tokengt", cases=["dense, ORF", "dense, Lap"])
+        return find_check("maps_are_bases")(paper="tokengt", cases=["dense, ORF", "dense, Lap"])
 
     none = verdict()
-    assert (none.tried, none.true) == (False, None)
+    assert (none.computed, none.holds) == (False, None)
     assert (
-        "2 trained runs with their weights: `gt-bench train tokengt/ba-equivariant-basis-dense/tokengt-attention-orf-type`, `gt-bench"
-        in none.why
+        "2 trained runs with their weights: `gt-bench train "
+        "tokengt/ba-equivariant-basis-dense/tokengt-attention-orf-type`, `gt-bench" in none.reason
     )
-    assert "--recompute attention_maps --case 'dense, ORF' --case 'dense, Lap'`" in none.why
+    assert "--recompute attention_maps --case 'dense, ORF' --case 'dense, Lap'`" in none.reason
     monkeypatch.setattr(
-        experiment_values.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}}
+        findings.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}}
     )
-    stand_in = find_test("maps_are_bases")(paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
-    assert (stand_in.tried, stand_in.true) == (False, None)
-    assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.why
+    stand_in = find_check("maps_are_bases")(paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
+    assert (stand_in.computed, stand_in.holds) == (False, None)
+    assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.reason
     one = verdict(ORF=right)
-    assert (one.tried, one.true) == (False, None)
-    assert "tokengt-attention-orf-type" not in one.why
-    assert verdict(ORF=right, Lap=right).true is True
-    assert verdict(ORF=right, Lap=right | {"share": [0.95] * 14 + [0.5]}).true is None
+    assert (one.computed, one.holds) == (False, None)
+    assert "tokengt-attention-orf-type" not in one.reason
+    assert verdict(ORF=right, Lap=right).holds is True
+    assert verdict(ORF=right, Lap=right | {"share": [0.95] * 14 + [0.5]}).holds is None
     wrong = verdict(ORF=right | {"nearest": [1, *range(1, 15)]})  # one counterexample is enough
-    assert (wrong.true, wrong.tried) == (False, True)
-    assert "14 of 15 heads nearest to their own tensor" in wrong.why
+    assert (wrong.holds, wrong.computed) == (False, True)
+    assert "14 of 15 heads nearest to their own tensor" in wrong.reason
 
 
 @pytest.mark.parametrize(("name", "specials"), [("tokengt", 1), ("tokengt-released", 2)])
@@ -375,22 +376,23 @@ def test_the_verdict_on_distances(monkeypatch):
             if name != "chains"
         }
         stand_in = {"stand-in": {"distance": content["chains"], "uniform": 2.0}} if "chains" in content else {}
-        monkeypatch.setattr(experiment_values.registry, "partial", lambda name: kept | stand_in)
-        return find_test("attention_distances")(paper="tokengt", said=said)
+        monkeypatch.setattr(findings.registry, "partial", lambda name: kept | stand_in)
+        return find_check("attention_distances")(paper="tokengt", said=said)
 
     alone = verdict("deeper", chains=[local, everywhere])
-    assert (alone.tried, alone.true) == (False, None)
+    assert (alone.computed, alone.holds) == (False, None)
     assert (
-        "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, `gt-bench train" in alone.why
+        "2 trained runs with their weights: `gt-bench train tokengt/pcqm4mv2/tokengt-orf`, "
+        "`gt-bench train" in alone.reason
     )
-    assert alone.why.endswith(
-        "stand-in, 2 layers: distances over that of even attention (2.00 hops) 0.10 to 0.50, 0.90 to 0.95"
+    assert alone.reason.endswith(
+        "stand-in, 2 layers: distances divided by that of uniform attention (2.00 hops) 0.10 to 0.50, 0.90 to 0.95"
     )
     rising, falling = [local, local, everywhere, everywhere], [everywhere, everywhere, local, local]
     slightly = [local, local, [0.4, 1.1], [0.4, 1.1]]
     for orf, lap, true in ((rising, rising, True), (rising, falling, False), (rising, slightly, None)):
-        assert verdict("deeper", ORF=orf, Lap=lap).true is true
+        assert verdict("deeper", ORF=orf, Lap=lap).holds is true
     mixed = [[0.9, 1.7], local, local, local]
-    assert [verdict("lowest", ORF=mixed, Lap=lap).true for lap in (mixed, rising)] == [True, False]
+    assert [verdict("lowest", ORF=mixed, Lap=lap).holds for lap in (mixed, rising)] == [True, False]
     even = [[1.0, 1.1]] * 4
-    assert [verdict("spread", ORF=even, Lap=mixed).true, verdict("spread", ORF=mixed, Lap=even).true] == [True, False]
+    assert [verdict("spread", ORF=even, Lap=mixed).holds, verdict("spread", ORF=mixed, Lap=even).holds] == [True, False]

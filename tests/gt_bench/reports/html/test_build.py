@@ -96,7 +96,7 @@ def test_a_cell_has_its_recipe_with_origins_runs_digests_and_command(html):
     assert cell["digests"]["encodings"] == [record["deterministic"]["digests"]["encodings"] for record in records]
     assert cell["curves"]["val"]["epoch"] == [2, 4, 6, 8, 10, 12]
     absent = cells["none:edge-transformer/texas/edge-transformer"]
-    problem = "suites/edge-transformer/recipes/texas/edge-transformer.yaml: there is no such file"
+    problem = "suites/edge-transformer/recipes/texas/edge-transformer.yaml: no such file"
     assert absent["command"] == "dvc repro train@edge-transformer-texas-edge-transformer"
     assert absent["remarks"] == ["not run", problem]
     assert f"<li>{problem}</li>" in html

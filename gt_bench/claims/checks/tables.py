@@ -1,4 +1,4 @@
-"""The tests of claims on printed numbers alone: which row of a table is best, by how much, and what a sentence's own figures come to."""
+"""Checks of published numbers alone: which row of a table is best, by how much, and figures in the text."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from gt_bench.claims.checks.registry import Contest, Found, test
+from gt_bench.claims.checks.registry import CheckResult, Comparison, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.papers.published import RESULTS, Published, PublishedError, lookup, printed_at, read_entries
 from gt_bench.stats.equivalence import sample_std
@@ -14,7 +14,7 @@ from gt_bench.stats.equivalence import sample_std
 Rank = Annotated[int, Field(ge=1)]
 
 
-@test
+@register_check
 def best(
     paper: str,
     table: str,
@@ -26,44 +26,44 @@ def best(
     rank: Rank = 1,
     count: int | None = None,
     only: bool = False,
-) -> Found:
-    """Test whether `method` is among the `rank` best of each column: better than all but rank - 1 of the others.
+) -> CheckResult:
+    """Checks whether `method` is among the `rank` best of each column: better than all but `rank - 1` of the others.
 
-    Numbers that are equal after rounding are tied, and neither is better.
+    Numbers that are equal after rounding are tied. Neither is better.
 
     Args:
-        paper: Paper of the table.
-        table: Its name.
-        method: Method that the claim is about.
-        datasets: Columns of these datasets; all.
-        metrics: Columns of these metrics; all.
-        split: Columns of this split.
-        against: The methods to compare with; all that are not the paper's own.
-        rank: The method is among so many best.
-        count: In exactly so many columns; in all.
-        only: In at least `count` columns. Our runs are always asked for at least `count`.
+        paper: paper of the table.
+        table: name of the table.
+        method: method of the claim.
+        datasets: columns of these datasets. All if empty.
+        metrics: columns of these metrics. All if empty.
+        split: columns of this split.
+        against: methods to compare with. All methods of other papers if empty.
+        rank: the method is among the `rank` best.
+        count: number of columns in which it is. None for all.
+        only: whether more columns than `count` are accepted. Our runs must always confirm at least `count`.
 
     Returns:
-        The result, with one contest per column for our runs.
+        The result, with one comparison per column for our runs.
     """
-    _of_table(paper, table, split=split)
+    _numbers_of(paper, table, split=split)
     entries = printed_at({"paper": paper, "table": table, "method": method, "split": split})
     columns = [
         e
         for e in entries
         if (not datasets or e.dataset in datasets) and (not metrics or e.metric in metrics) and e.mean is not None
     ]
-    _all_there(columns, datasets, "dataset", paper, table)
-    _all_there(columns, metrics, "metric", paper, table)
+    _check_names(columns, datasets, "dataset", paper, table)
+    _check_names(columns, metrics, "metric", paper, table)
     if not columns:
-        lookup(paper, table, method, next(iter(datasets), ""))  # says which name it is
+        lookup(paper, table, method, next(iter(datasets), ""))  # raises an error that names the wrong key
     if count is not None and count > len(columns):
         raise PublishedError(f"{table} of {paper} has {len(columns)} columns for {method}, not {count}")
-    contests: list[Contest] = []
+    comparisons: list[Comparison] = []
     won, tied, lost = 0, [], []
     for entry in columns:
         others = _column(entry)
-        _all_there(others, against, "method", paper, table)
+        _check_names(others, against, "method", paper, table)
         rivals = [
             e
             for e in others
@@ -71,12 +71,16 @@ def best(
         ]
         if not rivals:
             raise PublishedError(
-                f"{table} of {paper} prints no number beside that of {method} on {entry.dataset} to compare with: name some under `against`"
+                f"{table} of {paper} has no other number on {entry.dataset} to compare {method} with; name some under "
+                "`against`"
             )
-        contests.append(Contest(entry.place, tuple(e.place for e in rivals), rank))
+        comparisons.append(Comparison(entry.place, tuple(e.place for e in rivals), rank))
         ahead = [e for e in rivals if _better(entry, e) is False]
         equal = [e for e in rivals if _better(entry, e) is None]
-        said = f"{entry.dataset} {entry.metric}: {entry.printed} against {', '.join(f'{a.printed} of {a.method}' for a in (ahead or equal)[:3])}"
+        said = (
+            f"{entry.dataset} {entry.metric}: {entry.printed} against "
+            f"{', '.join(f'{a.printed} of {a.method}' for a in (ahead or equal)[:3])}"
+        )
         if len(ahead) >= rank:
             lost.append(said)
         elif len(ahead) + len(equal) >= rank:
@@ -91,58 +95,66 @@ def best(
     why = f"{place} in {won} of {len(columns)} columns"
     why += f" (not: {'; '.join(lost)})" if lost else ""
     why += f" (equal after rounding: {'; '.join(tied)})" if tied else ""
-    return Found(right, why, contests=tuple(contests), least=expected)
+    return CheckResult(right, why, comparisons=tuple(comparisons), min_wins=expected)
 
 
-@test
-def not_better(paper: str, table: str, method: str, than: str, split: str = "test") -> Found:
-    """Test whether `method` is not clearly better than another: published as better in at most half of the columns, ties included.
+@register_check
+def not_better(paper: str, table: str, method: str, than: str, split: str = "test") -> CheckResult:
+    """Checks that a method is better than another one in at most half of the columns, ties included.
 
     Args:
-        paper: Paper of the table.
-        table: Its name.
-        method: Method that is not better.
-        than: Method that it is compared with.
-        split: Columns of this split.
+        paper: paper of the table.
+        table: name of the table.
+        method: method that is not better.
+        than: method that it is compared with.
+        split: columns of this split.
 
     Returns:
-        The result. By our runs the claim holds if the method is better, beyond the 95 % interval, in at most half of the columns.
+        The result. By our runs the claim holds if the method is better, beyond the 95 % interval, in at most half of
+            the columns.
     """
-    _of_table(paper, table, split=split)
+    _numbers_of(paper, table, split=split)
     columns = [
         (entry, lookup(paper, table, than, entry.dataset, entry.metric, split))
         for entry in printed_at({"paper": paper, "table": table, "method": method, "split": split})
         if entry.mean is not None
     ]
     if not columns:
-        lookup(paper, table, method, "")  # says which name it is
+        lookup(paper, table, method, "")  # raises an error that names the wrong key
     ahead = [f"{a.dataset}: {a.printed} against {b.printed}" for a, b in columns if _better(a, b)]
     most = len(columns) // 2
-    return Found(
+    return CheckResult(
         len(ahead) <= most,
         f"{method} ahead of {than} in {len(ahead)} of {len(columns)} columns"
         + (f" ({'; '.join(ahead)})" if ahead else ""),
-        contests=tuple(Contest(a.place, (b.place,)) for a, b in columns),
-        most=most,
+        comparisons=tuple(Comparison(a.place, (b.place,)) for a, b in columns),
+        max_wins=most,
     )
 
 
-@test
+@register_check
 def gain(
     paper: str,
     printed: float,
     of: Mapping[str, str],
     over: Mapping[str, str] | None = None,
     tolerance: float = 0.0,
-) -> Found:
-    """`of` is better than `over` (or than the best other number of its column) by `printed`, in the printed unit and up to the rounding of the
-    numbers and `tolerance`. `of` may name no dataset: then the largest gain of its table counts, as `up to` means it."""
+) -> CheckResult:
+    """Checks that `of` is better than `over` by `printed`, up to the rounding of the numbers.
+
+    Args:
+        paper: paper of the table.
+        printed: published difference, in the published unit.
+        of: place of the better number. Without a dataset, the largest gain of the table counts ("up to").
+        over: place of the other number. The best other number of the column by default.
+        tolerance: additional accepted difference.
+    """
     if "dataset" in of:
         entries = [lookup(paper, **of)]
     else:
         entries = [e for e in printed_at({"paper": paper, **of}) if not e.measured and e.mean is not None]
         if not entries:
-            raise PublishedError(f"{RESULTS} prints nothing at {of} of {paper}")
+            raise PublishedError(f"{RESULTS} of {paper} has no number at {of}")
     gains = []
     for entry in entries:
         rivals = [lookup(paper, **over)] if over else entry.rivals()
@@ -157,16 +169,17 @@ def gain(
             )
         )
     value, rounding, entry, rival = max(gains, key=operator.itemgetter(0))
-    # the sentence's own last digit
+    # half a unit of the last digit in the sentence
     digits = 0.5 * 10.0 ** -_decimals(printed)
-    return Found(
+    return CheckResult(
         abs(value - printed) <= rounding + digits + tolerance - 1e-9,
-        f"{entry.printed} ({entry.method}) against {rival.printed} ({rival.method}) on {entry.dataset}: {value:.4g}, printed {printed:g}",
+        f"{entry.printed} ({entry.method}) against {rival.printed} ({rival.method}) on {entry.dataset}: {value:.4g}, "
+        f"published {printed:g}",
         internal=True,
     )
 
 
-@test
+@register_check
 def share(
     paper: str,
     printed: float,
@@ -174,18 +187,27 @@ def share(
     over: Mapping[str, str],
     what: Literal["mean", "params"] = "mean",
     saving: bool = False,
-) -> Found:
-    """100 of / over (or 100 (1 - of / over) where it is a saving) is `printed` per cent, up to its last digit; `what`: mean or params."""
+) -> CheckResult:
+    """Checks that 100 of / over, rounded to the last digit, is `printed` per cent.
+
+    Args:
+        paper: paper of the tables.
+        printed: published percentage.
+        of: place of the numerator.
+        over: place of the denominator.
+        what: "mean", or "params" for numbers of parameters.
+        saving: compute 100 (1 - of / over) instead.
+    """
     first, second = (_raw(paper, place, what) for place in (of, over))
     value = 100 * (1 - first / second) if saving else 100 * first / second
-    return Found(
+    return CheckResult(
         abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
-        f"{first:g} against {second:g}: {value:.4g} %, printed {printed:g} %",
+        f"{first:g} against {second:g}: {value:.4g} %, published {printed:g} %",
         internal=True,
     )
 
 
-@test
+@register_check
 def order(
     paper: str,
     table: str,
@@ -193,15 +215,24 @@ def order(
     worse: Sequence[str],
     datasets: Sequence[str] = (),
     metric: str | None = None,
-) -> Found:
-    """Every number of `better` beats every number of `worse`, column by column (of `datasets`; all)."""
-    there = [e for e in _of_table(paper, table, metric) if not datasets or e.dataset in datasets]
+) -> CheckResult:
+    """Checks that every number of `better` beats every number of `worse` in the same column.
+
+    Args:
+        paper: paper of the table.
+        table: name of the table.
+        better: methods that are better.
+        worse: methods that are worse.
+        datasets: columns of these datasets. All if empty.
+        metric: columns of this metric. All if None.
+    """
+    there = [e for e in _numbers_of(paper, table, metric) if not datasets or e.dataset in datasets]
     entries, bare = (
         [e for e in there if e.mean is not None],
         [e for e in there if e.mean is None and e.method in (*better, *worse)],
     )
-    _all_there(entries, datasets, "dataset", paper, table)
-    _all_there(entries, [*better, *worse], "method", paper, table)
+    _check_names(entries, datasets, "dataset", paper, table)
+    _check_names(entries, [*better, *worse], "method", paper, table)
     columns: dict[tuple[str, ...], list[Published]] = {}
     for entry in entries:
         columns.setdefault((entry.dataset, entry.metric, entry.split), []).append(entry)
@@ -212,7 +243,7 @@ def order(
         for b in (e for e in column if e.method in worse)
     ]
     if not pairs:
-        raise PublishedError(f"{table} of {paper} prints no two numbers in one column that this compares")
+        raise PublishedError(f"{table} of {paper} has no column with numbers of both groups")
     wrong, equal = (
         [
             f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}"
@@ -226,26 +257,27 @@ def order(
     said += f" (equal after rounding: {'; '.join(equal[:4])})" if equal else ""
     if left_out := [f"{e.printed} of {e.method} on {e.dataset}" for e in bare]:
         said += f", without {', '.join(left_out)}"
-    # who has no number has not beaten who has one
+    # a method without a number does not beat a method with one
     lost = any(
         e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ()))
         for e in bare
     )
     right = False if wrong or lost else None if equal else True
-    return Found(right, said, contests=tuple(Contest(a.place, (b.place,)) for a, b in pairs))
+    return CheckResult(right, said, comparisons=tuple(Comparison(a.place, (b.place,)) for a, b in pairs))
 
 
-@test
-def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: str) -> Found:
-    """In every column each of `methods` has a number on the split `unseen` that is better than on `seen`."""
+@register_check
+def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: str) -> CheckResult:
+    """Checks that each method has better numbers on the split `unseen` than on `seen`, in every column."""
     if not methods or seen == unseen:
         raise PublishedError(
-            f"no_gap holds two splits of some methods against each other: {len(methods)} methods, {seen!r} and {unseen!r} leave nothing to compare"
+            f"no_gap compares two splits of at least one method: {len(methods)} methods, {seen!r} and {unseen!r} leave "
+            "nothing to compare"
         )
-    entries = [e for e in _of_table(paper, table) if e.method in methods and e.mean is not None]
-    _all_there(entries, methods, "method", paper, table)
+    entries = [e for e in _numbers_of(paper, table) if e.method in methods and e.mean is not None]
+    _check_names(entries, methods, "method", paper, table)
     for split in (seen, unseen):
-        _all_there(entries, [split], "split", paper, table)
+        _check_names(entries, [split], "split", paper, table)
     at = {(e.method, e.dataset, e.metric, e.split): e for e in entries}
     pairs = [
         (e, at[e.method, e.dataset, e.metric, seen])
@@ -263,18 +295,18 @@ def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: st
     said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} numbers better on {unseen} than on {seen}"
     said += f" (not: {'; '.join(wrong[:4])})" if wrong else ""
     said += f" (equal after rounding: {'; '.join(equal[:4])})" if equal else ""
-    return Found(
+    return CheckResult(
         False if wrong else None if equal else True,
         said,
-        contests=tuple(Contest(a.place, (b.place,)) for a, b in pairs),
+        comparisons=tuple(Comparison(a.place, (b.place,)) for a, b in pairs),
     )
 
 
-@test
-def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[str]) -> Found:
-    """In every column the best of the methods `below` is worse than the best of `above`."""
-    entries = [e for e in _of_table(paper, table) if e.mean is not None]
-    _all_there(entries, [*below, *above], "method", paper, table)
+@register_check
+def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[str]) -> CheckResult:
+    """Checks that the best method of `above` beats the best method of `below` in every column."""
+    entries = [e for e in _numbers_of(paper, table) if e.mean is not None]
+    _check_names(entries, [*below, *above], "method", paper, table)
     columns = sorted({(e.dataset, e.metric, e.split) for e in entries})
     wrong, equal = [], []
     for column in columns:
@@ -282,7 +314,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
         groups = [[e for e in here if e.method in group] for group in (below, above)]
         if not all(groups):
             raise PublishedError(
-                f"{table} of {paper} prints none of {', '.join(above if groups[0] else below)} on {column[0]}"
+                f"{table} of {paper} has no number of {', '.join(above if groups[0] else below)} on {column[0]}"
             )
         first, second = (max(group, key=lambda e: _sign(e) * e.number) for group in groups)
         said = f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}"
@@ -293,71 +325,82 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
     said = f"{len(columns) - len(wrong) - len(equal)} of {len(columns)} columns"
     said += f" (not: {'; '.join(wrong)})" if wrong else ""
     said += f" (equal after rounding: {'; '.join(equal)})" if equal else ""
-    return Found(False if wrong else None if equal else True, said)
+    return CheckResult(False if wrong else None if equal else True, said)
 
 
-@test
-def nobody_in_front(paper: str, table: str, rank: Rank) -> Found:
-    """No method but the paper's own is among the first `rank` of those in every column."""
-    entries = [e for e in _of_table(paper, table) if e.mean is not None and not e.own]
+@register_check
+def nobody_in_front(paper: str, table: str, rank: Rank) -> CheckResult:
+    """Checks that no method of another paper is among the first `rank` of them in every column."""
+    entries = [e for e in _numbers_of(paper, table) if e.mean is not None and not e.own]
     always = None
     for dataset in sorted({e.dataset for e in entries}):
         column = sorted((e for e in entries if e.dataset == dataset), key=lambda e: -_sign(e) * e.number)
         front = {e.method for e in column[:rank]}
         always = front if always is None else always & front
-    return Found(not always, f"always among the first {rank}: {', '.join(sorted(always or ())) or 'none'}")
+    return CheckResult(not always, f"always among the first {rank}: {', '.join(sorted(always or ())) or 'none'}")
 
 
-@test
-def not_significant(paper: str, first: Mapping[str, str], second: Mapping[str, str], level: float = 0.05) -> Found:
-    """`first` is not better than `second` by a one-tailed t-test (Welch's, the printed deviations taken for population ones) at `level`."""
+@register_check
+def not_significant(
+    paper: str, first: Mapping[str, str], second: Mapping[str, str], level: float = 0.05
+) -> CheckResult:
+    """Checks that `first` is not significantly better than `second`, by Welch's one-tailed t-test at `level`.
+
+    Published deviations are interpreted as population standard deviations.
+    """
     from scipy import stats
 
     a, b = lookup(paper, **first), lookup(paper, **second)
     sides: list[float] = []
     for one in (a, b):
         if one.std is None or not one.runs or one.runs < 2:
-            return Found(None, f"{one.printed} of {one.method}: no spread or no number of runs is printed")
+            return CheckResult(
+                None, f"{one.printed} of {one.method}: no standard deviation or no number of runs is published"
+            )
         sides += [_sign(a) * one.number, sample_std(one.std, one.runs), one.runs]
     t = stats.ttest_ind_from_stats(*sides, equal_var=False, alternative="greater")
-    return Found(
+    return CheckResult(
         bool(t.pvalue > level),
         f"{a.printed} ({a.method}) against {b.printed} ({b.method}): t {t.statistic:.3f}, one-tailed p {t.pvalue:.3f}",
     )
 
 
-@test
-def equals(paper: str, printed: float, of: Mapping[str, str]) -> Found:
-    """A number of the text is that of the table, in the printed unit."""
+@register_check
+def equals(paper: str, printed: float, of: Mapping[str, str]) -> CheckResult:
+    """Checks that a number in the text equals the number in the table, in the published unit."""
     entry = lookup(paper, **of)
     value = entry.number * (100 if entry.unit == "percent" else 1)
-    return Found(
+    return CheckResult(
         abs(value - printed) <= 0.5 * 10.0 ** -_decimals(printed) + 1e-9,
-        f"{entry.table} prints {entry.printed} ({entry.method}), the text {printed:g}",
+        f"{entry.printed} in {entry.table} ({entry.method}), {printed:g} in the text",
         internal=True,
     )
 
 
-@test
-def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Found:
-    """The number at `total` is the sum of those on the datasets `parts`."""
+@register_check
+def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> CheckResult:
+    """Checks that the number at `total` is the sum of the numbers on the datasets `parts`."""
     whole = lookup(paper, **total)
     values = [lookup(paper, **{**total, "dataset": part}).number for part in parts]
-    return Found(
+    return CheckResult(
         sum(values) == whole.mean,
-        f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, printed {whole.printed}",
+        f"{' + '.join(f'{v:g}' for v in values)} = {sum(values):g}, published {whole.printed}",
         internal=True,
     )
 
 
-def _of_table(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
-    """Every printed number of a table, of one metric and split where given. Raises PublishedError for one that is not there."""
+def _numbers_of(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
+    """Returns the published numbers of a table, optionally of one metric and split.
+
+    Raises:
+        PublishedError: there is no such table, metric or split.
+    """
     entries = printed_at({"paper": paper, "table": table})
     if not entries:
-        lookup(paper, table, "", "")  # says which name it is
+        lookup(paper, table, "", "")  # raises an error that names the wrong key
     for key, name in (("metric", metric), ("split", split)):
         if name is not None:
-            _all_there(entries, [name], key, paper, table)
+            _check_names(entries, [name], key, paper, table)
             entries = [entry for entry in entries if getattr(entry, key) == name]
     return entries
 
@@ -371,7 +414,10 @@ def _sign(entry: Published) -> int:
 
 
 def _better(entry: Published, other: Published) -> bool | None:
-    """Whether the number is better; None where the two differ by less than their rounding. Equal counts, which are exact, are not better."""
+    """Returns whether a number is better; None if the difference is smaller than the rounding.
+
+    Counts are exact. Equal counts are not better.
+    """
     difference, rounding = _sign(entry) * (entry.number - other.number), entry.rounding + other.rounding
     if abs(difference) < rounding - 1e-12:
         return None
@@ -388,7 +434,7 @@ def _raw(paper: str, place: Mapping[str, str], what: str) -> float:
         if tuple(e[k] for k in ("paper", "table", "method", "dataset", "metric", "split")) == found.place
     ]
     if entry.get(what) is None:
-        raise PublishedError(f"{found.source}: no {what} are printed")
+        raise PublishedError(f"{found.source}: no {what} published")
     return float(entry[what])
 
 
@@ -396,7 +442,7 @@ def _decimals(value: float) -> int:
     return len(repr(float(value)).partition(".")[2].rstrip("0"))
 
 
-def _all_there(entries: Sequence[Published], names: Sequence[str], key: str, paper: str, table: str) -> None:
+def _check_names(entries: Sequence[Published], names: Sequence[str], key: str, paper: str, table: str) -> None:
     if missing := [name for name in names if name not in {getattr(e, key) for e in entries}]:
         known = sorted({getattr(e, key) for e in printed_at({"paper": paper, "table": table})})
         raise PublishedError(

@@ -1,10 +1,10 @@
-"""Tests of claims on a small table of which the answers are seen at a glance."""
+"""Checks of published numbers, on a small table."""
 
 from pathlib import Path
 
 import pytest
 
-from gt_bench.claims.checks.registry import find_test
+from gt_bench.claims.checks.registry import find_check
 
 # two datasets where more is better (percentages), one where less is; "ours" is the paper's own
 TABLE = {
@@ -17,7 +17,7 @@ TABLE = {
 @pytest.fixture(autouse=True)
 def _printed(monkeypatch):
     monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries())
-    monkeypatch.setattr("gt_bench.claims.checks.printed.read_entries", lambda path: entries())
+    monkeypatch.setattr("gt_bench.claims.checks.tables.read_entries", lambda path: entries())
     monkeypatch.setattr("gt_bench.papers.published.papers", lambda: {"p": Path("p")})
 
 
@@ -53,7 +53,7 @@ def entries():
 
 
 def found(kind, **arguments):
-    return find_test(kind)(paper="p", **arguments)
+    return find_check(kind)(paper="p", **arguments)
 
 
 def at(method, dataset):
@@ -78,35 +78,35 @@ def at(method, dataset):
 )
 def test_best_of_its_columns(arguments, true, why):
     said = found("best", table="t", method="ours", **arguments)
-    assert said.true is true
-    assert why in said.why
+    assert said.holds is true
+    assert why in said.reason
 
 
 def test_runs_may_decide_every_column_of_a_claim():
     said = found("best", table="t", method="ours", count=1)
-    assert [(contest.ours[3], len(contest.rivals)) for contest in said.contests] == [
+    assert [(comparison.ours[3], len(comparison.rivals)) for comparison in said.comparisons] == [
         ("large", 3),
         ("small", 3),
         ("energy", 3),
     ]
-    assert said.least == 1
+    assert said.min_wins == 1
     against = found("best", table="t", method="ours", against=["gat"], rank=2)
-    assert [(len(contest.rivals), contest.rank) for contest in against.contests] == [(1, 2)] * 3
+    assert [(len(comparison.rivals), comparison.rank) for comparison in against.comparisons] == [(1, 2)] * 3
 
 
 def test_numbers_that_are_equal_after_rounding_are_tied(monkeypatch):
     # large: ours 90 and gat 85 become 90 and 90; both are rounded to whole numbers
     monkeypatch.setitem(TABLE["large"], "gat", 90.0)
     tied = found("best", table="t", method="ours", datasets=["large"])
-    assert tied.true is None
-    assert "best in 0 of 1 columns (equal after rounding: large accuracy: 90 against 90 of gat)" in tied.why
-    assert found("best", table="t", method="ours", datasets=["large"], rank=2).true
-    assert found("best", table="t", method="ours", count=1).true is None
-    assert found("best", table="t", method="ours", count=2).true is False
-    assert found("order", table="t", better=["ours"], worse=["gat"], datasets=["large"]).true is None
-    assert found("order", table="t", better=["ours"], worse=["gcn"], datasets=["large"]).true
-    assert found("best_groups", table="t", below=["gat"], above=["ours"]).true is None
-    assert found("not_better", table="t", method="ours", than="gat").true is False  # ahead in two of three
+    assert tied.holds is None
+    assert "best in 0 of 1 columns (equal after rounding: large accuracy: 90 against 90 of gat)" in tied.reason
+    assert found("best", table="t", method="ours", datasets=["large"], rank=2).holds
+    assert found("best", table="t", method="ours", count=1).holds is None
+    assert found("best", table="t", method="ours", count=2).holds is False
+    assert found("order", table="t", better=["ours"], worse=["gat"], datasets=["large"]).holds is None
+    assert found("order", table="t", better=["ours"], worse=["gcn"], datasets=["large"]).holds
+    assert found("best_groups", table="t", below=["gat"], above=["ours"]).holds is None
+    assert found("not_better", table="t", method="ours", than="gat").holds is False  # ahead in two of three
 
 
 def test_text_that_contradicts_its_table_is_no_failed_sentence():
@@ -127,7 +127,7 @@ def test_text_that_contradicts_its_table_is_no_failed_sentence():
     ],
 )
 def test_gain(arguments, true):
-    assert found("gain", **arguments).true is true
+    assert found("gain", **arguments).holds is true
 
 
 @pytest.mark.parametrize(
@@ -144,41 +144,41 @@ def test_gain(arguments, true):
     ],
 )
 def test_share(arguments, true):
-    assert found("share", **arguments).true is true
+    assert found("share", **arguments).holds is true
 
 
 def test_order_is_of_every_pair_in_every_column():
-    assert found("order", table="t", better=["ours", "gat"], worse=["gt"], datasets=["large", "small"]).true
+    assert found("order", table="t", better=["ours", "gat"], worse=["gt"], datasets=["large", "small"]).holds
     said = found("order", table="t", better=["ours", "gat"], worse=["gt"])
-    assert not said.true
+    assert not said.holds
     assert (
-        said.why
+        said.reason
         == "4 of 6 comparisons (not: energy mae: 0.25 of ours, 0.20 of gt; energy mae: 0.30 of gat, 0.20 of gt)"
     )
 
 
 def test_best_of_groups():
     assert (
-        found("best_groups", table="t", below=["gt"], above=["gcn", "gat"]).why
+        found("best_groups", table="t", below=["gt"], above=["gcn", "gat"]).reason
         == "2 of 3 columns (not: energy: 0.20 of gt, 0.30 of gat)"
     )
 
 
 def test_nobody_but_the_own_is_always_in_front():
-    assert found("nobody_in_front", table="t", rank=1).true
+    assert found("nobody_in_front", table="t", rank=1).holds
     said = found("nobody_in_front", table="t", rank=3)
-    assert not said.true
-    assert said.why == "always among the first 3: gat, gcn, gt"
+    assert not said.holds
+    assert said.reason == "always among the first 3: gat, gcn, gt"
 
 
 def test_a_difference_is_held_against_the_spread_of_its_runs():
-    assert not found("not_significant", first=at("ours", "large"), second=at("gt", "large")).true
-    assert found("not_significant", first=at("ours", "large"), second=at("ours", "large")).true
-    assert found("not_significant", first=at("gat", "energy"), second=at("ours", "energy")).true
+    assert not found("not_significant", first=at("ours", "large"), second=at("gt", "large")).holds
+    assert found("not_significant", first=at("ours", "large"), second=at("ours", "large")).holds
+    assert found("not_significant", first=at("gat", "energy"), second=at("ours", "energy")).holds
 
 
 def test_equal_and_added_up():
-    assert found("equals", printed=90, of=at("ours", "large")).true
-    assert not found("equals", printed=89, of=at("ours", "large")).true
-    assert not found("adds_up", total=at("ours", "large"), parts=["small", "energy"]).true
-    assert found("adds_up", total=at("ours", "small"), parts=["small"]).true
+    assert found("equals", printed=90, of=at("ours", "large")).holds
+    assert not found("equals", printed=89, of=at("ours", "large")).holds
+    assert not found("adds_up", total=at("ours", "large"), parts=["small", "energy"]).holds
+    assert found("adds_up", total=at("ours", "small"), parts=["small"]).holds

@@ -1,16 +1,20 @@
-"""What gt_bench/claims/experiments keeps, as the tests of claims read it (theorem_claims.py, experiment_claims.py, trained_claims.py, brec_claims.py)."""
+"""Stored results of experiments, as checks read them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gt_bench.claims.checks.registry import Found
+from gt_bench.claims.checks.registry import CheckResult
 from gt_bench.claims.experiments import registry
 from gt_bench.config.schema import nearest
 from gt_bench.papers.published import PublishedError
 
 
 class Cases(dict[str, Any]):
-    """Case -> value of the finding `name`. Raises PublishedError for cases that it does not have."""
+    """{case: value} of the finding `name`.
+
+    Raises:
+        PublishedError: on access to a case that does not exist.
+    """
 
     def __init__(self, name: str, values: Mapping[str, Any]):
         super().__init__(values)
@@ -19,26 +23,49 @@ class Cases(dict[str, Any]):
     def __missing__(self, case: str) -> Any:
         raise PublishedError(f"the finding {self.name} has no case {case!r}{nearest(case, list(self))}")
 
-    def beginning(self, start: str) -> dict[str, Any]:
-        """Those whose names begin so."""
+    def with_prefix(self, start: str) -> dict[str, Any]:
+        """Returns the cases whose names begin with `start`.
+
+        Raises:
+            PublishedError: there is none.
+        """
         return {case: value for case, value in self.items() if case.startswith(start)} or self[start]
 
 
-def of(name: str) -> Cases:
-    """Raises FindingError."""
+def load_cases(name: str) -> Cases:
+    """Returns the values of all cases of a finding.
+
+    Raises:
+        FindingError: the finding is missing, incomplete or damaged.
+    """
     return Cases(name, registry.values(name))
 
 
-def so_far(name: str, cases: Collection[str]) -> dict[str, Any]:
-    """Of these cases of a finding those that have been computed. Raises FindingError, and PublishedError for cases that it does not have."""
+def partial_values(name: str, cases: Collection[str]) -> dict[str, Any]:
+    """Returns the values of those `cases` of a finding that have been computed.
+
+    Raises:
+        FindingError: the finding is damaged.
+        PublishedError: the finding has no such case.
+    """
     known = registry.module_of(name).CASES
     if unknown := [case for case in cases if case not in known]:
         raise PublishedError(f"the finding {name} has no case {unknown[0]!r}{nearest(unknown[0], known)}")
     return {case: value for case, value in registry.partial(name).items() if case in cases}
 
 
-def to_compute(name: str, cases: list[str], cells: Sequence[str] = (), so_far: str = "") -> Found:
-    """What has not been computed, by which commands it is, and what was found so far."""
+def not_computed(name: str, cases: list[str], cells: Sequence[str] = (), computed: str = "") -> CheckResult:
+    """Returns the result of a check whose cases have not all been computed.
+
+    Args:
+        name: the finding.
+        cases: the missing cases.
+        cells: cells that must be trained before.
+        computed: text about the cases that have been computed.
+
+    Returns:
+        A result whose reason contains the commands that compute the missing cases.
+    """
     trained = f"{', '.join(f'`gt-bench train {cell}`' for cell in cells)}, then " if cells else ""
     what = (
         "a trained run with its weights: "
@@ -48,10 +75,10 @@ def to_compute(name: str, cases: list[str], cells: Sequence[str] = (), so_far: s
         else ""
     )
     needs = f"needs {what}{trained}`{registry.command(name)} {' '.join(f'--case {case!r}' for case in cases)}`"
-    return Found(None, f"{needs}; {so_far}" if so_far else needs, tried=False)
+    return CheckResult(None, f"{needs}; {computed}" if computed else needs, computed=False)
 
 
 def percentages(shares: list[float]) -> str:
-    """ "12.5 %" or "12.5 to 20.0 %": the lowest and the highest."""
+    """Returns the lowest and the highest share as text: "12.5 %" or "12.5 to 20.0 %"."""
     low, high = f"{100 * min(shares):.1f}", f"{100 * max(shares):.1f}"
     return f"{low} %" if low == high else f"{low} to {high} %"

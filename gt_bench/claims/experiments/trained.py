@@ -1,0 +1,62 @@
+"""Trained models for experiments: the run of a cell whose weights are stored."""
+
+from pathlib import Path
+
+from torch import nn
+
+from gt_bench.config.grid import RunSettings
+from gt_bench.config.recipe import load_recipe
+from gt_bench.experiment.pretrained import best_kept
+from gt_bench.experiment.run import STORE, Experiment
+from gt_bench.schemas import Record
+from gt_bench.store.run_store import Store
+from gt_bench.store.weights import load_trained
+from gt_bench.training.pretrained_init import FILE
+from gt_bench.utils.errors import UserError
+from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
+
+
+class RunNotFound(UserError, RuntimeError):
+    """The required run is not in the store; the message names it and the command that computes it."""
+
+
+def experiment(cell: str, data: Path, store: Path | None = None) -> Experiment:
+    """Returns the experiment of a cell by its full recipe.
+
+    Args:
+        cell: suite/dataset/model.
+        data: folder that contains packed/.
+        store: folder of the store.
+
+    Raises:
+        RunNotFound: the dataset is not packed.
+    """
+    suite, dataset, model = cell.split("/")
+    path = recipe_file(f"{suite}/{dataset}/{model}", INSTALLED / SUITES)
+    if not (data / "packed" / dataset).is_dir():
+        raise RunNotFound(f"needs {data / 'packed' / dataset}: `dvc repro download@{dataset}`")
+    return Experiment(load_recipe(path), str(path), dataset, RunSettings(device="cpu"), Store(store or STORE), data)
+
+
+def best_run(run: Experiment, cell: str) -> tuple[Record, nn.Module]:
+    """Returns the run of a cell that is best on validation among those with stored weights.
+
+    Returns:
+        (its record, its model in evaluation mode and float64).
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    record = best_kept(run, run.recipe.seeds)
+    if record is None:
+        raise RunNotFound(
+            f"needs the weights of a complete run of {cell} by the current code: {train_command(cell)} saves "
+            "those of the "
+            "best seed"
+        )
+    return record, load_trained(run.store.folder(record["digest"]) / FILE).double()
+
+
+def train_command(cell: str) -> str:
+    """Returns the command that trains the cell."""
+    return f"`gt-bench train {cell}`"
