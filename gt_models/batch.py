@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gt_models.layers.cached import cached_property
+from gt_models.layers.static_shapes import needs_static_shapes
 
-_GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes"}
+_GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes", "hyperedge_index_t"}
 
 
 class MissingEncoding(ValueError):
@@ -45,9 +46,18 @@ class GraphBatch:
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self):
-        # read off now where no device has to be waited for, so that no forward does and torch.compile sees numbers; `to` hands them on
-        if self.ptr.device.type == "cpu" and not torch.compiler.is_compiling():
+        # Computed on the CPU now: a later `int(tensor)` would synchronise the GPU and break torch.compile's graph. `to` copies the values.
+        if not needs_static_shapes(self.ptr):
+            _check_edges(self.edge_index, self.ptr)
             self.max_nodes, self.max_edges, self.num_pairs  # noqa: B018
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute. New edges are checked as those of a new batch, and what was computed from the old ones is forgotten."""
+        if name == "edge_index" and "ptr" in self.__dict__:
+            self.__dict__.pop("max_edges", None)
+            if not needs_static_shapes(self.ptr):
+                _check_edges(value, self.ptr)
+        object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, data: Any) -> GraphBatch:
@@ -55,10 +65,13 @@ class GraphBatch:
 
         A one-dimensional `x` or `edge_attr` becomes one column. Edges are those of `edge_index`, else of `adj_t`
         (`torch_geometric.transforms.ToSparseTensor`), whose values other than 1 are the encoding `edge_weight`; without both there are none.
+        Hyperedges are `hyperedge_index`, long [H, order]. PyG can batch it only if all graphs have H of them. Any numbers of hyperedges can be
+        batched as `hyperedge_index_t`, long [order, H], the transpose, which PyG treats as it treats `edge_index`.
         Every other tensor attribute is taken as an encoding of that name.
 
         Raises:
-            ValueError: where node features are missing, an edge points outside the graph, `batch` is not sorted, or edges are a dense `adj`.
+            ValueError: node features are missing, an edge points outside the graph or joins two graphs, `batch` is not sorted, or edges are a
+                dense `adj`.
         """
         if isinstance(data, cls):
             return data
@@ -95,6 +108,10 @@ class GraphBatch:
         if "hyperedge_index" in slices and "hyperedge_index" in others:  # torch_geometric lays them side by side
             cuts = slices["hyperedge_index"].diff().tolist()
             others["hyperedge_index"] = torch.cat(others["hyperedge_index"].split(cuts, -1))
+        if getattr(data, "hyperedge_index_t", None) is not None:
+            others["hyperedge_index"] = data.hyperedge_index_t.t()
+        if x.device.type != "cpu":  # elsewhere the constructor does it
+            _check_edges(edge_index, ptr)
         return cls(
             x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others
         )
@@ -263,6 +280,19 @@ def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
         )
     (target, source), value = to_edge_index(adj_t)
     return torch.stack([source, target]), value
+
+
+def _check_edges(edge_index: Tensor, ptr: Tensor) -> None:
+    """Raises ValueError if an edge joins nodes of two graphs."""
+    if ptr.numel() <= 2 or not edge_index.numel():
+        return
+    source, target = torch.bucketize(edge_index, ptr[1:], right=True)
+    if not torch.equal(source, target):
+        edge = int((source != target).nonzero()[0])
+        raise ValueError(
+            f"edge {edge} joins node {int(edge_index[0, edge])} of graph {int(source[edge])} and node {int(edge_index[1, edge])} of graph "
+            f"{int(target[edge])}: edge_index must join nodes of one graph, numbered within the whole batch"
+        )
 
 
 def _check_batch(batch: Tensor, num_nodes: int) -> None:

@@ -16,6 +16,7 @@ from gt_models.kernels.linears import linears
 from gt_models.layers import identifiers as ids
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.equivariant_basis import basis_targets, bell, equality_pattern
+from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
 GROUPS = 16  # of graphs of like size
@@ -286,7 +287,7 @@ class TokenGTAttention(nn.Module):
 def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
     """(graph, place there) of each real token, [M] each; of every token, padding too, where shapes must not depend on data: for a compiler, and
     on a device that would have to be waited for."""
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
+    if not needs_static_shapes(mask):
         owner, local = mask.nonzero().T
         return owner, local
     graphs, length = mask.shape

@@ -79,7 +79,7 @@ class DIFFormer(nn.Module):
         x = self.dropout(self.norms[0](self.encoder(batch.x)).relu())  # [N, d]
         for query, key, value, norm in zip(self.queries, self.keys, self.values, self.norms[1:], strict=True):
             q, k, v = query(x), key(x), value(x)  # [N, H d]
-            heard = self._from_all(q, k, v, batch) + gcn_sum(v, edges)[0]
+            heard = self._from_all(q, k, v, batch) + gcn_sum(v, edges)[0].to(x.dtype)
             update = heard.unflatten(1, (self.num_heads, -1)).mean(1)  # [N, d]
             x = self.dropout(norm(self.alpha * update + (1 - self.alpha) * x))
         return x

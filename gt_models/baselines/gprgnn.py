@@ -64,11 +64,8 @@ class GPRGNN(nn.Module):
             nn.Dropout(dropout),
             nn.Dropout(step_dropout),
         )
-        gamma = torch.empty(steps + 1)
-        if self.learned:
-            self.gamma = nn.Parameter(gamma)
-        else:
-            self.register_buffer("gamma", gamma, persistent=False)
+        # APPNP's weights are numbers and no buffer, which `to_empty` would leave undefined
+        self.gamma = nn.Parameter(torch.empty(steps + 1)) if self.learned else self._pagerank()
         self._reset_gamma()
 
     def reset_parameters(self) -> None:
@@ -76,10 +73,15 @@ class GPRGNN(nn.Module):
         self.head.reset_parameters()
         self._reset_gamma()
 
+    def _pagerank(self) -> list[float]:
+        """The steps + 1 weights of personalised PageRank."""
+        powers = [(1 - self.alpha) ** k for k in range(self.steps + 1)]
+        return [*(self.alpha * power for power in powers[:-1]), powers[-1]]
+
     def _reset_gamma(self) -> None:
-        with torch.no_grad():
-            powers = (1 - self.alpha) ** torch.arange(self.steps + 1, dtype=torch.float64)
-            self.gamma.copy_(torch.cat([self.alpha * powers[:-1], powers[-1:]]))
+        if isinstance(self.gamma, nn.Parameter):
+            with torch.no_grad():
+                self.gamma.copy_(torch.tensor(self._pagerank()))
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Of each node by itself, [N, d]."""

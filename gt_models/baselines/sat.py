@@ -137,9 +137,8 @@ class SATLayer(nn.Module):
                 hidden_dim,
                 ["mean", "sum", "max"],
                 ["identity"],
-                torch.ones(
-                    2, dtype=torch.long
-                ),  # a histogram of degrees, which scalers other than the identity would read
+                # a histogram of degrees, of which only scalers other than the identity would read more than its device
+                torch.ones(2, dtype=torch.long, device="cpu"),
                 edge_dim=edge_width,
                 towers=towers,
                 divide_input=True,

@@ -118,7 +118,7 @@ class SGFormer(nn.Module):
         edges = csr_edges(batch)
         x = first = self.dropout(self.graph_norms[0](self.graph_encoder(batch.x)).relu())
         for conv, norm in zip(self.convs, self.graph_norms[1:], strict=True):
-            x = self.dropout(norm(conv(gcn_sum(x, edges)[0])).relu()) + first
+            x = self.dropout(norm(conv(gcn_sum(x, edges)[0].to(x.dtype))).relu()) + first
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, Triangles
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
 
@@ -67,7 +68,7 @@ class EdgeTransformerBRECReleased(nn.Module):
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Sum over layers of Linear([largest diagonal entry, largest other entry]): [B, out_dim]."""
         # on the CPU only: elsewhere the question would wait for the device, and the entries of an empty graph are zeros
-        if batch.ptr.device.type == "cpu" and not torch.compiler.is_compiling() and not batch.sizes.all():
+        if not needs_static_shapes(batch.ptr) and not batch.sizes.all():
             raise ValueError("a graph without nodes has no largest entry: leave empty graphs out of the batch")
         first, second = batch.pair_nodes
         diagonal = first == second  # [P]
