@@ -16,9 +16,10 @@ from gt_models.layers import identifiers as ids
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.equivariant_basis import bell, equality_pattern
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.packing import Packing
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.static_shapes import needs_static_shapes
-from gt_models.layers.transformer import EncoderLayer, Packing
+from gt_models.layers.transformer import EncoderLayer
 from gt_models.registry import register_model
 
 NodeIdentifiers = Literal[

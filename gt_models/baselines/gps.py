@@ -16,11 +16,12 @@ from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvecto
 from gt_models.layers.mlp import MLP
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.packing import Packing
 from gt_models.layers.performer import RandomFeatures
 from gt_models.layers.pooling import pool
 from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.layers.static_shapes import needs_static_shapes
-from gt_models.layers.transformer import Packing, SelfAttention
+from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gin", "gat", "gcn", "none")

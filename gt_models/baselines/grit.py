@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.grit_attention import grit_attention
 from gt_models.kernels.linears import linears
 from gt_models.kernels.row_linear import row_linear
+from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges, return_probabilities
 from gt_models.layers.mlp import activation as hidden_activation

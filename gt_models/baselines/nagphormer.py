@@ -7,8 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.packing import Packing
 from gt_models.layers.static_shapes import needs_static_shapes
-from gt_models.layers.transformer import Packing, SelfAttention
+from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
 
 # nodes that are computed together where no gradient is asked for: each is by itself, and all of a large graph do not fit

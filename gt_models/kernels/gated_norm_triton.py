@@ -10,8 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.dropout_hash import threshold
 from gt_models.kernels.dropout_triton import hash32, is_kept
+from gt_models.layers.dropout_hash import threshold
 
 PROGRAMS = 1024  # each adds up the vectors' gradients of its rows
 

@@ -29,8 +29,8 @@ from gt_models.kernels.compiled import (
     run,
     softmax,
 )
-from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
+from gt_models.layers.dropout_hash import GOLDEN
 
 LANES, ROWS = 16, 8  # a block of a product
 

@@ -37,8 +37,8 @@ from gt_models.kernels.compiled import (
     softmax,
     vector_at,
 )
-from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
+from gt_models.layers.dropout_hash import GOLDEN
 
 LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gt_models.kernels.packed_attention import Group, Packing, by_groups, packed_attention
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.drop_path import DropPath
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.packing import Group, Packing, by_groups
 from gt_models.layers.performer import RandomFeatures, key_maximum, performer_attention
+from gt_models.layers.softmax_attention import SoftmaxAttention, fused_attention
 
 ATTENTIONS = ("softmax", "performer")
 # tokens of one graph from which a Performer layer goes by rows, and how many rows at a time
@@ -127,11 +128,12 @@ class SelfAttention(nn.Module):
             raise ValueError(
                 f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set attn_dropout to 0"
             )
-        self.num_heads, self.attn_dropout = num_heads, attn_dropout
+        self.num_heads = num_heads
         self.qkv = nn.Linear(hidden_dim, 3 * hidden_dim)
         self.out = nn.Linear(hidden_dim, hidden_dim)
         head_dim = hidden_dim // num_heads
         self.features = RandomFeatures(head_dim, num_features, redraw_interval) if attention == "performer" else None
+        self.softmax = SoftmaxAttention(num_heads, attn_dropout) if attention == "softmax" else None
 
     def forward(self, x: Tensor, packing: Packing, first_only: bool = False) -> Tensor:
         """[T, d] -> [T, d]; or, with `first_only`, what the first token of each graph receives, [B, d] in the order of `Packing.first`."""
@@ -176,15 +178,15 @@ class SelfAttention(nn.Module):
         return x.unflatten(1, (self.num_heads, -1)).transpose(0, 1)  # [H, T, d_h]
 
     def _softmax(self, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
-        rate = self.attn_dropout if self.training else 0.0
-        seed = torch.randint(2**31 - 1, (1,)) if rate else torch.zeros(1, dtype=torch.long)
         dtype = tokens.dtype
-        if (
-            tokens.device.type == "cpu" and dtype != torch.float64
-        ):  # half precision is widened: the time is arithmetic, not memory
+        # half precision is widened on the CPU: the time there is arithmetic, not memory
+        if tokens.device.type == "cpu" and dtype != torch.float64:
             query, tokens = None if query is None else query.float(), tokens.float()
         with torch.autocast(tokens.device.type, enabled=False):
-            return packed_attention(query, tokens, packing, self.num_heads, rate, seed).to(dtype)
+            if tokens.is_cuda and torch.compiler.is_compiling():  # a compiled graph takes no attached form
+                rate = self.softmax.dropout.rate if self.training else 0.0
+                return fused_attention(query, tokens, packing, self.num_heads, rate).to(dtype)
+            return self.softmax(query, tokens, packing).to(dtype)
 
     def _performer(self, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
         def attend(q: Tensor, k: Tensor, v: Tensor, group: Group, _: int) -> Tensor:

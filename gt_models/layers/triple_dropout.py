@@ -4,8 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed
-from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
+from gt_models.layers.dropout_hash import draw_seed, kept_in_rows
 
 
 class TripleDropout(nn.Module):
@@ -45,6 +44,5 @@ def kept_triples(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, 
         num_heads, num_columns: H, and how many j there are.
         rate: the share that is dropped.
     """
-    heads, columns = (torch.arange(count, device=pairs.device) for count in (num_heads, num_columns))
-    row = hash32(((pairs[..., None] * num_heads + heads) & 0xFFFFFFFF) ^ seed.to(pairs.device))  # [B, i, l, H]
-    return hash32((row.unsqueeze(-2) + columns[:, None] * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
+    rows = pairs[..., None] * num_heads + torch.arange(num_heads, device=pairs.device)  # [B, i, l, H]
+    return kept_in_rows(seed, rows, num_columns, rate).transpose(-1, -2)

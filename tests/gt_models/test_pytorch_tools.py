@@ -171,12 +171,7 @@ def test_half_precision(name):
     assert all(p.grad is None or p.grad.isfinite().all() for p in half.parameters())
 
 
-NO_SECOND = pytest.mark.xfail(strict=True, reason="scaled_dot_product_attention has no second derivative on a CPU")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[NO_SECOND] if name.startswith("tokengt") else []) for name in CONVERTED]
-)
+@pytest.mark.parametrize("name", CONVERTED)
 def test_second_derivatives_of_the_equations(name):
     """Against differences of the first derivatives, along one direction."""
     model, data = build(name).double().eval(), batch().to("cpu", torch.float64)

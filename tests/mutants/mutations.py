@@ -149,8 +149,8 @@ MUTATIONS = [
     ),
     # attention without its scale
     Mutation(
-        LAYERS, f"{KERNELS}/packed_attention.py", "attn_mask=group.mask, dropout_p=dropout)",
-        "attn_mask=group.mask, dropout_p=dropout, scale=1.0)", "embedded/chains/tokengt",
+        LAYERS, "gt_models/layers/softmax_attention.py", "scores = (q / math.sqrt(q.size(-1))) @ k", "scores = q @ k",
+        "embedded/chains/tokengt",
     ),
     # softmax over queries
     Mutation(

@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import FeedForward, Triangles, TriangularAttention
 from gt_models.kernels.dispatch import Form, attach, differs, reads
-from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gelu_mlp import gelu_mlp
 from gt_models.kernels.row_linear import row_linear, too_small
 from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.triple_dropout import TripleDropout
 
 

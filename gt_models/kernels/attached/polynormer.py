@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels import linear_attention
 from gt_models.kernels.dispatch import Form, attach, differs, reads
-from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_norm import gated_norm
 from gt_models.kernels.graph_attention import graph_attention
 from gt_models.kernels.linears import linears
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.csr import csr_edges
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.polynormer import Attention, GlobalLayer, LocalLayer
 from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution

@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, attach, reads
 from gt_models.kernels.linears import linears
-from gt_models.kernels.packed_attention import Packing
+from gt_models.layers.packing import Packing
 from gt_models.layers.transformer import EncoderLayer, SelfAttention
 
 BOTH = ("cpu", "cuda")

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gt_models.kernels import use
-from gt_models.kernels.dropout import drop, kept
-from gt_models.kernels.dropout_hash import hash32, threshold
+from gt_models.kernels.dropout import drop
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout_hash import hash32, kept, threshold
 
 SEED = torch.tensor([5])
 FORMS = ["reference", "numba"]

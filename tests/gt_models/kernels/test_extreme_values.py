@@ -12,11 +12,12 @@ from gt_models.kernels.dropout import drop
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.kernels.graph_attention import graph_attention, small_edges
 from gt_models.kernels.grit_attention import grit_attention
-from gt_models.kernels.packed_attention import Packing, packed_attention
+from gt_models.kernels.packed_attention import packed_attention
 from gt_models.kernels.sparse_linear import sparse_linear
 from gt_models.kernels.taken_rows import taken_rows
 from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.kernels.walk_powers import walk_powers
+from gt_models.layers.packing import Packing
 
 FOUR = GraphBatch(torch.zeros(4, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 4]))
 PAIR = torch.tensor([3, 2])

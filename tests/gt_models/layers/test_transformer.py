@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gt_models.kernels import forms_taken, use
-from gt_models.layers.transformer import EncoderLayer, Packing
+from gt_models.layers.packing import Packing
+from gt_models.layers.transformer import EncoderLayer
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])

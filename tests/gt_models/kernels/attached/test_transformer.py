@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gt_models.kernels import forms_taken, use
-from gt_models.layers.transformer import EncoderLayer, Packing, SelfAttention
+from gt_models.layers.packing import Packing
+from gt_models.layers.transformer import EncoderLayer, SelfAttention
 
 
 @pytest.mark.parametrize("first_only", [False, True])
