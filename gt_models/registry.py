@@ -10,13 +10,17 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 if TYPE_CHECKING:
     from torch import nn
 
-LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
+Level = Literal["graph", "node", "edge", "pair", "hyperedge", "attention"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+# group of the entry points of packages that load trained models, and their names for functions (name of a model, name of its training)
+PRETRAINED = "gt_models.pretrained"
 # package -> what the names of its models end in
 _PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "-released"}
 _NOT_MODELS = {
@@ -32,6 +36,17 @@ _NOT_MODELS = {
     "transforms",
 }
 _INFOS: dict[str, ModelInfo] = {}
+_PRETRAINED: list[EntryPoint] = []
+
+
+class Registration(TypedDict, total=False):
+    """Arguments of `register_model` that a model shares with its released form."""
+
+    levels: tuple[Level, ...]
+    cost: str
+    encodings: tuple[str, ...]
+    paper: str
+    sparse_x: bool
 
 
 @dataclass(frozen=True)
@@ -50,7 +65,7 @@ class ModelInfo:
 
     name: str
     cls: type[nn.Module]
-    levels: tuple[str, ...]
+    levels: tuple[Level, ...]
     cost: str
     encodings: tuple[str, ...] = ()
     paper: str = ""
@@ -60,7 +75,7 @@ class ModelInfo:
 def register_model(
     name: str,
     *,
-    levels: tuple[str, ...],
+    levels: tuple[Level, ...],
     cost: str,
     encodings: tuple[str, ...] = (),
     paper: str = "",
@@ -126,6 +141,28 @@ def create_model(name: str, **arguments) -> nn.Module:
     if level is not None and level not in info.levels:
         raise ValueError(f"model {name!r} cannot predict at level {level!r}; it predicts: {', '.join(info.levels)}")
     return info.cls(**arguments)
+
+
+def register_pretrained(loader: str) -> None:
+    """Registers the function that loads trained models, for a package whose entry points are not installed.
+
+    Args:
+        loader: "package.module:function", imported at first use. It is called with the name of a model and the name of its training.
+    """
+    _PRETRAINED[:] = [EntryPoint("registered", loader, PRETRAINED)]
+
+
+def pretrained_loader() -> Callable[[str, str], nn.Module]:
+    """The function that loads trained models: of `register_pretrained`, else of the entry point in the group "gt_models.pretrained".
+
+    Raises:
+        ValueError: there is neither.
+    """
+    for entry in (*_PRETRAINED, *entry_points(group=PRETRAINED)):
+        return entry.load()
+    raise ValueError(
+        f"no installed package loads trained models (entry points {PRETRAINED!r}): install the benchmark again, or import it before"
+    )
 
 
 def _folder(package: str) -> Path:

@@ -20,12 +20,12 @@ from gt_models.layers.packing import Packing
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import EncoderLayer
-from gt_models.registry import register_model
+from gt_models.registry import Registration, register_model
 
 NodeIdentifiers = Literal[
     "laplacian", "orf", "near-orf", "random", "orf-first-order", "random-first-order", "given", "none"
 ]
-REGISTERED = {
+REGISTERED: Registration = {
     "levels": ("graph", "node", "edge", "hyperedge"),
     "cost": "(n + m)^2 d, or (n + m) d^2 with Performer",
     "encodings": ("laplacian_eigenvectors",),
