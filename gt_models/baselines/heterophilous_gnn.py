@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.graph_attention import rows_of
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.csr import Edges, csr_edges, rows_of
 from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.layers.features import FeatureEncoder
 from gt_models.registry import register_model
@@ -142,7 +141,7 @@ class GraphConvolution(FeedForward):
 
     def forward(self, x: Tensor, edges: Edges | None = None) -> Tensor:
         scale = edges.out_degree.to(_full(x)).rsqrt()  # at least one each: the self-loop
-        return super().forward(_sum(x, scale[edges.target] * scale[edges.compressed[1]], edges))
+        return super().forward(_sum(x, scale[edges.target] * scale[edges.csr[1]], edges))
 
 
 class MeanAndSelf(FeedForward):
@@ -218,12 +217,12 @@ def _attend(scores: Tensor, value: Tensor, row: Tensor, col: Tensor) -> Tensor:
 def _sum(x: Tensor, weight: Tensor, edges: Edges) -> Tensor:
     """sum_j w_ij x_j [N, d], under autocast in float32."""
     with torch.autocast(x.device.type, enabled=False):
-        return neighbour_sum(x.to(weight.dtype), weight, *edges.compressed)
+        return neighbour_sum(x.to(weight.dtype), weight, *edges.csr)
 
 
 def _ends(edges: Edges) -> tuple[Tensor, Tensor]:
     """Target and source of each edge, long [E]; an edge that was dropped has the target N."""
-    ptr, col, *_ = edges.compressed
+    ptr, col, *_ = edges.csr
     return rows_of(ptr, col.numel()), col.long()
 
 

@@ -74,8 +74,8 @@ class LINKX(nn.Module):
             )
         edges = csr_edges(batch, self_loops=False)
         own = self.adjacency.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
-        ones = torch.ones_like(edges.compressed[1], dtype=own.dtype)
-        from_edges = neighbour_sum(own, ones, *edges.compressed) + self.adjacency.bias
+        ones = torch.ones_like(edges.csr[1], dtype=own.dtype)
+        from_edges = neighbour_sum(own, ones, *edges.csr) + self.adjacency.bias
         from_features = self.encoder(batch.x)
         return (self.joint(torch.cat([from_edges, from_features], 1)) + from_edges + from_features).relu()
 

@@ -12,11 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.graph_attention import compressed
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.added_loss import add_loss
 from gt_models.layers.cached import build_to_keep
-from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.csr import Edges, csr_edges, csr_of
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.performer import RandomFeatures, linear_attention
 from gt_models.registry import register_model
@@ -215,7 +214,7 @@ class NodeFormerAttention(nn.Module):
         """The mean of log(p_uv) / d_u over edges from v to u and heads."""
         below = batch.from_dense((q @ k.sum(2).unsqueeze(3)).transpose(1, 2)).squeeze(2)  # [N, H]
         q, k = (batch.from_dense(t.transpose(1, 2)) for t in (q, k))  # [N, H, M]
-        ptr, source, target = near.compressed[0], near.compressed[1], near.target
+        ptr, source, target = near.csr[0], near.csr[1], near.target
         log = (q[target] * k[source]).sum(2).log() - below[target].log()  # [E + N, H]
         real = torch.arange(len(source), device=ptr.device) < ptr[-1]  # beyond are edges to the node that is none
         share = real / near.in_degree[target].clamp(min=1)
@@ -225,7 +224,7 @@ class NodeFormerAttention(nn.Module):
 def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
     """sum over edges from j to i of x_j / sqrt(d_in(i) d_out(j)), [N, C] -> [N, C]; every node has a self-loop."""
     arriving, leaving = edges.in_degree.to(x.dtype).rsqrt(), edges.out_degree.to(x.dtype).rsqrt()
-    return neighbour_sum(x, arriving[edges.target] * leaving[edges.compressed[1]], *edges.compressed)
+    return neighbour_sum(x, arriving[edges.target] * leaving[edges.csr[1]], *edges.csr)
 
 
 def two_steps(batch: GraphBatch, near: Edges) -> Edges:
@@ -240,10 +239,10 @@ def two_steps(batch: GraphBatch, near: Edges) -> Edges:
 def _two_steps(near: Edges, num_nodes: int) -> Edges:
     from scipy import sparse
 
-    ptr, source = (t.cpu().numpy() for t in near.compressed[:2])
+    ptr, source = (t.cpu().numpy() for t in near.csr[:2])
     one = sparse.csr_array((np.ones(len(source), np.float32), source, ptr), shape=(num_nodes, num_nodes))
     two = (one @ one).tocoo()
     target, source = (torch.from_numpy(ends).long().to(near.target.device) for ends in (two.row, two.col))
-    edges = compressed(source, target, num_nodes)
+    edges = csr_of(source, target, num_nodes)
     row = torch.repeat_interleave(torch.arange(num_nodes, device=target.device), edges[0].long().diff())
     return Edges(edges, row, edges[0].long().diff(), edges[2].long().diff())

@@ -9,7 +9,8 @@ from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.graph_attention import rows_of, small_edges
+from gt_models.kernels.graph_attention import small_edges
+from gt_models.layers.csr import rows_of
 
 
 def reference(

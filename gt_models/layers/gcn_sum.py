@@ -16,9 +16,9 @@ def gcn_sum(x: Tensor, edges: Edges, times: int = 1) -> list[Tensor]:
     """
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     scale = edges.in_degree.to(x.dtype).rsqrt()  # at least one each: the self-loop
-    weight, powers = scale[edges.target] * scale[edges.compressed[1]], []
+    weight, powers = scale[edges.target] * scale[edges.csr[1]], []
     with torch.autocast(x.device.type, enabled=False):
         for _ in range(times):
-            x = neighbour_sum(x, weight, *edges.compressed)
+            x = neighbour_sum(x, weight, *edges.csr)
             powers.append(x)
     return powers

@@ -177,7 +177,7 @@ MUTATIONS = [
     ),
     # a normalisation constant
     Mutation(
-        LAYERS, f"{NN}/gcn_sum.py", "scale[edges.target] * scale[edges.compressed[1]]", "scale[edges.target] ** 2",
+        LAYERS, f"{NN}/gcn_sum.py", "scale[edges.target] * scale[edges.csr[1]]", "scale[edges.target] ** 2",
         "polynormer/computer/appnp",
     ),
     Mutation(LAYERS, f"{NN}/performer.py", "(0.5 * c * c)", "(0.5 * c)", "tokengt/chameleon/tokengt-lap-performer"),

@@ -101,7 +101,7 @@ attach(
 
 def attend(layer: GraphAttention, value: Tensor, batch: GraphBatch) -> Tensor:
     """`GraphAttention.attend`."""
-    edges = csr_edges(batch).compressed
+    edges = csr_edges(batch).csr
     return graph_attention(value, layer.att_source, layer.att_target, *edges, layer.negative_slope)
 
 
@@ -110,8 +110,8 @@ def convolve(layer: GraphConvolution, value: Tensor, batch: GraphBatch) -> Tenso
     if layer.bias is not None:
         return gcn_sum(value, csr_edges(batch))[0] + layer.bias
     edges = csr_edges(batch, self_loops=False)
-    weight = edges.out_degree.to(value.dtype)[edges.compressed[1]].reciprocal()
-    return neighbour_sum(value, weight, *edges.compressed)
+    weight = edges.out_degree.to(value.dtype)[edges.csr[1]].reciprocal()
+    return neighbour_sum(value, weight, *edges.csr)
 
 
 attach(GraphAttention, "attend", "polynormer_neighbours", [Form("edges by node", lambda: attend, devices=BOTH)])
