@@ -18,7 +18,7 @@ class ModelCard(registry.ModelInfo):
     """What a model states about itself (`ModelInfo`), and what its paper proves of it.
 
     Attributes:
-        expressivity: which graphs it can tell apart, by its paper.
+        expressivity: which graphs it can distinguish, as proved in its paper.
     """
 
     expressivity: str = "not stated"
@@ -46,7 +46,11 @@ class ModelCard(registry.ModelInfo):
 
 
 def model_info(name: str) -> ModelCard:
-    """What is known of model `name`; `print` shows it. Raises KeyError with the nearest known name."""
+    """What is known of model `name`; `print` shows it.
+
+    Raises:
+        KeyError: unknown name; the message has the nearest one.
+    """
     info = registry.model_info(name)
     facts = METADATA.get(name.removesuffix("-released"), Metadata())
     stated = {field.name: getattr(info, field.name) for field in fields(info)}
@@ -58,16 +62,17 @@ def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) 
 
     Args:
         name: of `list_models()`.
-        pretrained: name of a trained model, for the package that loads it (`gt_models.registry.pretrained_loader`). For the benchmark: a cell
-            (suite/dataset/row) of the grid around the working directory. The model is built from the cell's recipe with the weights of its run
-            that is best on validation.
-        arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column), `out_dim`, `level`,
-            and the model's hyperparameters; none with `pretrained`, which brings its own.
+        pretrained: name of a trained model, for the package that loads it (`gt_models.registry.pretrained_loader`). For
+            the benchmark: a cell (suite/dataset/row) of the grid around the working directory. The model is built from
+            the cell's recipe with the weights of its run that is best on validation.
+        arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column),
+            `out_dim`, `level`, and the model's hyperparameters; none with `pretrained`, which brings its own.
 
     Raises:
         KeyError: unknown name; the message has the nearest.
         TypeError: unknown argument, or arguments with `pretrained`.
-        ValueError: values that the model refuses, a trained model of another name, no saved weights, or no package that loads them.
+        ValueError: values that the model refuses, a trained model of another name, no saved weights, or no package that
+            loads them.
     """
     if pretrained is None:
         return registry.create_model(name, **arguments)

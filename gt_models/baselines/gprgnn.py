@@ -1,4 +1,7 @@
-"""GPR-GNN (Chien et al., ICLR 2021, https://arxiv.org/abs/2006.07988): an MLP on nodes, then a learned sum of powers of the adjacency matrix."""
+"""GPR-GNN (Chien et al., ICLR 2021, https://arxiv.org/abs/2006.07988).
+
+An MLP on nodes, then a learned sum of powers of the adjacency matrix.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -18,11 +21,14 @@ from gt_models.registry import register_model
     "gprgnn",
     levels=("node",),
     cost="m c + n d^2 for c classes",
-    paper="Chien et al.: Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021. https://arxiv.org/abs/2006.07988",
+    paper="Chien et al.: Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021. "
+    "https://arxiv.org/abs/2006.07988",
     sparse_x=True,
 )
 class GPRGNN(nn.Module):
-    """Node [N, out_dim]: sum_k gamma_k A^k MLP(x), k = 0 .. steps, A = D^-1/2 (A + I) D^-1/2; the MLP is dropout, Linear, ReLU, dropout, Linear.
+    """Node [N, out_dim]: sum_k gamma_k A^k MLP(x), k = 0 .. steps, A = D^-1/2 (A + I) D^-1/2.
+
+    The MLP is dropout, Linear, ReLU, dropout, Linear.
 
     gamma begins as personalised PageRank, alpha (1 - alpha)^k and (1 - alpha)^steps for the last, and is learned.
 
@@ -36,7 +42,8 @@ class GPRGNN(nn.Module):
         dropout: of the features (continuous ones) and after the MLP's ReLU.
         step_dropout: of what is propagated.
 
-    Raises ValueError for another level, no step, or an alpha outside of 0 .. 1.
+    Raises:
+        ValueError: another level, no step, or an alpha outside of 0 .. 1.
     """
 
     learned = True

@@ -1,6 +1,7 @@
 """Dropout by a counter hash: whether an entry is dropped is a function of its position and of one seed.
 
-No mask is stored for the backward pass, and a fused kernel drops the same entries as plain torch does, on any number of threads.
+No mask is stored for the backward pass, and a fused kernel drops the same entries as plain torch does, on any number of
+threads.
 """
 
 import torch

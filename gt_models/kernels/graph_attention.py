@@ -1,6 +1,7 @@
 """Attention over neighbours (GAT, Velickovic et al. 2018, Eqs. 1 to 4), https://arxiv.org/abs/1710.10903.
 
-s_e = <a_source, v_j> + <a_target, v_i>     w = softmax over the edges e = (j -> i) of i of leaky(s)     out_i = sum_e w_e v_j    per head
+s_e = <a_source, v_j> + <a_target, v_i>     w = softmax over the edges e = (j -> i) of i of leaky(s)     out_i = sum_e
+w_e v_j    per head
 """
 
 import torch
@@ -12,9 +13,16 @@ from gt_models.layers.csr import csr_of, rows_of
 
 
 def reference(
-    value: Tensor, att_source: Tensor, att_target: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor,
+    value: Tensor,
+    att_source: Tensor,
+    att_target: Tensor,
+    ptr: Tensor,
+    col: Tensor,
+    ptr_t: Tensor,
+    col_t: Tensor,
+    perm_t: Tensor,
     negative_slope: float,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Projected nodes -> the weighted sum of their sources, both [N, H * C] with the channels of a head side by side.
 
     Args:
@@ -48,7 +56,10 @@ def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None
 
 
 def small_edges(device: torch.device) -> tuple[tuple[Tensor, ...], int]:
-    """For self-checks: seven nodes, the last without an edge; two parallel edges and a self-loop. As (`csr_of`, number of nodes)."""
+    """For self-checks: seven nodes, the last without an edge; two parallel edges and a self-loop.
+
+    As (`csr_of`, number of nodes).
+    """
     source, target = torch.tensor([[1, 2, 2, 0, 3, 4, 5, 5, 0], [0, 0, 0, 1, 3, 2, 4, 0, 5]], device=device)
     return csr_of(source, target, 7), 7
 

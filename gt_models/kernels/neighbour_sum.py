@@ -1,4 +1,4 @@
-"""Sums over neighbours, out_i = sum of value_j over the edges j -> i: the product of an adjacency matrix with node values."""
+"""Sums over neighbours, out_i = sum of value_j over the edges j -> i, as a product with a sparse matrix."""
 
 import functools
 import warnings
@@ -16,7 +16,9 @@ from gt_models.layers.csr import rows_of
 def reference(
     value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor
 ) -> Tensor:
-    """out_i = sum_e weight_e value_j, [N, C] -> [N, C]; weight [E] has no gradient, edges as in `gt_models.kernels.graph_attention`.
+    """out_i = sum_e weight_e value_j, [N, C] -> [N, C].
+
+    Weight [E] has no gradient, edges as in `gt_models.kernels.graph_attention`.
 
     Holds an [E, C] tensor.
     """
@@ -52,7 +54,7 @@ def _product(ptr: Tensor, col: Tensor, weight: Tensor, dense: Tensor) -> Tensor:
 
 @functools.cache
 def _take_beta_warning() -> None:
-    """Let torch give its warning that compressed sparse rows are in beta, which it gives once per process, where nobody sees it."""
+    """Trigger torch's warning that sparse CSR is in beta, which it gives once per process, and hide it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))

@@ -18,7 +18,8 @@ def reference(
     Args:
         query, tokens, packing, num_heads: see `softmax_attention`.
         dropout: rate at which weights are dropped. The others are scaled by 1 / (1 - dropout).
-        seed: long [1] on the CPU, by which weights are dropped. The form "fused" draws from the device's generator instead.
+        seed: long [1] on the CPU, by which weights are dropped. The form "fused" draws from the device's generator
+            instead.
     """
     drop = partial(drop_weights, seed=seed, rate=dropout) if dropout else lambda weights, _: weights
     return softmax_attention(query, tokens, packing, num_heads, drop)
@@ -38,9 +39,15 @@ def _why_not_fused(query: Tensor | None, tokens: Tensor, *_: object) -> str | No
 def _example(
     query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor
 ) -> tuple[tuple, dict]:
-    """Graphs of 19, 3 and 1 tokens: more than one tile of queries, and parts of one. On a GPU without dropout, where forms draw differently."""
+    """Graphs of 19, 3 and 1 tokens: more than one tile of queries, and parts of one.
+
+    On a GPU without dropout, where forms draw differently.
+    """
     counts, parts = torch.tensor([3, 19, 1], device=tokens.device), 3 if query is None else 2
-    draw = lambda rows, width: torch.randn(rows, width, dtype=tokens.dtype).to(tokens.device).requires_grad_()  # noqa: E731
+
+    def draw(rows: int, width: int) -> Tensor:
+        return torch.randn(rows, width, dtype=tokens.dtype).to(tokens.device).requires_grad_()
+
     queries = None if query is None else draw(3, query.size(1))
     rate = 0.0 if tokens.is_cuda else dropout
     return (queries, draw(23, tokens.size(1) // parts * parts), Packing.of(counts), num_heads, rate, seed), {}

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.layers.cached import build_to_keep
+from gt_models.layers.cached import outside_inference_mode
 from gt_models.layers.static_shapes import needs_static_shapes
 
 
@@ -29,13 +29,13 @@ class Edges:
 def csr_edges(batch: GraphBatch, self_loops: bool = True) -> Edges:
     """The edges of `batch.edge_index` in compressed sparse rows.
 
-    Sorting takes O(E log E). The result is cached on the GraphBatch as long as its edge_index is the same, unchanged tensor. Tensors of
-    torch's inference mode are not cached.
+    Sorting needs O(E log E). The result is cached on the GraphBatch as long as its edge_index is the same, unchanged
+    tensor. Tensors of torch's inference mode are not cached.
 
     Args:
         batch: graphs.
-        self_loops: True drops the self-loops of the graph and gives each node exactly one, as torch_geometric's GATConv does with
-            `add_self_loops`. False uses the edges as they are. Parallel edges each count in both.
+        self_loops: True drops the self-loops of the graph and gives each node exactly one, as torch_geometric's GATConv
+            does with `add_self_loops`. False uses the edges as they are. Parallel edges each count in both.
     """
     edge_index = batch.edge_index
     # tensors of inference mode have no version by which a change could be seen
@@ -46,7 +46,7 @@ def csr_edges(batch: GraphBatch, self_loops: bool = True) -> Edges:
         known, version, result = cache[self_loops]
         if known is edge_index and version == edge_index._version:
             return result
-    result = build_to_keep(_build, edge_index, batch.num_nodes, self_loops)
+    result = outside_inference_mode(_build, edge_index, batch.num_nodes, self_loops)
     cache[self_loops] = (edge_index, edge_index._version, result)
     return result
 
@@ -73,19 +73,23 @@ def csr_of(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tens
     """Edges in compressed sparse rows, by target and by source; int32 where that is wide enough.
 
     Args:
-        source, target: long [E]. An edge with the target `num_nodes` comes last and belongs to no node: so edges can be dropped if no size may
-            depend on data.
+        source, target: long [E]. An edge with the target `num_nodes` comes last and belongs to no node: so edges can be
+            dropped if no size may depend on data.
         num_nodes: N.
 
     Returns:
-        (ptr, col, ptr_t, col_t, perm_t): edges by target as offsets [N + 1] and sources [E]; the same edges by source as offsets [N + 1],
+        (ptr, col, ptr_t, col_t, perm_t): edges by target as offsets [N + 1] and sources [E]; the same edges by source
+            as offsets [N + 1],
         targets [E] and the place of each edge in `col` [E].
     """
     row, order = torch.sort(target, stable=True)
     col, nodes = source[order], torch.arange(num_nodes + 1, device=source.device)
     col_sorted, perm_t = torch.sort(torch.where(row == num_nodes, num_nodes, col), stable=True)
     arrays = torch.searchsorted(row, nodes), col, torch.searchsorted(col_sorted, nodes), row[perm_t], perm_t
-    return tuple(t.int() if max(source.numel(), num_nodes) < 2**31 - 1 else t for t in arrays)  # type: ignore[return-value]
+    ptr, col, ptr_t, col_t, perm_t = (
+        arrays if max(source.numel(), num_nodes) >= 2**31 - 1 else (t.int() for t in arrays)
+    )
+    return ptr, col, ptr_t, col_t, perm_t
 
 
 def rows_of(ptr: Tensor, num_edges: int) -> Tensor:

@@ -10,9 +10,9 @@ from gt_models.layers.dropout_hash import draw_seed, kept, kept_at
 class Dropout(nn.Module):
     """Zeroes entries with probability `rate` in training and scales the others by 1 / (1 - rate).
 
-    On the CPU, in float32 and float64, an entry is dropped by a hash of its position and of one seed from torch's generator. Hence no mask is
-    stored for the backward pass, the result does not depend on the number of threads, and a sparse matrix drops what the same dense matrix
-    drops. Elsewhere it is torch's dropout.
+    On the CPU, in float32 and float64, an entry is dropped by a hash of its position and of one seed from torch's
+    generator. Hence no mask is stored for the backward pass, the result does not depend on the number of threads, and a
+    sparse matrix drops what the same dense matrix drops. Elsewhere it is torch's dropout.
 
     Args:
         rate: probability of an entry to be dropped.

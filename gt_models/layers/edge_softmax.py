@@ -1,4 +1,4 @@
-"""Softmax over the edges that arrive at a node, where messages are made in plain torch (`gt_models.kernels.graph_attention` is GAT's alone)."""
+"""Softmax over the incoming edges of each node, in plain torch."""
 
 import torch
 from torch import Tensor

@@ -15,7 +15,9 @@ from gt_models.layers.static_shapes import needs_static_shapes
 
 
 class FeatureEncoder(nn.Module):
-    """Features [N, F] -> [N, out_dim]. Continuous ones may be in compressed sparse rows (`register_model(..., sparse_x=True)`).
+    """Features [N, F] -> [N, out_dim].
+
+    Continuous ones may be in compressed sparse rows (`register_model(..., sparse_x=True)`).
 
     Args:
         in_dim: an int is the width F of continuous features; a sequence is one vocabulary size per categorical column.
@@ -41,8 +43,8 @@ class FeatureEncoder(nn.Module):
         """Features [rows, columns] -> [rows, out_dim].
 
         Raises:
-            ValueError: another number of columns, or a category outside its vocabulary. On a GPU and in a compiled graph such a category is an
-                index outside the table of embeddings, which fails there.
+            ValueError: another number of columns, or a category outside its vocabulary. On a GPU and in a compiled
+                graph such a category is an index outside the table of embeddings, which fails there.
         """
         width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
         if x.dim() != 2 or x.size(1) != width:
@@ -71,6 +73,7 @@ class FeatureEncoder(nn.Module):
         if bool(wrong.any()):
             row, column = wrong.nonzero()[0].tolist()
             raise ValueError(
-                f"categorical feature {column} of row {row} is {int(x[row, column])}; the model was built for {sizes[column]} categories, "
+                f"categorical feature {column} of row {row} is {int(x[row, column])}; the model was built for "
+                f"{sizes[column]} categories, "
                 f"0 to {sizes[column] - 1}: build it with a larger vocabulary, or map unknown values to one of these"
             )

@@ -8,7 +8,9 @@ from gt_models.layers.csr import Edges
 
 
 def gcn_sum(x: Tensor, edges: Edges, times: int = 1) -> list[Tensor]:
-    """[A x, A^2 x, ...] of `times` powers of A = D^-1/2 (A_0 + I) D^-1/2, in float32 at least, under autocast too: [N, C] each.
+    """Powers A x, A^2 x, ... of A = D^-1/2 (A_0 + I) D^-1/2: `times` tensors [N, C].
+
+    They are computed in float32 at least, also under autocast.
 
     Args:
         x: [N, C].

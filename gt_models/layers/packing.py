@@ -1,4 +1,7 @@
-"""Tokens of graphs of different sizes one after the other, without padding, and groups of like sizes for operations that need padding."""
+"""Tokens of graphs of different sizes one after the other, without padding.
+
+Groups of graphs of similar size serve operations that need padding.
+"""
 
 # mypy: disable-error-code="arg-type, assignment, attr-defined"
 
@@ -24,10 +27,10 @@ class Packing:
         ptr: first token of each graph by falling length, and the number of tokens, long [B + 1].
         rank: place of each graph of the batch in that order, long [B].
         graph: graph of each token (its place by falling length), long [T].
-        longest: upper bound of the graphs' lengths where padded forms shall pad all graphs to one length; None where they shall form
-            groups of like length, which waits for a device once.
-        max_padding: a group takes graphs as long as each needs at most this share of padding. None is no padding on the CPU where at most
-            32 lengths occur (copies cost more there than calls), else a quarter.
+        longest: upper bound of the graphs' lengths if padded forms pad all graphs to one length; None if
+            they form groups of similar length, which synchronises a GPU once.
+        max_padding: a group takes graphs as long as each needs at most this share of padding. None is no padding on the
+            CPU where at most 32 lengths occur (copies cost more there than calls), else a quarter.
     """
 
     num_tokens: int
@@ -43,7 +46,10 @@ class Packing:
     def of(
         cls, counts: Tensor, num_tokens: int | None = None, longest: int | None = None, max_padding: float | None = None
     ) -> Packing:
-        """The packing of graphs with `counts` tokens, long [B]; `num_tokens` is their sum where it is known without asking the device."""
+        """The packing of graphs with `counts` tokens, long [B].
+
+        `num_tokens` is their sum where it is known without asking the device.
+        """
         num_tokens = int(counts.sum()) if num_tokens is None else num_tokens
         falling, order = counts.sort(descending=True, stable=True)
         places = torch.arange(counts.numel(), device=counts.device)
@@ -88,7 +94,9 @@ class Packing:
 
 @dataclass
 class Group:
-    """Consecutive graphs whose attention is computed together, padded to `length`; without places and mask where lengths agree.
+    """Consecutive graphs whose attention is computed together, padded to `length`.
+
+    Without places and mask where lengths agree.
 
     Attributes:
         num_graphs, length, num_tokens: b, L and the real tokens t.
@@ -116,20 +124,22 @@ def by_groups(
     num_heads: int,
     attend: Callable[[Tensor, Tensor, Tensor, Group, int], Tensor],
 ) -> Tensor:
-    """attend(q, k, v, group, row) of each group, [b, H, L or 1, d_h] and [b, H, L, d_h] -> the shape of q; `row` is the group's first query.
+    """attend(q, k, v, group, row) of each group, [b, H, L or 1, d_h] and [b, H, L, d_h] -> the shape of q.
+
+    `row` is the group's first query.
 
     Arguments and result of `softmax_attention`. Padding is zeros.
     """
     outs, token, graph = [], 0, 0
     for group in packing.groups:
         b, length = group.num_graphs, group.length
-        part = tokens[token : token + group.num_tokens]
+        rows = tokens[token : token + group.num_tokens]
         if group.place is not None:
-            part = part.new_zeros(b * length, part.size(1)).index_copy(0, group.place, part)
+            rows = rows.new_zeros(b * length, rows.size(1)).index_copy(0, group.place, rows)
         # split by width and not by a view's dimension: backward is then one copy into the gradient of `tokens`
-        parts = part.split(part.size(1) // (3 if query is None else 2), 1)
+        states = rows.split(rows.size(1) // (3 if query is None else 2), 1)
         *q, k, v = [
-            t.unflatten(1, (num_heads, -1)).unflatten(0, (b, length)).transpose(1, 2) for t in parts
+            t.unflatten(1, (num_heads, -1)).unflatten(0, (b, length)).transpose(1, 2) for t in states
         ]  # [b, H, L, d_h]
         q = (
             q[0] if query is None else query[graph : graph + b].view(b, 1, num_heads, -1).transpose(1, 2)

@@ -1,4 +1,6 @@
-"""Softmax attention among the tokens of each graph (Vaswani et al. 2017, Section 3.2), https://arxiv.org/abs/1706.03762.
+"""Softmax attention among the tokens of each graph.
+
+Vaswani et al. 2017, Section 3.2, https://arxiv.org/abs/1706.03762.
 
 out_i = sum_j a_ij v_j      a_ij = softmax_j <q_i, k_j> / sqrt(d_h)      per head, j over the tokens of i's graph
 """
@@ -36,8 +38,10 @@ class SoftmaxAttention(nn.Module):
         """What each query receives, [T, d] or [B, d].
 
         Args:
-            query: None, or one query for each graph in the order of `packing.ptr`, [B, d]. Then no graph may be without tokens.
-            tokens: queries, keys and values next to each other [T, 3 d], or keys and values [T, 2 d] if there is a `query`.
+            query: None, or one query for each graph in the order of `packing.ptr`, [B, d]. Then no graph may be without
+                tokens.
+            tokens: queries, keys and values next to each other [T, 3 d], or keys and values [T, 2 d] if there is a
+                `query`.
             packing: where the tokens of each graph are.
         """
         seed = draw_seed() if self.training and self.dropout.rate else None
@@ -47,7 +51,8 @@ class SoftmaxAttention(nn.Module):
 class WeightDropout(nn.Module):
     """Dropout of attention weights, which a kernel that never holds all weights can repeat.
 
-    A weight is dropped by a hash of a seed, of the number of its query in the batch, of the head, and of the place of the key in its graph.
+    A weight is dropped by a hash of a seed, of the number of its query in the batch, of the head, and of the place of
+    the key in its graph.
 
     Args:
         rate: probability of a weight to be dropped.
@@ -63,7 +68,10 @@ class WeightDropout(nn.Module):
         self.rate = rate
 
     def forward(self, weights: Tensor, query: Tensor, seed: Tensor | None) -> Tensor:
-        """Weights [b, H, L, keys] of the queries with these numbers, long [b, L] -> the same shape; as they are for a `seed` of None."""
+        """Weights [b, H, L, keys] of the queries with these numbers, long [b, L] -> the same shape.
+
+        As they are for a `seed` of None.
+        """
         return weights if seed is None else drop_weights(weights, query, seed, self.rate)
 
     def extra_repr(self) -> str:
@@ -113,7 +121,9 @@ def softmax_attention(
 
 
 def fused_attention(query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float) -> Tensor:
-    """`softmax_attention` by torch's fused operator, which holds no weights and draws dropout from the device's generator.
+    """`softmax_attention` by torch's fused operator, without a tensor of all weights.
+
+    The device's generator draws dropout.
 
     It has no second derivative, and on a CPU it hides scores that are not finite.
     """

@@ -10,8 +10,8 @@ from gt_models.layers.dropout_hash import draw_seed, kept_in_rows
 class TripleDropout(nn.Module):
     """Drops single weights A_ilj with probability `rate` while training and scales the others by 1 / (1 - rate).
 
-    What is dropped is a hash of one number from torch's generator, of the pair (i, l), the head and j: it does not depend on padding, and a
-    kernel that never holds all weights drops the same.
+    What is dropped is a hash of one number from torch's generator, of the pair (i, l), the head and j: it does not
+    depend on padding, and a kernel that never holds all weights drops the same.
 
     Raises:
         ValueError: `rate` is outside [0, 1).
@@ -24,7 +24,10 @@ class TripleDropout(nn.Module):
         self.rate = rate
 
     def forward(self, weights: Tensor, batch: GraphBatch) -> Tensor:
-        """Weights [B, i, l, j, H], padded as in `GraphBatch.pairs_to_dense` -> the same shape; as they are outside of training."""
+        """Weights [B, i, l, j, H], padded as in `GraphBatch.pairs_to_dense` -> the same shape.
+
+        As they are outside of training.
+        """
         if not self.training or self.rate == 0.0:
             return weights
         pairs = batch.pairs_to_dense(torch.arange(batch.num_pairs, device=weights.device))  # [B, i, l]

@@ -20,7 +20,7 @@ TESTED_IN = {
     "encodings/blocks.py": "encodings/test_laplacian.py",
     "metadata.py": "test_library.py",
     "hot/cooccurrence.py": "../gt_bench/tasks/test_hyperedge_prediction.py",
-    "kernels/autocast.py": "kernels/test_linears.py",
+    "kernels/autocast.py": "kernels/test_multi_linear.py",
     "kernels/kernel_attention_groups.py": "kernels/test_kernel_attention.py",
     "layers/equivariant_basis.py": "test_tokengt_attention.py",
     "layers/dropout_hash.py": "kernels/test_dropout.py",

@@ -1,4 +1,4 @@
-"""The Edge Transformer's maps of pairs by oneDNN on the CPU, and triangular attention without a tensor of all triples."""
+"""The Edge Transformer's maps of pairs by oneDNN on the CPU; triangular attention without a tensor of triples."""
 
 import torch
 from torch import Tensor, nn
@@ -46,11 +46,15 @@ def triangles(module: Triangles, x: Tensor, batch: GraphBatch, fusion_norm: nn.M
     return triangular_attention(x, batch, seed, rate, fusion_norm)
 
 
+def _triangles_why_not(module: Triangles, *_: object) -> str | None:
+    return reads(module, {"dropout": TripleDropout})
+
+
 attach(
     TriangularAttention, "forward", "triangular_attention_maps", [Form("oneDNN", lambda: attention, _attention_why_not)]
 )
 attach(FeedForward, "forward", "pair_feed_forward", [Form("oneDNN", lambda: feed_forward, _feed_forward_why_not)])
 attach(
     Triangles, "forward", "triangles",
-    [Form("no triples", lambda: triangles, lambda module, *_: reads(module, {"dropout": TripleDropout}), ("cpu", "cuda"))],
+    [Form("no triples", lambda: triangles, _triangles_why_not, ("cpu", "cuda"))],
 )  # fmt: skip

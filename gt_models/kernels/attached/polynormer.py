@@ -1,4 +1,4 @@
-"""Polynormer's layers with the maps of a node's features as one operation, and attention over neighbours without a tensor of all edges."""
+"""Polynormer's layers: maps of node features as one operation, attention over neighbours without a tensor of edges."""
 
 from types import NoneType
 
@@ -10,7 +10,7 @@ from gt_models.kernels import linear_attention
 from gt_models.kernels.dispatch import Form, attach, differs, reads
 from gt_models.kernels.gated_norm import gated_norm
 from gt_models.kernels.graph_attention import graph_attention
-from gt_models.kernels.linears import linears
+from gt_models.kernels.multi_linear import multi_linear
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.csr import csr_edges
 from gt_models.layers.dropout import Dropout
@@ -29,7 +29,7 @@ GLOBAL: Types = {
 }  # fmt: skip
 
 
-# -- maps of a node's features ---------------------------------------------------------------------------------------------------------
+# -- maps of a node's features -----------------------------------------------------------------------------------------
 
 
 def local_layer(layer: LocalLayer, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
@@ -66,7 +66,7 @@ def project(layer: ReleasedGlobalLayer, x: Tensor, output: nn.Linear) -> Tensor:
 
 
 def _maps(x: Tensor, *maps: nn.Linear) -> tuple[Tensor, ...]:
-    return linears(x, *(m.weight for m in maps), *(m.bias for m in maps))
+    return multi_linear(x, *(m.weight for m in maps), *(m.bias for m in maps))
 
 
 def _local_why_not(layer: LocalLayer, x: Tensor, *_: object) -> str | None:
@@ -96,7 +96,7 @@ attach(
 )  # fmt: skip
 
 
-# -- attention ---------------------------------------------------------------------------------------------------------------------------
+# -- attention ---------------------------------------------------------------------------------------------------------
 
 
 def attend(layer: GraphAttention, value: Tensor, batch: GraphBatch) -> Tensor:
@@ -154,7 +154,7 @@ attach(
 )  # fmt: skip
 
 
-# -- what closes a layer, on a GPU -------------------------------------------------------------------------------------------------------
+# -- what closes a layer, on a GPU -------------------------------------------------------------------------------------
 
 
 def combine(layer: LocalLayer, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""TokenGT's attention layer for basis tensors: maps of nodes and kinds in place of maps of tokens, and no heads without a target."""
+"""TokenGT's attention layer for basis tensors: maps of nodes in place of maps of tokens."""
 
 from types import NoneType
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, attach, reads
-from gt_models.kernels.linears import linears
+from gt_models.kernels.multi_linear import multi_linear
 from gt_models.layers.equivariant_basis import equality_pattern
 from gt_models.tokengt_attention import TokenGTAttention, places_of
 
@@ -45,7 +45,8 @@ def queries_and_keys(model: TokenGTAttention, nulls: Tensor, tokens: Tensor) -> 
     """`TokenGTAttention.queries_and_keys` of the heads with a target alone."""
     free = model.num_free_channels
     query, key = ((m.weight[free:], m.bias[free:]) for m in (model.query, model.key))
-    return *linears(nulls, *key), *linears(tokens, query[0], key[0], query[1], key[1])  # type: ignore[return-value]
+    q, k = multi_linear(tokens, query[0], key[0], query[1], key[1])
+    return multi_linear(nulls, *key)[0], q, k
 
 
 def _embed_why_not(model: TokenGTAttention, *_: object) -> str | None:
