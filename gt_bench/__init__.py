@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gt_models.registry import register_pretrained
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from gt_bench.schemas import Row
 
 __all__ = ["evaluate", "load_results"]
+
+# The entry point of pyproject.toml says the same. This also works in an environment that was installed before it was declared.
+register_pretrained("gt_bench.experiment.pretrained:model_of")
 
 
 def evaluate(

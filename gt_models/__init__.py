@@ -6,7 +6,8 @@
     transforms.AddEncodings.for_model(model)  gives a torch_geometric Data what the model reads
     encodings.compute("rrwp", data, steps=8)  one encoding as flat tensors
 
-Every model takes any torch_geometric `Data` or `Batch`, or a `GraphBatch`. The library knows nothing of recipes, pipelines or trackers.
+Every model takes any torch_geometric `Data` or `Batch`, or a `GraphBatch`. The library knows nothing of recipes,
+pipelines or trackers.
 """
 
 from importlib import import_module
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # for editors
     from gt_models.registry import list_models, register_model
 
 # name -> where it is defined; resolved on first use, so that reading the registry does not cost an import of torch
-_HOMES = {
+_MODULE_OF = {
     "GraphBatch": "gt_models.batch",
     "MissingEncoding": "gt_models.batch",
     "create_model": "gt_models.api",
@@ -27,7 +28,7 @@ _HOMES = {
     "model_info": "gt_models.api",
     "register_model": "gt_models.registry",
 }
-_ROOMS = ("encodings", "transforms")
+_SUBMODULES = ("encodings", "transforms")
 __all__ = [
     "GraphBatch",
     "MissingEncoding",
@@ -41,9 +42,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in _ROOMS:
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    if name in _SUBMODULES:
         return import_module(f"gt_models.{name}")
     raise AttributeError(f"module 'gt_models' has no attribute {name!r}; it has: {', '.join(__all__)}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gt_models import registry
@@ -13,16 +12,13 @@ from gt_models.metadata import METADATA, Metadata
 if TYPE_CHECKING:
     from torch import nn
 
-# where a kept run is looked up: the benchmark around this library, which is asked for only then
-_KEPT = "gt_bench.experiment.pretrained"
-
 
 @dataclass(frozen=True)
 class ModelCard(registry.ModelInfo):
     """What a model states about itself (`ModelInfo`), and what its paper proves of it.
 
     Attributes:
-        expressivity: which graphs it can tell apart, by its paper.
+        expressivity: which graphs it can distinguish, as proved in its paper.
     """
 
     expressivity: str = "not stated"
@@ -50,7 +46,11 @@ class ModelCard(registry.ModelInfo):
 
 
 def model_info(name: str) -> ModelCard:
-    """What is known of model `name`; `print` shows it. Raises KeyError with the nearest known name."""
+    """What is known of model `name`; `print` shows it.
+
+    Raises:
+        KeyError: unknown name; the message has the nearest one.
+    """
     info = registry.model_info(name)
     facts = METADATA.get(name.removesuffix("-released"), Metadata())
     stated = {field.name: getattr(info, field.name) for field in fields(info)}
@@ -62,15 +62,17 @@ def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) 
 
     Args:
         name: of `list_models()`.
-        pretrained: a cell (suite/dataset/row) of the grid around the working directory that was trained there: the model is built as that cell's
-            recipe says, with the weights of its run that is best on validation.
-        arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column), `out_dim`, `level`,
-            and the model's hyperparameters; none beside `pretrained`, where the cell's are taken.
+        pretrained: name of a trained model, for the package that loads it (`gt_models.registry.pretrained_loader`). For
+            the benchmark: a cell (suite/dataset/row) of the grid around the working directory. The model is built from
+            the cell's recipe with the weights of its run that is best on validation.
+        arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column),
+            `out_dim`, `level`, and the model's hyperparameters; none with `pretrained`, which brings its own.
 
     Raises:
-        KeyError: for an unknown name; names the nearest.
-        TypeError: for an unknown argument, or arguments beside `pretrained`.
-        ValueError: for values that the model refuses, a cell of another model, and one without kept weights.
+        KeyError: unknown name; the message has the nearest.
+        TypeError: unknown argument, or arguments with `pretrained`.
+        ValueError: values that the model refuses, a trained model of another name, no saved weights, or no package that
+            loads them.
     """
     if pretrained is None:
         return registry.create_model(name, **arguments)
@@ -79,4 +81,4 @@ def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) 
             f"create_model: pretrained={pretrained!r} brings its own arguments; take out {', '.join(arguments)}"
         )
     registry.model_module(name)
-    return import_module(_KEPT).model_of(name, pretrained)
+    return registry.pretrained_loader()(name, pretrained)

@@ -1,7 +1,8 @@
-"""GraphBatch: several graphs as one disjoint union, what every model takes.
+"""GraphBatch: several graphs as one disjoint union, the input of every model.
 
-Nodes of graph b are rows ptr[b]:ptr[b+1]. Both directions of an undirected edge are stored. Quantities per ordered pair of nodes of one
-graph are flat, [sum n_b^2, C], row-major within a graph; `to_dense` and `pairs_to_dense` give the padded forms.
+Nodes of graph b are rows ptr[b]:ptr[b+1]. Both directions of an undirected edge are stored. Quantities per ordered pair
+of nodes of one graph are flat, [sum n_b^2, C], row-major within a graph; `to_dense` and `pairs_to_dense` give the
+padded forms.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import torch
 from torch import Tensor
 
 from gt_models.layers.cached import cached_property
+from gt_models.layers.static_shapes import needs_static_shapes
 
-_GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes"}
+_GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes", "hyperedge_index_t"}
 
 
 class MissingEncoding(ValueError):
@@ -31,9 +33,9 @@ class GraphBatch:
         ptr: long [B + 1], node offsets of the graphs.
         edge_attr: float [E, D], or long [E, D] when categorical; None where edges carry nothing.
         y: targets in the task's own shape, or None.
-        encodings: positional and structural encodings by name (`gt_models.encodings`): [N, k] per node, [sum n_b^2, k] per pair,
-            [B, k] per graph.
-        extras: whatever else a task or model needs by name (hyperedge members, masks, ...).
+        encodings: positional and structural encodings by name (`gt_models.encodings`): [N, k] per node, [sum n_b^2, k]
+            per pair, [B, k] per graph.
+        extras: other tensors that a task or model needs, by name (hyperedge members, masks, ...).
     """
 
     x: Tensor
@@ -45,20 +47,36 @@ class GraphBatch:
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self):
-        # read off now where no device has to be waited for, so that no forward does and torch.compile sees numbers; `to` hands them on
-        if self.ptr.device.type == "cpu" and not torch.compiler.is_compiling():
+        # Computed on the CPU now: a later `int(tensor)` would synchronise the GPU and break torch.compile's graph. `to`
+        # copies the values.
+        if not needs_static_shapes(self.ptr):
+            _check_edges(self.edge_index, self.ptr)
             self.max_nodes, self.max_edges, self.num_pairs  # noqa: B018
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an attribute.
+
+        New edges are checked as those of a new batch, and what was computed from the old ones is forgotten.
+        """
+        if name == "edge_index" and "ptr" in self.__dict__:
+            self.__dict__.pop("max_edges", None)
+            if not needs_static_shapes(self.ptr):
+                _check_edges(value, self.ptr)
+        object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, data: Any) -> GraphBatch:
         """`data` itself if it is a GraphBatch, else read from a torch_geometric Data or Batch.
 
         A one-dimensional `x` or `edge_attr` becomes one column. Edges are those of `edge_index`, else of `adj_t`
-        (`torch_geometric.transforms.ToSparseTensor`), whose values other than 1 are the encoding `edge_weight`; without both there are none.
-        Every other tensor attribute is taken as an encoding of that name.
+        (`torch_geometric.transforms.ToSparseTensor`), whose values other than 1 are the encoding `edge_weight`; without
+        both there are none. Hyperedges are `hyperedge_index`, long [H, order]. PyG can batch it only if all graphs have
+        H of them. Any numbers of hyperedges can be batched as `hyperedge_index_t`, long [order, H], the transpose,
+        which PyG treats as it treats `edge_index`. Every other tensor attribute becomes an encoding of that name.
 
         Raises:
-            ValueError: where node features are missing, an edge points outside the graph, `batch` is not sorted, or edges are a dense `adj`.
+            ValueError: node features are missing, an edge points outside the graph or joins two graphs, `batch` is not
+                sorted, or edges are a dense `adj`.
         """
         if isinstance(data, cls):
             return data
@@ -78,7 +96,8 @@ class GraphBatch:
             edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
         if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
             raise ValueError(
-                f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with {x.size(0)} nodes"
+                f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with "
+                f"{x.size(0)} nodes"
             )
         ptr = getattr(data, "ptr", None)
         batch = getattr(data, "batch", None)
@@ -95,6 +114,10 @@ class GraphBatch:
         if "hyperedge_index" in slices and "hyperedge_index" in others:  # torch_geometric lays them side by side
             cuts = slices["hyperedge_index"].diff().tolist()
             others["hyperedge_index"] = torch.cat(others["hyperedge_index"].split(cuts, -1))
+        if getattr(data, "hyperedge_index_t", None) is not None:
+            others["hyperedge_index"] = data.hyperedge_index_t.t()
+        if x.device.type != "cpu":  # elsewhere the constructor does it
+            _check_edges(edge_index, ptr)
         return cls(
             x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others
         )
@@ -128,18 +151,18 @@ class GraphBatch:
 
     @cached_property
     def max_nodes(self) -> int:
-        """Nodes of the largest graph (waits for the device once, unless the batch was made on the CPU)."""
+        """Nodes of the largest graph (synchronises once, unless the batch was made on the CPU)."""
         return int(self.sizes.max()) if self.num_graphs else 0
 
     @cached_property
     def max_edges(self) -> int:
-        """Edges of the graph that has most of them (waits for the device once, unless the batch was made on the CPU)."""
+        """Edges of the graph with the most edges (synchronises once, unless the batch was made on the CPU)."""
         graph = torch.bucketize(self.edge_index[0], self.ptr[1:], right=True)
         return int(torch.bincount(graph).max()) if self.num_edges else 0
 
     @cached_property
     def num_pairs(self) -> int:
-        """Ordered pairs of nodes of one graph, sum n_b^2 (waits for the device once, unless the batch was made on the CPU)."""
+        """Ordered pairs of nodes of one graph, sum n_b^2 (synchronises once, unless the batch was made on the CPU)."""
         return int(self.sizes.square().sum())
 
     @cached_property
@@ -217,10 +240,15 @@ class GraphBatch:
         return self.batch[source], self.local[source], self.local[target]
 
     def encoding(self, name: str, width: int | None = None) -> Tensor:
-        """Encoding `name`, cut to its first `width` channels. Raises MissingEncoding saying what to do."""
+        """Encoding `name`, cut to its first `width` channels.
+
+        Raises:
+            MissingEncoding: it is missing or has fewer channels; the message says what to do.
+        """
         if name not in self.encodings:
             raise MissingEncoding(
-                f"this model needs the encoding {name!r}; the batch has: {', '.join(sorted(self.encodings)) or 'none'}. "
+                f"this model needs the encoding {name!r}; the batch has: "
+                f"{', '.join(sorted(self.encodings)) or 'none'}. "
                 f"Add it under `encodings:` in the recipe, or set data.{name} (see gt_models.encodings)"
             )
         value = self.encodings[name]
@@ -259,14 +287,37 @@ def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
 
     if tuple(adj_t.size(i) for i in (0, 1)) != (num_nodes, num_nodes):
         raise ValueError(
-            f"data.adj_t is {adj_t.size(0)} x {adj_t.size(1)} and the graph has {num_nodes} nodes: give a square matrix of that size"
+            f"data.adj_t is {adj_t.size(0)} x {adj_t.size(1)} and the graph has {num_nodes} nodes: give a square "
+            "matrix of that size"
         )
     (target, source), value = to_edge_index(adj_t)
     return torch.stack([source, target]), value
 
 
+def _check_edges(edge_index: Tensor, ptr: Tensor) -> None:
+    """Check that no edge joins nodes of two graphs.
+
+    Raises:
+        ValueError: an edge does; the message has the first.
+    """
+    if ptr.numel() <= 2 or not edge_index.numel():
+        return
+    source, target = torch.bucketize(edge_index, ptr[1:], right=True)
+    if not torch.equal(source, target):
+        edge = int((source != target).nonzero()[0])
+        raise ValueError(
+            f"edge {edge} joins node {int(edge_index[0, edge])} of graph {int(source[edge])} and node "
+            f"{int(edge_index[1, edge])} of graph "
+            f"{int(target[edge])}: edge_index must join nodes of one graph, numbered within the whole batch"
+        )
+
+
 def _check_batch(batch: Tensor, num_nodes: int) -> None:
-    """Raises ValueError for a vector of graphs that is not one graph after the other."""
+    """Check that `batch` is one graph after the other.
+
+    Raises:
+        ValueError: it has another length, or is not sorted.
+    """
     if batch.numel() != num_nodes:
         raise ValueError(
             f"data.batch has {batch.numel()} entries and the graph {num_nodes} nodes: give the graph of each node"
@@ -275,6 +326,7 @@ def _check_batch(batch: Tensor, num_nodes: int) -> None:
     if falls.numel() or (num_nodes and int(batch[0]) < 0):
         at = int(falls[0]) + 1 if falls.numel() else 0
         raise ValueError(
-            f"data.batch is {int(batch[at])} at node {at}, after {int(batch[at - 1]) if at else 'nothing'}: graphs lie one after the other, so that "
+            f"data.batch is {int(batch[at])} at node {at}, after {int(batch[at - 1]) if at else 'nothing'}: graphs "
+            "lie one after the other, so that "
             "batch rises from 0; sort the nodes by their graph"
         )

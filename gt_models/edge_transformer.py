@@ -1,6 +1,9 @@
-"""Edge Transformer for graphs (Mueller and Morris: Towards Principled Graph Transformers, https://arxiv.org/abs/2401.10119): states on pairs of
-nodes and triangular attention, at least as expressive as 3-WL. In the order of Section 3: layer, triangular attention (Eqs. 1 and 2), tokens
-(Eq. 3), readout. What the authors' code does differently: gt_models/released/edge_transformer.py."""
+"""Edge Transformer for graphs: states on pairs of nodes and triangular attention, at least 3-WL.
+
+Mueller and Morris: Towards Principled Graph Transformers, https://arxiv.org/abs/2401.10119. In the order of Section 3:
+layer, triangular attention (Eqs. 1 and 2), tokens (Eq. 3), readout. What the authors' code does differently is in
+gt_models/released/edge_transformer.py.
+"""
 
 import math
 from collections.abc import Sequence
@@ -19,15 +22,18 @@ from gt_models.layers.precision import dtype_of, full_precision
 from gt_models.layers.triple_dropout import TripleDropout
 from gt_models.registry import register_model
 
-PAPER = "Luis Mueller and Christopher Morris: Towards Principled Graph Transformers, NeurIPS 2024. https://arxiv.org/abs/2401.10119"
+PAPER = (
+    "Luis Mueller and Christopher Morris: Towards Principled Graph Transformers, NeurIPS 2024. "
+    "https://arxiv.org/abs/2401.10119"
+)
 
 
 @register_model("edge-transformer", levels=("graph", "node", "pair"), cost="n^3 d", encodings=("rrwp",), paper=PAPER)
 class EdgeTransformer(nn.Module):
     """Predicts per graph [B, out_dim], per node [N, out_dim] or per ordered pair [sum n_b^2, out_dim].
 
-    Self-loops: their edge feature is added to the diagonal's. Duplicate edges: their features add up; without edge features a pair is
-    either an edge or not.
+    Self-loops: their edge feature is added to the diagonal's. Duplicate edges: their features add up; without edge
+    features a pair is either an edge or not.
 
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
@@ -42,7 +48,7 @@ class EdgeTransformer(nn.Module):
         activation: of the feed-forward networks and the head, "relu" or "gelu".
         pooling: "sum", "mean" or "set2set" (six steps), at graph level.
         rrwp_dim: channels read from the encoding "rrwp" (I, M, M^2, ... in the paper); 0: none.
-        rrwp_hidden_dim: width given to the encoded RRWP beside the edge features.
+        rrwp_hidden_dim: width of the encoded RRWP next to the edge features.
         ffn_residual: the feed-forward network adds its input.
         head: widths of the head's two hidden layers: "halving" d/2 and d/4, or "constant" d.
     """
@@ -72,19 +78,20 @@ class EdgeTransformer(nn.Module):
             raise ValueError(f"edge-transformer cannot predict at level {level!r}; it predicts: graph, node, pair")
         if rrwp_dim and not 0 < rrwp_hidden_dim < hidden_dim:
             raise ValueError(f"rrwp_hidden_dim {rrwp_hidden_dim} must lie between 0 and hidden_dim {hidden_dim}")
-        tokens, layer, readout = self.parts()
+        tokens, layer, readout = self.submodule_classes()
         self.tokens = tokens(in_dim, edge_dim, hidden_dim, rrwp_dim, rrwp_hidden_dim if rrwp_dim else 0, activation)
         sizes = (hidden_dim, num_heads, dropout, attn_dropout, activation, ffn_residual)
         self.layers = nn.ModuleList(layer(*sizes) for _ in range(num_layers))
         self.readout = None if level == "pair" else readout(hidden_dim, activation)
         self.pooling = GraphPooling(hidden_dim, pooling) if level == "graph" else None
         width = 2 * hidden_dim if level == "graph" and pooling == "set2set" else hidden_dim
-        # unstated: the head; two hidden layers in the authors' code, halving in the molecular runs and constant in those on WebKB
+        # unstated: the head; two hidden layers in the authors' code, halving in the molecular runs and constant in
+        # those on WebKB
         hidden = [max(1, hidden_dim // 2), max(1, hidden_dim // 4)] if head == "halving" else [hidden_dim, hidden_dim]
         self.head = MLP([width, *hidden, out_dim], activation)
 
     @staticmethod
-    def parts() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:
+    def submodule_classes() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:
         """Classes of tokens, layers and readout: what the released form replaces."""
         return PairTokens, EdgeTransformerLayer, PairReadout
 
@@ -151,9 +158,14 @@ class FeedForward(nn.Module):
 
 
 class TriangularAttention(nn.Module):
-    """Multi-head triangular attention over all ordered pairs of each graph, with five bias-free projections: [P, d] -> [P, d].
+    """Multi-head triangular attention over all ordered pairs of each graph: [P, d] -> [P, d].
 
-    `attn_dropout` is the probability with which a single weight A_ilj is dropped. Raises ValueError unless `num_heads` divides `hidden_dim`.
+    It has five projections without bias.
+
+    `attn_dropout` is the probability with which a single weight A_ilj is dropped.
+
+    Raises:
+        ValueError: `num_heads` does not divide `hidden_dim`.
     """
 
     def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float = 0.0):
@@ -166,7 +178,8 @@ class TriangularAttention(nn.Module):
         # the first four of the five projections as one product: rows of the weight are W^Q, W^K, W^V1, W^V2
         self.projections = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
         self.triangles = Triangles(attn_dropout)
-        # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in the authors' code
+        # unstated: the output projection and the scale per head; W^O appears in the paper's proof alone, both are in
+        # the authors' code
         self.out = nn.Linear(hidden_dim, hidden_dim, bias=False)
 
     def reset_parameters(self) -> None:
@@ -186,7 +199,10 @@ class Triangles(nn.Module):
     """Eqs. 1 and 2: the pair (i, j) attends over the paths i -> l -> j, per head.
 
     Args:
-        attn_dropout: the probability with which a single weight A_ilj is dropped. Raises ValueError outside [0, 1).
+        attn_dropout: the probability with which a single weight A_ilj is dropped.
+
+    Raises:
+        ValueError: `attn_dropout` is outside [0, 1).
     """
 
     def __init__(self, attn_dropout: float = 0.0):
@@ -211,14 +227,16 @@ class Triangles(nn.Module):
 
 
 class PairTokens(nn.Module):
-    """Eq. 3: X_ij = phi([E_ij F_i F_j]), [P, d]. E_ij is the edge's feature, a learnt vector on the diagonal, zero elsewhere, and carries
-    encoded RRWP beside it."""
+    """Eq. 3: X_ij = phi([E_ij F_i F_j]), [P, d].
+
+    E_ij is the edge's feature, a learnt vector on the diagonal, zero elsewhere, next to the encoded RRWP."""
 
     def __init__(self, in_dim, edge_dim, hidden_dim: int, rrwp_dim: int, rrwp_hidden_dim: int, act: str):
         super().__init__()
         edge_hidden_dim, self.rrwp_dim = hidden_dim - rrwp_hidden_dim, rrwp_dim
-        # deviates: on alchemy the authors feed one-hot columns through nn.Linear(6, d) and nn.Linear(4, .), of deviation 0.24 and 0.29 and
-        # with a bias; here categories go through embeddings N(0, 1): the same functions from another start
+        # deviates: on alchemy the authors feed one-hot columns through nn.Linear(6, d) and nn.Linear(4, .), of
+        # deviation 0.24 and 0.29 and with a bias; here categories go through embeddings N(0, 1): the same functions
+        # from another start
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim)
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, edge_hidden_dim)
         self.edge_token = nn.Parameter(torch.empty(edge_hidden_dim)) if edge_dim is None else None  # x_1
@@ -278,7 +296,8 @@ class PairTokens(nn.Module):
 class PairReadout(nn.Module):
     """Pairs to nodes: Readout(i) = sum_j rho_1(X_ij) + rho_2(X_ji), [P, d] -> [N, d].
 
-    The last Linear of each rho is applied to the mean over j, with which an affine map commutes: n products instead of n^2.
+    The last Linear of each rho is applied to the mean over j, with which an affine map commutes: n products instead of
+    n^2.
     """
 
     def __init__(self, hidden_dim: int, act: str):

@@ -1,6 +1,14 @@
-"""Names to models. A model named `edge-transformer` is `gt_models/edge_transformer.py` (or the package of that name), or lies in
-`gt_models/baselines/`; what its authors' released code does otherwise is `edge-transformer-released`, in `gt_models/released/`. The file name is
-the registry: a new model is one new file, and nothing is imported that was not asked for."""
+"""Names of models.
+
+A model named `edge-transformer` is `gt_models/edge_transformer.py`, the package of that name, or a file in
+`gt_models/baselines/`. What its authors' released code does differently is `edge-transformer-released` in
+`gt_models/released/`. The file name is the registry: a new model is one new file, and only requested models are
+imported.
+
+A model named `edge-transformer` is `gt_models/edge_transformer.py` (or the package of that name), or lies in
+`gt_models/baselines/`; what its authors' released code does otherwise is `edge-transformer-released`, in
+`gt_models/released/`. The file name is the registry: a new model is one new file, and nothing is imported that was not
+asked for."""
 
 from __future__ import annotations
 
@@ -10,13 +18,18 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 if TYPE_CHECKING:
     from torch import nn
 
-LEVELS = ("graph", "node", "edge", "pair", "hyperedge", "attention")
+Level = Literal["graph", "node", "edge", "pair", "hyperedge", "attention"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+# group of the entry points of packages that load trained models, and their names for functions (name of a model, name
+# of its training)
+PRETRAINED = "gt_models.pretrained"
 # package -> what the names of its models end in
 _PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "-released"}
 _NOT_MODELS = {
@@ -32,6 +45,17 @@ _NOT_MODELS = {
     "transforms",
 }
 _INFOS: dict[str, ModelInfo] = {}
+_PRETRAINED: list[EntryPoint] = []
+
+
+class Registration(TypedDict, total=False):
+    """Arguments of `register_model` that a model shares with its released form."""
+
+    levels: tuple[Level, ...]
+    cost: str
+    encodings: tuple[str, ...]
+    paper: str
+    sparse_x: bool
 
 
 @dataclass(frozen=True)
@@ -45,12 +69,13 @@ class ModelInfo:
         cost: time per layer as a formula in n (nodes), m (edges) and d (width), for example "n^3 d".
         encodings: names of the encodings it can use (see `gt_models.encodings`).
         paper: authors, title, venue and link.
-        sparse_x: whether `batch.x` may be in compressed sparse rows: the model hands it to a `FeatureEncoder` and reads it nowhere else.
+        sparse_x: whether `batch.x` may be in compressed sparse rows: the model hands it to a `FeatureEncoder` and reads
+            it nowhere else.
     """
 
     name: str
     cls: type[nn.Module]
-    levels: tuple[str, ...]
+    levels: tuple[Level, ...]
     cost: str
     encodings: tuple[str, ...] = ()
     paper: str = ""
@@ -60,13 +85,17 @@ class ModelInfo:
 def register_model(
     name: str,
     *,
-    levels: tuple[str, ...],
+    levels: tuple[Level, ...],
     cost: str,
     encodings: tuple[str, ...] = (),
     paper: str = "",
     sparse_x: bool = False,
 ) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Class decorator. Raises ValueError for an unknown level, or a name that does not match its file."""
+    """Class decorator.
+
+    Raises:
+        ValueError: an unknown level, or a name that does not match its file.
+    """
     unknown = set(levels) - set(LEVELS)
     if unknown:
         raise ValueError(f"model {name!r}: unknown levels {sorted(unknown)}; known: {LEVELS}")
@@ -90,7 +119,11 @@ def list_models() -> list[str]:
 
 
 def model_module(name: str) -> str:
-    """Dotted name of the module that holds model `name`. Raises KeyError with the nearest known name."""
+    """Dotted name of the module that holds model `name`.
+
+    Raises:
+        KeyError: unknown name; the message has the nearest one.
+    """
     if name in list_models():
         for module in _places(name):
             folder = _folder(module)
@@ -103,7 +136,11 @@ def model_module(name: str) -> str:
 
 
 def model_info(name: str) -> ModelInfo:
-    """What model `name` states about itself; imports its module. Raises KeyError for an unknown name."""
+    """What model `name` states about itself; imports its module.
+
+    Raises:
+        KeyError: unknown name; the message has the nearest one.
+    """
     if name not in _INFOS:
         importlib.import_module(model_module(name))
     return _INFOS[name]
@@ -112,8 +149,8 @@ def model_info(name: str) -> ModelInfo:
 def create_model(name: str, **arguments) -> nn.Module:
     """Builds model `name` from its constructor's own arguments; a wrong one raises TypeError naming the nearest.
 
-    Every model takes `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column),
-    `out_dim` and `level` (one of the model's levels).
+    Every model takes `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical
+    column), `out_dim` and `level` (one of the model's levels).
     """
     info = model_info(name)
     known = list(inspect.signature(info.cls).parameters)
@@ -126,6 +163,32 @@ def create_model(name: str, **arguments) -> nn.Module:
     if level is not None and level not in info.levels:
         raise ValueError(f"model {name!r} cannot predict at level {level!r}; it predicts: {', '.join(info.levels)}")
     return info.cls(**arguments)
+
+
+def register_pretrained(loader: str) -> None:
+    """Registers the function that loads trained models, for a package whose entry points are not installed.
+
+    Args:
+        loader: "package.module:function", imported at first use. It is called with the name of a model and the name of
+            its training.
+    """
+    _PRETRAINED[:] = [EntryPoint("registered", loader, PRETRAINED)]
+
+
+def pretrained_loader() -> Callable[[str, str], nn.Module]:
+    """The function that loads trained models.
+
+    It is the one of `register_pretrained`, else of the entry point in the group "gt_models.pretrained".
+
+    Raises:
+        ValueError: there is neither.
+    """
+    for entry in (*_PRETRAINED, *entry_points(group=PRETRAINED)):
+        return entry.load()
+    raise ValueError(
+        f"no installed package loads trained models (entry points {PRETRAINED!r}): install the benchmark again, or "
+        "import it before"
+    )
 
 
 def _folder(package: str) -> Path:

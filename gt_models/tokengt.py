@@ -1,8 +1,10 @@
 """TokenGT: a plain Transformer on node and edge tokens (Kim et al. 2022), https://arxiv.org/abs/2207.02505.
 
-Section 2        X^in: node tokens [X_v, P_v, P_v, E_V], edge tokens [X_uv, P_u, P_v, E_E]; P orthonormal rows, E trainable types
+Section 2        X^in: node tokens [X_v, P_v, P_v, E_V], edge tokens [X_uv, P_u, P_v, E_E]; P orthonormal rows, E
+trainable types
                  Z^(0) = [X_graph; X^in w^in], and an encoder of PreLN layers: H = Z + MSA(LN(Z)), Z' = H + MLP(LN(H))
-Section 3        with orthonormal P self-attention approximates every equivariant linear layer; order k has tokens of k identifiers
+Section 3        with orthonormal P self-attention approximates every equivariant linear layer; order k has tokens of k
+identifiers
 """
 
 from collections.abc import Sequence
@@ -16,20 +18,22 @@ from gt_models.layers import identifiers as ids
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.equivariant_basis import bell, equality_pattern
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.packing import Packing
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.static_shapes import needs_static_shapes
-from gt_models.layers.transformer import EncoderLayer, Packing
-from gt_models.registry import register_model
+from gt_models.layers.transformer import EncoderLayer
+from gt_models.registry import Registration, register_model
 
 NodeIdentifiers = Literal[
     "laplacian", "orf", "near-orf", "random", "orf-first-order", "random-first-order", "given", "none"
 ]
-REGISTERED = {
+REGISTERED: Registration = {
     "levels": ("graph", "node", "edge", "hyperedge"),
     "cost": "(n + m)^2 d, or (n + m) d^2 with Performer",
     "encodings": ("laplacian_eigenvectors",),
     "sparse_x": True,
-    "paper": "Kim et al.: Pure Transformers are Powerful Graph Learners, NeurIPS 2022. https://arxiv.org/abs/2207.02505",
+    "paper": "Kim et al.: Pure Transformers are Powerful Graph Learners, NeurIPS 2022. "
+    "https://arxiv.org/abs/2207.02505",
 }
 
 
@@ -38,26 +42,31 @@ class TokenGT(nn.Module):
     """Node, edge or hyperedge tokens through a PreLN Transformer.
 
     Args:
-        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None where edges carry nothing. With hyperedges
-            `edge_dim` is about `extras["hyperedge_attr"]`.
-        out_dim, level: width of the prediction; "graph" reads the [graph] token, "node", "edge" and "hyperedge" the tokens of their kind.
-            "hyperedge" has node and hyperedge tokens; `extras["hyperedge_index"]` (or an attribute of a torch_geometric Data) is long
-            [H, order], node ids of the batch, all of a row in one graph.
+        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None where edges carry nothing. With
+            hyperedges `edge_dim` is about `extras["hyperedge_attr"]`.
+        out_dim, level: width of the prediction; "graph" reads the [graph] token, "node", "edge" and "hyperedge" the
+            tokens of their kind. "hyperedge" has node and hyperedge tokens; `extras["hyperedge_index"]` (or an
+            attribute of a torch_geometric Data) is long [H, order], node ids of the batch, all of a row in one graph.
         hidden_dim, num_heads, num_layers, ffn_dim: encoder; `ffn_dim` None is `hidden_dim`.
-        node_identifiers: "laplacian" reads the encoding "laplacian_eigenvectors"; "orf", "near-orf" and "random" are drawn in every
-            forward; the first-order variants give each token one vector of its own and not those of its nodes; "given" reads the encoding
-            "node_identifiers" [N, d_p]; "none".
+        node_identifiers: "laplacian" reads the encoding "laplacian_eigenvectors"; "orf", "near-orf" and "random" are
+            drawn in every forward; the first-order variants give each token its own vector and not those of its
+            nodes; "given" reads the encoding "node_identifiers" [N, d_p]; "none".
         type_identifiers: whether tokens carry a trainable vector of their kind, the equality pattern of their nodes.
-        order: nodes per token k; above 2 tokens are nodes and `extras["hyperedge_index"]`, and `edge_index` is not read.
+        order: nodes per token k; above 2 tokens are nodes and `extras["hyperedge_index"]`, and `edge_index` is not
+            read.
         node_id_dim, graph_token: channels d_p of an identifier; whether each graph has a [graph] token.
-        dropout: on the input, after attention and the feed-forward layer; attn_dropout: on its weights; activation_dropout: after the GELU.
+        dropout: on the input, after attention and the feed-forward layer; attn_dropout: on its weights;
+            activation_dropout: after the GELU.
         drop_path: stochastic depth, rising linearly to this rate at the last layer.
-        sign_flip, eigenvector_dropout: in training each eigenvector of a graph gets a random sign; is dropped at this rate.
-        attention: "softmax" or "performer"; num_features, redraw_interval: its random features (None: int(d_h ln d_h); never redrawn).
-        sparse_equivariant_basis: after each layer a node token takes the sum of the edge tokens that leave it (SEB).
+        sign_flip, eigenvector_dropout: in training each eigenvector of a graph gets a random sign; is dropped at this
+            rate.
+        attention: "softmax" or "performer"; num_features, redraw_interval: its random features (None: int(d_h ln d_h);
+            never redrawn).
+        sparse_equivariant_basis: after each layer the sum of its outgoing edge tokens is added to a node token (SEB).
 
     Raises:
-        ValueError: for heads that do not divide the width, dropout on weights that the Performer does not have, other impossible choices.
+        ValueError: for heads that do not divide the width, dropout on weights that the Performer does not have, other
+            impossible choices.
         MissingEncoding: in forward, where the identifiers' encoding is absent or too narrow.
     """
 
@@ -98,7 +107,8 @@ class TokenGT(nn.Module):
             raise ValueError(f"num_layers {num_layers}, node_id_dim {node_id_dim}: give at least one of each")
         if order < 2 or (order > 2 and level == "edge"):
             raise ValueError(
-                f"order {order} with level {level!r}: order is 2 or more, and above 2 the tokens are hyperedges, not edges"
+                f"order {order} with level {level!r}: order is 2 or more, and above 2 the tokens are hyperedges, not "
+                "edges"
             )
         if sparse_equivariant_basis and (order > 2 or level == "hyperedge"):
             raise ValueError("the sparse equivariant basis adds edge tokens to node tokens: it needs order 2 and edges")
@@ -110,15 +120,17 @@ class TokenGT(nn.Module):
             sparse_equivariant_basis,
         )
 
-        # deviates: w_in is one matrix over [X, P, P, E] in the paper; here one block per part, as in the implementation, and node and edge
-        # features have encoders of their own, since their widths differ. The functions are the same.
+        # deviates: w_in is one matrix over [X, P, P, E] in the paper; here one block per part, as in the
+        # implementation, and node and edge features have encoders of their own, since their widths differ. The
+        # functions are the same.
         self.node_encoder = FeatureEncoder(in_dim, hidden_dim, bias=False)
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, hidden_dim, bias=False)
         copies = 1 if node_identifiers.endswith("first-order") else order
         self.identifier_encoder = (
             None if node_identifiers == "none" else nn.Linear(copies * node_id_dim, hidden_dim, bias=False)
         )
-        # deviates: E is d_e = d wide and goes through w_in in the paper; it is added here, which reaches the same vectors
+        # deviates: E is d_e = d wide and goes through w_in in the paper; it is added here, which reaches the same
+        # vectors
         self.type_encoder = nn.Embedding(bell(order), hidden_dim) if type_identifiers else None
         self.graph_token = nn.Parameter(torch.empty(1, hidden_dim)) if graph_token else None
         self.dropout = Dropout(dropout)
@@ -154,7 +166,10 @@ class TokenGT(nn.Module):
             nn.init.normal_(token, std=0.02)
 
     def forward(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
-        """Predictions [B, out], [N, out], [E, out] or [H, out] by level. `identifiers`: node identifiers to use in place of drawn ones."""
+        """Predictions [B, out], [N, out], [E, out] or [H, out] by level.
+
+        `identifiers`: node identifiers to use in place of drawn ones.
+        """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch, identifiers), batch)
 
@@ -178,14 +193,17 @@ class TokenGT(nn.Module):
         return self.final_norm(z)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """[..., d] -> [..., out], in the weights' own precision: bfloat16 has steps of 1/32 where PCQM4Mv2's gaps are."""
+        """[..., d] -> [..., out], in the precision of the weights: bfloat16 is too coarse for PCQM4Mv2's targets."""
         with torch.autocast(features.device.type, enabled=False):
             return self.head(features.to(dtype_of(self.head)))
 
     def tokens(
         self, batch: GraphBatch, tuples: Tensor, packing: Packing, places: Tensor, identifiers: Tensor | None
     ) -> Tensor:
-        """X^in w^in of the nodes and edges `tuples` [M, k], which go to `places`, and the special tokens: Z^(0), [T, d]."""
+        """X^in w^in of nodes and edges, and the special tokens: Z^(0), [T, d].
+
+        `tuples` [M, k] are the nodes and edges, `places` their rows in Z^(0).
+        """
         rows = self.node_encoder(batch.x)  # [N, d]
         features = ids.extra(batch, "hyperedge_attr") if self.hyperedges else batch.edge_attr
         if self.edge_encoder is None:
@@ -227,7 +245,10 @@ class TokenGT(nn.Module):
         return self.identifier_encoder(identifiers.to(dtype))
 
     def draw_identifiers(self, batch: GraphBatch) -> Tensor:
-        """Node identifiers P [N, d_p] as a forward would use them now: drawn, or read from the batch with signs and dropout in training."""
+        """Node identifiers P [N, d_p] of a forward pass.
+
+        They are drawn, or read from the batch, with random signs and dropout in training.
+        """
         if self.node_identifiers == "given":
             return batch.encoding("node_identifiers", self.node_id_dim)
         if self.node_identifiers != "laplacian":
@@ -252,14 +273,17 @@ class TokenGT(nn.Module):
     orthogonal_rows = staticmethod(ids.orthogonal_rows)
 
     def _pack(self, batch: GraphBatch, tuples: Tensor) -> tuple[Packing, Tensor]:
-        """The packing, and the place of each token of `tuples` in it, long [M]. A graph's tokens: special ones, nodes, (hyper)edges."""
+        """The packing, and the place of each token of `tuples` in it, long [M].
+
+        A graph's tokens: special ones, nodes, (hyper)edges.
+        """
         specials, edge_graph = len(self.special_tokens()), batch.batch[tuples[batch.num_nodes :, 0]]  # [E]
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
         bound = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
         longest, total = bound if needs_static_shapes(batch.ptr) else None, len(tuples) + batch.num_graphs * specials
         packing = Packing.of(
             batch.sizes + edges + specials, total, longest
-        )  # one padded group, or groups of like length
+        )  # one padded group, or groups of similar length
         order = edge_graph.argsort(stable=True)
         ranks = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]
         rank = torch.empty_like(order).scatter(0, order, ranks)  # of an edge among the edges of its graph

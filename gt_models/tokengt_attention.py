@@ -1,7 +1,10 @@
-"""One attention layer of TokenGT whose heads learn the 15 equivariant basis tensors (Section 5.1, appendix on basis approximation).
+"""One attention layer of TokenGT whose heads learn the 15 equivariant basis tensors.
 
-`model(batch)` gives attention, `model.targets(batch)` what it should be, `basis_loss` how far apart they are; `model.errors(batch)` is that
-distance by graph and basis, with little padding: what training takes. Features are not read.
+Section 5.1, and the appendix on basis approximation.
+
+`model(batch)` gives attention, `model.targets(batch)` what it should be, `basis_loss` how far apart they are;
+`model.errors(batch)` is that distance by graph and basis, with little padding, for training. Features are not
+read.
 """
 
 # mypy: disable-error-code="attr-defined"
@@ -12,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.linears import linears
 from gt_models.layers import identifiers as ids
+from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.equivariant_basis import basis_targets, bell, equality_pattern
+from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
-GROUPS = 16  # of graphs of like size
+GROUPS = 16  # of graphs of similar size
 GROUPS_ON_GPU = 4  # padding costs less there than calls
 NodeIdentifiers = Literal["none", "random", "orf", "laplacian", "random-first-order", "orf-first-order"]
 
@@ -32,8 +36,8 @@ NodeIdentifiers = Literal["none", "random", "orf", "laplacian", "random-first-or
 class TokenGTAttention(nn.Module):
     """Attention matrices over node and edge tokens and [null].
 
-    The paper's ten configurations are `node_identifiers` x `type_identifiers`; each on sparse tokens (nodes and edges) and on dense ones
-    (nodes and all ordered pairs).
+    The paper's ten configurations are `node_identifiers` x `type_identifiers`; each on sparse tokens (nodes and edges)
+    and on dense ones (nodes and all ordered pairs).
 
     Args:
         in_dim, out_dim: taken for the uniform face; features are not read, and `out_dim` must be the 15 basis tensors.
@@ -41,12 +45,13 @@ class TokenGTAttention(nn.Module):
         node_identifiers, node_id_dim: as in `TokenGT`; d_p channels.
         type_identifiers: whether tokens carry a trainable vector of their kind.
         dense: tokens are all ordered pairs of nodes instead of nodes and edges.
-        hidden_dim, num_heads, head_dim: d, H and d_H; the last 15 heads are supervised, so `num_heads` is 15 (paper) or more (16 in the
-            implementation, whose first head is free).
+        hidden_dim, num_heads, head_dim: d, H and d_H; the last 15 heads are supervised, so `num_heads` is 15 (paper) or
+            more (16 in the implementation, whose first head is free).
         dropout: on the input.
         sign_flip: random signs of eigenvectors in training (paper); the implementation flips none.
-        identifier_table: None draws identifiers for each graph (paper); a number draws one table of so many rows per forward, of which each
-            graph takes a random choice (implementation: 20, and 128 or more for first-order identifiers).
+        identifier_table: None draws identifiers for each graph (paper); a number draws one table of so many rows per
+            forward, of which each graph takes a random choice (implementation: 20, and 128 or more for first-order
+            identifiers).
         input_linear: biases in the identifiers' projection and one more Linear on all tokens (implementation).
         pre_norm: layer norm before queries and keys (implementation).
     """
@@ -110,7 +115,9 @@ class TokenGTAttention(nn.Module):
         nn.init.normal_(self.null_token)
 
     def forward(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
-        """Attention of the supervised heads, [B, 15, T, 1 + T], column 0 [null]; see `tokens` for T. Zero in rows of padding.
+        """Attention of the supervised heads, [B, 15, T, 1 + T], column 0 [null]; see `tokens` for T.
+
+        Zero in rows of padding.
 
         `identifiers` [N, d_p]: node identifiers to use in place of drawn ones.
         """
@@ -118,57 +125,56 @@ class TokenGTAttention(nn.Module):
         return self.forward_head(self.forward_features(batch, identifiers), batch)
 
     def forward_features(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
-        """Input of the layer, [B + M, d]: [null] of each graph, then the real tokens of all graphs one after the other."""
+        """Input of the layer, [B + M, d]: [null] of each graph, then the real tokens of all graphs."""
         batch = GraphBatch.of(batch)
-        tuples, mask = self.tokens(batch)  # [B, T, 2], [B, T]
-        owner, local = _places(mask)
+        identifiers = None if identifiers is None else identifiers.to(self.null_token.dtype)
+        x = self.dropout(self.embed(batch, *self.tokens(batch), identifiers))  # [B + M, d]
+        return x if self.norm is None else self.norm(x)
+
+    @accelerated
+    def embed(self, batch: GraphBatch, tuples: Tensor, mask: Tensor, identifiers: Tensor | None) -> Tensor:
+        """[null] of each graph, then the real tokens of all graphs, [B + M, d]. `tuples`, `mask`: see `tokens`."""
+        owner, local = places_of(mask)
         pairs = tuples[owner, local]  # [M, 2], node ids of their graph
-
-        def mix(t: Tensor) -> Tensor:  # the Linear on all tokens acts on what a token is the sum of
-            return t if self.input_linear is None else nn.functional.linear(t, self.input_linear.weight)
-
         x = self.null_token.new_zeros(owner.numel(), self.null_token.numel())  # [M, d]
         if self.identifier_encoder is not None:
-            bias = self.identifier_encoder.bias
-            x = x if bias is None else x + mix(bias)
-            weight = mix(
-                self.identifier_encoder.weight.t()
-            ).t()  # [d, 1 or 2 d_p]: both maps in one, formed once and not for each token
-            for part, places in self._identifiers(batch, weight, pairs, mask, owner, local, identifiers):
-                x = x + (part if places is None else part.index_select(0, places))
+            rows, nodes = self.identifiers(batch, pairs, mask, identifiers)
+            ids_of_tokens = rows if nodes is None else torch.cat([rows.index_select(0, n) for n in nodes], 1)
+            x = x + self.identifier_encoder(ids_of_tokens)  # [P_u, P_v] or a vector of the token's own
         if self.type_encoder is not None:
-            x = x + mix(self.type_encoder.weight).index_select(0, equality_pattern(pairs))
-        x = torch.cat([mix(self.null_token).expand(batch.num_graphs, -1), x])  # [B + M, d]
-        x = x if self.input_linear is None else x + self.input_linear.bias
-        x = self.dropout(x)
-        return x if self.norm is None else self.norm(x)
+            x = x + self.type_encoder(equality_pattern(pairs))
+        x = torch.cat([self.null_token.expand(batch.num_graphs, -1).to(x.dtype), x])  # [B + M, d]
+        return x if self.input_linear is None else self.input_linear(x)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[B + M, d] -> attention [B, 15, T, 1 + T]; the [null] row is left out."""
         _, mask = self.tokens(batch)
-        owner, local = _places(mask)
-        return self._attention(*self._queries_and_keys(*features.tensor_split([len(mask)])), owner, local, mask)
+        owner, local = places_of(mask)
+        return self._attention(*self.queries_and_keys(*features.tensor_split([len(mask)])), owner, local, mask)
 
     def errors(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
-        """[B, 15]: `(model(batch) - model.targets(batch)).square().sum((-2, -1))`, graphs of like size together: of the scores that
-        `model(batch)` computes for graphs of 10 to 20 nodes, two of three are of padding."""
+        """`(model(batch) - model.targets(batch)).square().sum((-2, -1))`, [B, 15], with less padding.
+
+        Graphs of similar size are computed together: for graphs of 10 to 20 nodes, two of three scores of
+        `model(batch)` are of padding.
+        """
         batch = GraphBatch.of(batch)
         tuples, mask = self.tokens(batch)
-        owner, local = _places(mask)
+        owner, local = places_of(mask)
         counts = mask.sum(1)
         order = counts.argsort(stable=True)  # of graphs
         keep = mask[owner, local].nonzero().squeeze(1)
         keep = keep[order.argsort()[owner[keep]].argsort(stable=True)]  # real tokens, those of the smallest graph first
         nulls, tokens = self.forward_features(batch, identifiers).tensor_split([len(mask)])
-        nulls, q, k = self._queries_and_keys(nulls, tokens.index_select(0, keep))
+        nulls, q, k = self.queries_and_keys(nulls, tokens.index_select(0, keep))
         rising = counts[order]
         groups = -(-len(rising) // (GROUPS if mask.is_cpu else GROUPS_ON_GPU))  # graphs in one
         sizes = rising.tolist()  # the device is asked once, and not for each group
         sizes = [sizes[i : i + groups] for i in range(0, len(sizes), groups)]
-        parts = [t.split([sum(group) for group in sizes]) for t in (q, k, tuples[owner[keep], local[keep]])]
+        chunks = [t.split([sum(group) for group in sizes]) for t in (q, k, tuples[owner[keep], local[keep]])]
         found = []
         for graphs, group, size, q, k, pairs in zip(
-            order.split(groups), rising.split(groups), sizes, *parts, strict=True
+            order.split(groups), rising.split(groups), sizes, *chunks, strict=True
         ):
             real = torch.arange(size[-1], device=group.device) < group[:, None]  # [G, T]
             of = torch.repeat_interleave(group, output_size=sum(size))
@@ -181,17 +187,31 @@ class TokenGTAttention(nn.Module):
             found.append((attention - basis_targets(taken, real, self.null_token.dtype)).square().sum((-2, -1)))
         return torch.cat(found)[order.argsort()]
 
-    def _queries_and_keys(self, nulls: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs of [null] [B, d] and of real tokens [M, d] -> keys of [null] [B, 15 d_H], queries and keys of the others [M, 15 d_H]."""
-        free = (
-            self.num_heads - self.num_bases
-        ) * self.head_dim  # heads without a target come first and are not computed
-        query, key = ((m.weight[free:], m.bias[free:]) for m in (self.query, self.key))
-        return *linears(nulls, *key), *linears(tokens, query[0], key[0], query[1], key[1])
+    @accelerated
+    def queries_and_keys(self, nulls: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys of [null] [B, 15 d_H], queries and keys of the other tokens [M, 15 d_H].
+
+        Args:
+            nulls: inputs of [null], [B, d].
+            tokens: inputs of the real tokens, [M, d].
+        """
+        free = self.num_free_channels
+        return self.key(nulls)[:, free:], self.query(tokens)[:, free:], self.key(tokens)[:, free:]
+
+    @property
+    def num_free_channels(self) -> int:
+        """Channels of the heads without a target, which come first."""
+        return (self.num_heads - self.num_bases) * self.head_dim
 
     def _attention(self, nulls: Tensor, q: Tensor, k: Tensor, owner: Tensor, local: Tensor, mask: Tensor) -> Tensor:
-        """Keys of [null] [B, 15 d_H], queries and keys [M, 15 d_H] of tokens `local` of graphs `owner` -> [B, 15, T, 1 + T]; `mask` [B, T]
-        is where tokens are real."""
+        """Attention [B, 15, T, 1 + T].
+
+        Args:
+            nulls: keys of [null], [B, 15 d_H].
+            q, k: queries and keys of the real tokens, [M, 15 d_H].
+            owner, local: graph and place of each token, long [M].
+            mask: where tokens are real, bool [B, T].
+        """
         graphs, length = mask.shape
         null = torch.arange(graphs, device=owner.device) * (length + 1)
         q = q.new_zeros(graphs * length, q.size(1)).index_copy(0, owner * length + local, q)
@@ -211,7 +231,8 @@ class TokenGTAttention(nn.Module):
     def tokens(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Node ids (of their graph) of each token, long [B, T, 2], and where they are real, bool [B, T].
 
-        A graph's nodes come first, as (v, v); then its edges, or with `dense` all ordered pairs of two nodes, row by row.
+        A graph's nodes come first, as (v, v); then its edges, or with `dense` all ordered pairs of two nodes, row by
+        row.
         """
         n = batch.max_nodes
         nodes = torch.arange(n, device=batch.ptr.device)
@@ -234,28 +255,21 @@ class TokenGTAttention(nn.Module):
         real = torch.arange(longest, device=owner.device) < counts[:, None]
         return torch.cat([diagonal, edges], 1), torch.cat([batch.node_mask, real], 1)
 
-    def _identifiers(
-        self,
-        batch: GraphBatch,
-        weight: Tensor,
-        pairs: Tensor,
-        mask: Tensor,
-        owner: Tensor,
-        local: Tensor,
-        identifiers: Tensor | None,
-    ) -> list[tuple[Tensor, Tensor | None]]:
-        """What [P_u, P_v] of each token, or its own vector, is through `weight`: terms, by node [N, d] with the node of each token, or by
-        token [M, d]."""
+    def identifiers(
+        self, batch: GraphBatch, pairs: Tensor, mask: Tensor, identifiers: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Identifiers of nodes [N, d_p] and the nodes of each token [2, M].
+
+        Or a vector for each token [M, d_p] and None (first order).
+        """
+        owner, local = places_of(mask)
         if not self.node_identifiers.endswith("first-order"):
-            drawn = (self._draw_for_nodes(batch) if identifiers is None else identifiers).to(weight.dtype)  # [N, d_p]
-            nodes = (pairs + batch.ptr[owner][:, None]).clamp(
-                max=batch.num_nodes - 1
-            )  # [M, 2]; padding names nodes that are not there
-            blocks = weight.unflatten(1, (2, -1)).unbind(1)  # [d, d_p] each
-            return [(nn.functional.linear(drawn, block), at) for block, at in zip(blocks, nodes.T, strict=True)]
+            drawn = self._draw_for_nodes(batch) if identifiers is None else identifiers
+            nodes = (pairs + batch.ptr[owner][:, None]).clamp(max=batch.num_nodes - 1)  # padding has no nodes
+            return drawn.to(self.null_token.dtype), nodes.T
         position = mask.long().cumsum(1)[owner, local] - 1  # among the real tokens of its graph
         counts = mask.sum(1)
-        return [(nn.functional.linear(self._draw(counts, owner, position, int(counts.max())), weight), None)]
+        return self._draw(counts, owner, position, int(counts.max())), None
 
     def _draw_for_nodes(self, batch: GraphBatch) -> Tensor:
         if self.node_identifiers != "laplacian":
@@ -273,7 +287,8 @@ class TokenGTAttention(nn.Module):
             return ids.random_rows(owner.numel(), width, dtype, device)
         if orthogonal and self.identifier_table > width:
             raise ValueError(
-                f"a table of {self.identifier_table} orthonormal rows needs as many channels: raise node_id_dim from {width}"
+                f"a table of {self.identifier_table} orthonormal rows needs as many channels: raise node_id_dim from "
+                f"{width}"
             )
         rows = torch.arange(self.identifier_table, device=device)
         if orthogonal:
@@ -283,10 +298,12 @@ class TokenGTAttention(nn.Module):
         return ids.rows_of_table(table, sizes.numel(), owner, local, largest)
 
 
-def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """(graph, place there) of each real token, [M] each; of every token, padding too, where shapes must not depend on data: for a compiler, and
-    on a device that would have to be waited for."""
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
+def places_of(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """(graph, place there) of each real token, [M] each.
+
+    Of every token, padding too, where shapes must not depend on data: for a compiler, and on a device that would have
+    to be waited for."""
+    if not needs_static_shapes(mask):
         owner, local = mask.nonzero().T
         return owner, local
     graphs, length = mask.shape
@@ -295,7 +312,9 @@ def _places(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def basis_loss(attention: Tensor, targets: Tensor) -> Tensor:
-    """L2 of the paper's Table 1, from [B, 15, T, 1 + T] each: squared differences summed over rows and columns, [null] included, averaged over
-    graphs and bases."""
+    """L2 of the paper's Table 1 for attention and targets [B, 15, T, 1 + T].
+
+    Squared differences are summed over rows and columns, [null] included, and averaged over graphs and bases.
+    """
     # unstated: whether L2 is summed or averaged over entries; the implementation sums
     return (attention - targets).square().sum((-2, -1)).mean()

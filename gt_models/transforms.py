@@ -25,15 +25,18 @@ Requests = dict[str, dict[str, Any]]  # encoding -> its arguments
 
 
 class AddEncodings(BaseTransform):
-    """Sets encodings as attributes of a `Data` or `Batch`, flat as models read them: [N, k] per node, [sum n_b^2, k] per pair.
+    """Sets encodings as attributes of a `Data` or `Batch`, flat as models read them.
 
-    torch_geometric's own DataLoader joins them as it joins node features. Random encodings depend on the graph's content alone, not on its
-    place in a dataset.
+    They are [N, k] per node and [sum n_b^2, k] per pair.
+
+    torch_geometric's own DataLoader joins them as it joins node features. Random encodings depend on the graph's
+    content alone, not on its place in a dataset.
 
     Args:
         requests: encoding -> its arguments, as under `encodings:` in a recipe: {"laplacian": {"k": 8}}.
 
-    Raises EncodingError for an unknown encoding or argument.
+    Raises:
+        EncodingError: an unknown encoding or argument.
     """
 
     def __init__(self, requests: Mapping[str, Arguments]):
@@ -47,11 +50,13 @@ class AddEncodings(BaseTransform):
     def for_model(cls, model: nn.Module, arguments: Mapping[str, Arguments] | None = None) -> AddEncodings:
         """What `model` reads, with the widths that it was built for.
 
-        The first graph that the transform sees is shown to the model once, which says what it reads: the transform holds the model until then.
+        The first graph that the transform sees is passed to the model once, to find which encodings it reads: the
+        transform holds the model until then.
 
         Args:
             model: built by `create_model`, or any module that reads `batch.encoding(name, width)`.
-            arguments: encoding -> arguments other than its width, where the defaults are not wanted: {"rrwp": {"identity": False}}.
+            arguments: encoding -> arguments other than its width, where the defaults are not wanted: {"rrwp":
+                {"identity": False}}.
         """
         transform = cls({})
         transform.requests, transform._model = None, model
@@ -59,7 +64,11 @@ class AddEncodings(BaseTransform):
         return transform
 
     def forward(self, data: Data) -> Data:
-        """`data` with its encodings. Raises EncodingError where numbers of edges would be joined wrongly: then apply it to the batch."""
+        """`data` with its encodings.
+
+        Raises:
+            EncodingError: numbers of edges would be joined wrongly: then apply it to the batch.
+        """
         if self.requests is None:
             assert self._model is not None  # until it has been asked
             self.requests, self._model = needs(self._model, data, self._given), None
@@ -68,7 +77,8 @@ class AddEncodings(BaseTransform):
             offsets = ENCODINGS[name].offsets
             if offsets and graphs is not None:
                 raise EncodingError(
-                    f"encoding {name!r} numbers edges ({', '.join(offsets)}), which a DataLoader does not shift: apply the transform to each "
+                    f"encoding {name!r} numbers edges ({', '.join(offsets)}), which a DataLoader does not shift: "
+                    "apply the transform to each "
                     "batch instead: `for batch in loader: batch = transform(batch)`"
                 )
             for array, values in compute(name, data, graphs=graphs, **arguments).items():
@@ -76,11 +86,15 @@ class AddEncodings(BaseTransform):
         return data
 
     def __repr__(self) -> str:
-        return f"AddEncodings({'what ' + type(self._model).__name__ + ' reads' if self.requests is None else self.requests})"
+        of = f"what {type(self._model).__name__} reads" if self.requests is None else self.requests
+        return f"AddEncodings({of})"
 
 
 def needs(model: nn.Module, data: Data | GraphBatch, given: Requests | None = None) -> Requests:
-    """The encodings that `model` reads of the graph `data`, with the arguments that give the widths it asks for; one forward pass."""
+    """The encodings that `model` reads of the graph `data`, with the arguments that give the requested widths.
+
+    One forward pass.
+    """
     weight = next(model.parameters(), torch.empty(0))
     batch = GraphBatch.of(data)
     probe = cast(
@@ -99,7 +113,7 @@ def needs(model: nn.Module, data: Data | GraphBatch, given: Requests | None = No
 
 
 class _Probe(GraphBatch):
-    """A batch that computes an encoding when it is asked for it, and keeps what was asked."""
+    """A batch that computes an encoding when it is requested, and remembers the request."""
 
     requests: Requests
     given: Requests
@@ -120,7 +134,11 @@ class _Probe(GraphBatch):
 
 
 def _wide_enough(encoding: Encoding, array: str, width: int, given: Arguments) -> dict[str, Any]:
-    """Arguments with which `array` has `width` channels or a few more. Raises EncodingError where no size gives them."""
+    """Arguments with which `array` has `width` channels or a few more.
+
+    Raises:
+        EncodingError: no size gives them.
+    """
     sizes = [
         key
         for key, parameter in encoding.parameters.items()
@@ -131,11 +149,12 @@ def _wide_enough(encoding: Encoding, array: str, width: int, given: Arguments) -
         if encoding.widths(**arguments)[array] >= width:
             return arguments
     raise EncodingError(
-        f"encoding {encoding.name!r} with {given} gives fewer than the {width} channels of {array!r} that the model reads"
+        f"encoding {encoding.name!r} with {given} gives fewer than the {width} channels of {array!r} that the model "
+        "reads"
     )
 
 
 def _content(data: Data) -> int:
-    """An id of a graph by its edges, so that what is drawn for it is the same wherever it stands."""
+    """An id of a graph by its edges, so that the same is drawn for it in every batch."""
     edges = GraphBatch.of(data).edge_index
     return zlib.crc32(edges.cpu().contiguous().numpy().tobytes(), data.num_nodes)

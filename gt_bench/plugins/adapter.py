@@ -9,7 +9,7 @@ import inspect
 import traceback
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import torch
 from pydantic import AfterValidator
@@ -35,7 +35,7 @@ GIVEN = {
 }
 # what a forward may name instead of taking all
 PARTS = ("x", "edge_index", "edge_attr", "batch", "ptr", "num_graphs")
-LEVELS = ("node", "graph")
+LEVELS: Final = ("node", "graph")
 
 
 class OwnModelError(UserError, ValueError):

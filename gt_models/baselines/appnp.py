@@ -1,4 +1,7 @@
-"""APPNP (Gasteiger et al., ICLR 2019, https://arxiv.org/abs/1810.05997): an MLP on nodes, then steps of personalised PageRank."""
+"""APPNP (Gasteiger et al., ICLR 2019, https://arxiv.org/abs/1810.05997).
+
+An MLP on nodes, then steps of personalised PageRank.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,11 +14,14 @@ from gt_models.registry import register_model
     "appnp",
     levels=("node",),
     cost="m c + n d^2 for c classes",
-    paper="Gasteiger, Bojchevski, Guennemann: Predict then Propagate: Graph Neural Networks meet Personalized PageRank, ICLR 2019. https://arxiv.org/abs/1810.05997",
+    paper="Gasteiger, Bojchevski, Guennemann: Predict then Propagate: Graph Neural Networks meet Personalized "
+    "PageRank, ICLR 2019. https://arxiv.org/abs/1810.05997",
     sparse_x=True,
 )
 class APPNP(GPRGNN):
-    """Node [N, out_dim]: z <- (1 - alpha) A z + alpha MLP(x), `steps` times from z = MLP(x), which is GPR-GNN with its first gamma for ever.
+    """Node [N, out_dim]: z <- (1 - alpha) A z + alpha MLP(x), `steps` times from z = MLP(x).
+
+    This is GPR-GNN whose gamma stays at its first value.
 
     Args:
         in_dim, out_dim, level, hidden_dim, steps, alpha, dropout: see `GPRGNN`.

@@ -1,4 +1,7 @@
-"""GCN, GAT and GraphSAGE as Luo, Shi and Wu tune them ("Classic GNNs are Strong Baselines", NeurIPS 2024, https://arxiv.org/abs/2406.08993)."""
+"""GCN, GAT and GraphSAGE as tuned by Luo, Shi and Wu ("Classic GNNs are Strong Baselines").
+
+NeurIPS 2024, https://arxiv.org/abs/2406.08993.
+"""
 
 from typing import Literal
 
@@ -19,13 +22,17 @@ NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
     levels=("node",),
     cost="m d + n d^2",
     encodings=(),
-    paper="Luo, Shi and Wu: Classic GNNs are Strong Baselines: Reassessing GNNs for Node Classification, NeurIPS 2024. https://arxiv.org/abs/2406.08993",
+    paper="Luo, Shi and Wu: Classic GNNs are Strong Baselines: Reassessing GNNs for Node Classification, NeurIPS "
+    "2024. https://arxiv.org/abs/2406.08993",
 )
 class ClassicGNN(nn.Module):
-    """Node [N, out_dim]. Layer: dropout(relu(norm(conv(x) (+ W x)))); the head reads the last layer (or the sum of all).
+    """Node [N, out_dim].
 
-    Every node is its own neighbour, exactly once, in all three convolutions: GCN's normalisation, GAT's softmax and GraphSAGE's mean.
-    The first convolution reads the features themselves, which for bag-of-words is most of the parameters, unless `input_layer`.
+    Layer: dropout(relu(norm(conv(x) (+ W x)))); the head reads the last layer (or the sum of all).
+
+    Every node is its own neighbour, exactly once, in all three convolutions: GCN's normalisation, GAT's softmax and
+    GraphSAGE's mean. The first convolution reads the features themselves, which for bag-of-words is most of the
+    parameters, unless `input_layer`.
 
     Args:
         in_dim: width of the node features; they are continuous.
@@ -41,7 +48,9 @@ class ClassicGNN(nn.Module):
         input_layer: a Linear before the first convolution.
         all_layers: the head reads the sum of all layers' outputs.
 
-    Raises ValueError for an unknown convolution or normalisation, features that are categories, no layer, or heads that do not divide the width.
+    Raises:
+        ValueError: an unknown convolution or normalisation, features that are categories, no layer, or heads that do
+            not divide the width.
     """
 
     def __init__(
@@ -103,7 +112,7 @@ class ClassicGNN(nn.Module):
             x = F.dropout(self.input_layer(x), self.dropout, self.training)  # [N, d]
         total = None
         for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
-            # the spare node at the end takes the self-loops that were there
+            # the spare node at the end gets the self-loops of the graph
             update = conv(x, *edges) if self.convolution == "gcn" else conv(F.pad(x, (0, 0, 0, 1)), *edges)[:-1]
             if self.residuals is not None:
                 update = update + self.residuals[i](x)
@@ -114,7 +123,8 @@ class ClassicGNN(nn.Module):
     def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
         """edge_index [2, E + N] with each node's self-loop, and for "gcn" the weights D^-1/2 (A + I) D^-1/2, [E + N].
 
-        How many self-loops there were is in the data and no size may depend on it: for "gcn" they weigh 0, for the others they are moved to node N.
+        How many self-loops there were is in the data and no size may depend on it: for "gcn" they weigh 0, for the
+        others they are moved to node N.
         """
         if self.convolution == "gcn":
             return normalised_edges(batch, self.head.weight.dtype)

@@ -1,4 +1,7 @@
-"""DIFFormer (Wu et al., ICLR 2023, https://arxiv.org/abs/2301.09474): steps of diffusion in which every node hears all others and its neighbours."""
+"""DIFFormer (Wu et al., ICLR 2023, https://arxiv.org/abs/2301.09474).
+
+Steps of diffusion in which every node hears all others and its neighbours.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -17,16 +20,19 @@ from gt_models.registry import register_model
     "difformer",
     levels=("node",),
     cost="m d + n d^2, or n^2 d with the sigmoid",
-    paper="Wu et al.: DIFFormer: Scalable (Graph) Transformers Induced by Energy Constrained Diffusion, ICLR 2023. https://arxiv.org/abs/2301.09474",
+    paper="Wu et al.: DIFFormer: Scalable (Graph) Transformers Induced by Energy Constrained Diffusion, ICLR 2023. "
+    "https://arxiv.org/abs/2301.09474",
     sparse_x=True,
 )
 class DIFFormer(nn.Module):
     """Node [N, out_dim]. Linear, norm, ReLU, dropout; then `num_layers` times
 
-        x <- dropout(norm(alpha mean_h(sum_j s(q_i, k_j) v_j / sum_j s(q_i, k_j) + sum_j v_j / sqrt(d_i d_j)) + (1 - alpha) x))
+        u = mean_h(sum_j s(q_i, k_j) v_j / sum_j s(q_i, k_j) + sum_j v_j / sqrt(d_i d_j))
+        x <- dropout(norm(alpha u + (1 - alpha) x))
 
-    over heads h, each as wide as x; the first sum is over all nodes of the graph, the second over neighbours and the node itself, which d counts too.
-    s is 1 + q k^T of q and k divided by their lengths over all nodes and heads ("simple", linear in nodes), or sigmoid(q k^T).
+    over heads h, each as wide as x; the first sum is over all nodes of the graph, the second over neighbours and the
+    node itself, which d counts too. s is 1 + q k^T of q and k divided by their lengths over all nodes and heads
+    ("simple", linear in nodes), or sigmoid(q k^T).
 
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
@@ -39,7 +45,8 @@ class DIFFormer(nn.Module):
         alpha: length of a step.
         dropout: after the input layer and each step.
 
-    Raises ValueError for another level, an unknown kernel, no layer or no head.
+    Raises:
+        ValueError: another level, an unknown kernel, no layer or no head.
     """
 
     def __init__(
@@ -79,8 +86,8 @@ class DIFFormer(nn.Module):
         x = self.dropout(self.norms[0](self.encoder(batch.x)).relu())  # [N, d]
         for query, key, value, norm in zip(self.queries, self.keys, self.values, self.norms[1:], strict=True):
             q, k, v = query(x), key(x), value(x)  # [N, H d]
-            heard = self._from_all(q, k, v, batch) + gcn_sum(v, edges)[0]
-            update = heard.unflatten(1, (self.num_heads, -1)).mean(1)  # [N, d]
+            received = self._from_all(q, k, v, batch) + gcn_sum(v, edges)[0].to(x.dtype)
+            update = received.unflatten(1, (self.num_heads, -1)).mean(1)  # [N, d]
             x = self.dropout(norm(self.alpha * update + (1 - self.alpha) * x))
         return x
 

@@ -1,5 +1,7 @@
-"""Exphormer (Shirzad et al., ICML 2023, https://arxiv.org/abs/2303.06147): message passing beside attention along the edges of the graph, of a
-random regular graph and of virtual nodes."""
+"""Exphormer (Shirzad et al., ICML 2023, https://arxiv.org/abs/2303.06147).
+
+Message passing in parallel with attention along the edges of the graph, of a random regular graph and of virtual nodes.
+"""
 
 # mypy: disable-error-code="arg-type, misc, operator"
 
@@ -34,22 +36,29 @@ Links = tuple[Tensor, Tensor, Tensor]
     sparse_x=True,
 )
 class Exphormer(nn.Module):
-    """Graph [B, out_dim] or node [N, out_dim]. Layers of GraphGPS, whose attention is sparse; for the edges of all kinds from j to i
+    """Graph [B, out_dim] or node [N, out_dim].
 
-        x_i <- sum_j s_ij V x_j / (sum_j s_ij + 1e-6),   s_ij = exp(clamp(sum((Q x_i) (K x_j) (E e_ij)) / sqrt(d_h), -5, 5))
+    Layers of GraphGPS, whose attention is sparse; for the edges of all kinds from j to i
 
-    in each head, where e_ij is the feature of an edge of the graph, or a learned vector: one for edges of the random regular graph, and one to and
-    one from each virtual node. Virtual nodes begin as learned vectors and become what they hear.
+        x_i <- sum_j s_ij V x_j / (sum_j s_ij + 1e-6)
+        s_ij = exp(clamp(sum((Q x_i) (K x_j) (E e_ij)) / sqrt(d_h), -5, 5))
+
+    in each head, where e_ij is the feature of an edge of the graph, or a learned vector: one for edges of the random
+    regular graph, and one to and one from each virtual node. Virtual nodes begin as learned vectors and become what
+    they hear.
 
     Args:
-        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None: one learned vector for the edges of the graph too.
+        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None: one learned vector for the
+            edges of the graph too.
         out_dim: targets or classes.
         level: "graph" or "node".
         hidden_dim, num_layers, num_heads: width d, which `num_heads` must divide. Feed-forward layers are 2 d wide.
-        local_layer: "gat", "gcn", "gatedgcn" (whose edge states attention does not see) or "none", beside attention.
+        local_layer: "gat", "gcn", "gatedgcn" (whose edge states attention does not see) or "none", in parallel with
+            attention.
         expander_degree: of the encoding "expander", whose graph has twice that degree; 0: no such edges.
         virtual_nodes: of each graph.
-        laplacian_dim, pe_dim: eigenvectors and -values, each pair through an MLP, whose sum is `pe_dim` channels beside the features (see `GPS`).
+        laplacian_dim, pe_dim: eigenvectors and -values, each pair through an MLP, whose sum is `pe_dim` channels next
+            to the features (see `GPS`).
         self_loops: attention also from each node to itself, as along an edge of the graph without features.
         pre_layer: Linear, norm, dropout, ReLU between the features' Linear and the first layer, divided by its length.
         dropout: after message passing, after attention and twice in the feed-forward layer.
@@ -154,26 +163,28 @@ class Exphormer(nn.Module):
         """The sum over eigenpairs of an MLP of both numbers, [N, pe_dim]."""
         vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
         values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
-        pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0].weight.dtype)  # type: ignore[index]  # [N, k, 2]
+        dtype = self.laplacian_encoder[0].weight.dtype  # type: ignore[index]
+        pairs = torch.stack([vectors, values], 2).to(dtype)  # [N, k, 2]
         real = (
             torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]
         )  # a graph of n nodes has n of them
         return (self.laplacian_encoder(pairs).relu() * real[..., None]).sum(1)
 
     def links(self, batch: GraphBatch, edges: Tensor) -> Links:
-        """Sources and targets [L] of attention, and what each link says, [L, d]. Virtual node v of graph b is number N + v B + b; a target beyond
-        the last is that of an edge that is none."""
+        """Sources and targets [L] of attention, and the features of each link, [L, d].
+
+        Virtual node v of graph b is number N + v B + b; a target beyond the last is that of an edge that is none."""
         nodes, total = (
             torch.arange(batch.num_nodes, device=batch.ptr.device),
             batch.num_nodes + self.num_virtual * batch.num_graphs,
         )
         sources, targets = [batch.edge_index[0]], [batch.edge_index[1]]
-        says = [edges]
+        features = [edges]
 
         def add(source: Tensor, target: Tensor, kind: int) -> None:
             sources.append(source)
             targets.append(target)
-            says.append(self.kinds.weight[kind].expand(source.numel(), -1))
+            features.append(self.kinds.weight[kind].expand(source.numel(), -1))
 
         if self.self_loops:
             add(nodes, nodes, 0)
@@ -187,14 +198,14 @@ class Exphormer(nn.Module):
             virtual = batch.num_nodes + v * batch.num_graphs + batch.batch
             add(nodes, virtual, 2 + v)
             add(virtual, nodes, 2 + self.num_virtual + v)
-        return torch.cat(sources), torch.cat(targets), torch.cat(says)
+        return torch.cat(sources), torch.cat(targets), torch.cat(features)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -232,15 +243,15 @@ class ExphormerLayer(nn.Module):
         self, x: Tensor, virtual: Tensor, edges: Tensor, links: Links, batch: GraphBatch
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Nodes [N, d], virtual nodes [V B, d] and edges [E, d] -> the next ones. `links`: see `Exphormer.links`."""
-        heard = self.attention(torch.cat([x, virtual]), links)  # [N + V B, d]
-        h = self.attn_norm(x + self.dropout(heard[: len(x)]))
+        received = self.attention(torch.cat([x, virtual]), links)  # [N + V B, d]
+        h = self.attn_norm(x + self.dropout(received[: len(x)]))
         if self.local_layer == "gatedgcn":
             nodes, after = self.local(x, edges, batch.edge_index)  # with residuals, to which dropout belongs
             h, edges = h + self.local_norm(x + self.dropout(nodes - x)), edges + self.dropout(after - edges)
         elif self.local is not None:
             h = h + self.local_norm(x + self.dropout(self._pass_messages(x, edges, batch)))
         h = self.ffn_norm(h + self.dropout(self.ffn_out(self.dropout(self.ffn_in(h).relu()))))
-        return h, heard[len(x) :], edges
+        return h, received[len(x) :], edges
 
     def _pass_messages(self, x: Tensor, edges: Tensor, batch: GraphBatch) -> Tensor:
         if self.local_layer == "gcn":
@@ -261,12 +272,22 @@ class SparseAttention(nn.Module):
             module.reset_parameters()
 
     def forward(self, x: Tensor, links: Links) -> Tensor:
-        """`links`: sources and targets [L], a target that is no row of x for none, and what each says, [L, d]."""
-        source, target, says = links
+        """Attention along links.
+
+        Args:
+            x: [N, d].
+            links: sources and targets [L], and the features of each link [L, d]. A target that is no row of x is
+                dropped.
+
+        Returns:
+            [N, d].
+        """
+        source, target, features = links
         q, k, v, e = (
-            t.unflatten(1, (self.num_heads, -1)) for t in (self.query(x), self.key(x), self.value(x), self.edge(says))
+            t.unflatten(1, (self.num_heads, -1))
+            for t in (self.query(x), self.key(x), self.value(x), self.edge(features))
         )
         product = k[source] * q[target.clamp(max=len(x) - 1)] * e  # [L, H, d_h]
         score = (product.sum(2) / q.size(2) ** 0.5).clamp(-5, 5).exp()  # [L, H]
-        heard = sum_over_edges(score[..., None] * v[source], target, len(x))  # [N, H, d_h]
-        return (heard / (sum_over_edges(score, target, len(x))[..., None] + 1e-6)).flatten(1)
+        received = sum_over_edges(score[..., None] * v[source], target, len(x))  # [N, H, d_h]
+        return (received / (sum_over_edges(score, target, len(x))[..., None] + 1e-6)).flatten(1)

@@ -19,7 +19,8 @@ class GAT(GNN):
     """Node [N, out_dim] or graph [B, out_dim]. Heads side by side in every layer, hidden_dim / num_heads channels each.
 
     Args:
-        in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
+        in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling,
+        rrwp_dim, laplacian_dim:
             see `GNN`.
         num_heads: must divide `hidden_dim`.
         version: "v1" (GAT) or "v2" (GATv2).
@@ -54,7 +55,8 @@ class GAT(GNN):
         if version not in ("v1", "v2"):
             raise ValueError(f"unknown version {version!r}; known: v1, v2")
         layer, edge_width = GATConv if version == "v1" else GATv2Conv, None if edge_dim is None else hidden_dim
-        # unstated: heads of the last layer; side by side as in the others, since a Linear follows (the paper averages them in its place)
+        # unstated: heads of the last layer; side by side as in the others, since a Linear follows (the paper averages
+        # them in its place)
         shape = (hidden_dim, hidden_dim // num_heads, num_heads)
         super().__init__(
             "gat",

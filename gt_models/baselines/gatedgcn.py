@@ -44,7 +44,8 @@ class GatedGCN(nn.Module):
         pooling: "sum", "mean" or "max", at graph level.
         head_layers: hidden layers of the head, each half as wide as the one before.
 
-    Raises ValueError for an unknown level or pooling, no layer, and a batch without the edge features that it was built for.
+    Raises:
+        ValueError: an unknown level or pooling, no layer, and a batch without the edge features that it was built for.
     """
 
     def __init__(
@@ -76,7 +77,11 @@ class GatedGCN(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
-        """Nodes after the last layer, [N, d]. Raises ValueError where edge features are missing."""
+        """Nodes after the last layer, [N, d].
+
+        Raises:
+            ValueError: edge features are missing.
+        """
         h = self.encoder(batch.x)  # [N, d]
         if self.edge_start is not None:
             e = self.edge_start(h.new_ones(batch.edge_index.size(1), 1))  # [E, d]
@@ -91,7 +96,7 @@ class GatedGCN(nn.Module):
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 

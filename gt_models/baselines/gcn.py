@@ -1,4 +1,4 @@
-"""Graph convolutional network (Kipf and Welling 2017) on torch_geometric's GCNConv, with the options that benchmark baselines use."""
+"""Graph convolutional network (Kipf and Welling 2017) with the options of benchmark baselines."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -15,10 +15,11 @@ from gt_models.registry import register_model
     "gcn", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
 class GCN(GNN):
-    """Node [N, out_dim] or graph [B, out_dim]. GCNConv adds the self-loops a graph lacks; edge features are not used.
+    """Node [N, out_dim] or graph [B, out_dim]. GCNConv adds missing self-loops. Edge features are not used.
 
     Args:
-        in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
+        in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim,
+        laplacian_dim:
             see `GNN`.
     """
 

@@ -15,10 +15,13 @@ from gt_models.registry import register_model
     "gcnii", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
 class GCNII(GNN):
-    """Node [N, out_dim] or graph [B, out_dim]. Layer l: ((1 - alpha) A x + alpha x_0)((1 - beta_l) I + beta_l W), beta_l = log(theta / l + 1).
+    """Node [N, out_dim] or graph [B, out_dim].
+
+    Layer l: ((1 - alpha) A x + alpha x_0)((1 - beta_l) I + beta_l W), beta_l = log(theta / l + 1).
 
     Args:
-        in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
+        in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim,
+        laplacian_dim:
             see `GNN`.
         alpha: share of the input in each layer.
         theta: how fast layers become the identity.

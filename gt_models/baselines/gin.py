@@ -1,4 +1,4 @@
-"""Graph isomorphism network (Xu et al. 2019) on torch_geometric's GINConv, and GINE (Hu et al. 2020) where edges have features."""
+"""Graph isomorphism network (Xu et al. 2019), and GINE (Hu et al. 2020) with edge features."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,10 +14,13 @@ from gt_models.registry import register_model
     "gin", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
 class GIN(GNN):
-    """Node [N, out_dim] or graph [B, out_dim]. GIN-0: MLP(x_i + sum of x_j); with edge features (GINE) MLP(x_i + sum of relu(x_j + e_ij)).
+    """Node [N, out_dim] or graph [B, out_dim].
+
+    GIN-0: MLP(x_i + sum of x_j); with edge features (GINE) MLP(x_i + sum of relu(x_j + e_ij)).
 
     Args:
-        in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
+        in_dim, out_dim, level, edge_dim, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling,
+        rrwp_dim, laplacian_dim:
             see `GNN`.
         mlp_norm: batch norm in the MLP, between its two Linears.
         train_eps: (1 + eps) x_i with a learnt eps (GIN-eps) instead of GIN-0.

@@ -1,4 +1,4 @@
-"""GIN without a Linear before or after its layers (the form of Xu et al. 2019's Eq. 4.1; which gave the WebKB rows of SpeqNets)."""
+"""GIN without a Linear before or after its layers (Xu et al. 2019, Eq. 4.1), as in the WebKB rows of SpeqNets."""
 
 # mypy: disable-error-code="attr-defined"
 
@@ -15,8 +15,10 @@ from gt_models.registry import register_model
 
 @register_model("gin-bare", levels=("node", "graph"), cost="m d + n d^2", encodings=())
 class BareGIN(nn.Module):
-    """Node [N, out_dim] or graph [B, out_dim]: `num_layers` x h_i <- MLP(h_i + sum of h_j), the first MLP reading the features, the last
-    ending in the outputs; an MLP is Linear, batch norm, ReLU, Linear, with a ReLU between two of them.
+    """Node [N, out_dim] or graph [B, out_dim]: `num_layers` times h_i <- MLP(h_i + sum of h_j).
+
+    The first MLP reads the features, the last one gives the outputs. An MLP is Linear, batch norm, ReLU, Linear. A ReLU
+    stands between two MLPs.
 
     Args:
         in_dim: width of continuous node features.
@@ -26,7 +28,8 @@ class BareGIN(nn.Module):
         num_layers: at least 1.
         pooling: "sum", "mean" or "max" of the last layer's outputs, at graph level.
 
-    Raises ValueError for categorical features, an unknown level or pooling, no layers, or a batch of another width.
+    Raises:
+        ValueError: categorical features, an unknown level or pooling, no layers, or a batch of another width.
     """
 
     def __init__(
@@ -69,6 +72,6 @@ class BareGIN(nn.Module):
         return pool(features, batch, self.pooling) if self.level == "graph" else features
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)

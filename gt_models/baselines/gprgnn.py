@@ -1,4 +1,7 @@
-"""GPR-GNN (Chien et al., ICLR 2021, https://arxiv.org/abs/2006.07988): an MLP on nodes, then a learned sum of powers of the adjacency matrix."""
+"""GPR-GNN (Chien et al., ICLR 2021, https://arxiv.org/abs/2006.07988).
+
+An MLP on nodes, then a learned sum of powers of the adjacency matrix.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -18,11 +21,14 @@ from gt_models.registry import register_model
     "gprgnn",
     levels=("node",),
     cost="m c + n d^2 for c classes",
-    paper="Chien et al.: Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021. https://arxiv.org/abs/2006.07988",
+    paper="Chien et al.: Adaptive Universal Generalized PageRank Graph Neural Network, ICLR 2021. "
+    "https://arxiv.org/abs/2006.07988",
     sparse_x=True,
 )
 class GPRGNN(nn.Module):
-    """Node [N, out_dim]: sum_k gamma_k A^k MLP(x), k = 0 .. steps, A = D^-1/2 (A + I) D^-1/2; the MLP is dropout, Linear, ReLU, dropout, Linear.
+    """Node [N, out_dim]: sum_k gamma_k A^k MLP(x), k = 0 .. steps, A = D^-1/2 (A + I) D^-1/2.
+
+    The MLP is dropout, Linear, ReLU, dropout, Linear.
 
     gamma begins as personalised PageRank, alpha (1 - alpha)^k and (1 - alpha)^steps for the last, and is learned.
 
@@ -36,7 +42,8 @@ class GPRGNN(nn.Module):
         dropout: of the features (continuous ones) and after the MLP's ReLU.
         step_dropout: of what is propagated.
 
-    Raises ValueError for another level, no step, or an alpha outside of 0 .. 1.
+    Raises:
+        ValueError: another level, no step, or an alpha outside of 0 .. 1.
     """
 
     learned = True
@@ -64,11 +71,8 @@ class GPRGNN(nn.Module):
             nn.Dropout(dropout),
             nn.Dropout(step_dropout),
         )
-        gamma = torch.empty(steps + 1)
-        if self.learned:
-            self.gamma = nn.Parameter(gamma)
-        else:
-            self.register_buffer("gamma", gamma, persistent=False)
+        # APPNP's weights are numbers and no buffer, which `to_empty` would leave undefined
+        self.gamma = nn.Parameter(torch.empty(steps + 1)) if self.learned else self._pagerank()
         self._reset_gamma()
 
     def reset_parameters(self) -> None:
@@ -76,10 +80,15 @@ class GPRGNN(nn.Module):
         self.head.reset_parameters()
         self._reset_gamma()
 
+    def _pagerank(self) -> list[float]:
+        """The steps + 1 weights of personalised PageRank."""
+        powers = [(1 - self.alpha) ** k for k in range(self.steps + 1)]
+        return [*(self.alpha * power for power in powers[:-1]), powers[-1]]
+
     def _reset_gamma(self) -> None:
-        with torch.no_grad():
-            powers = (1 - self.alpha) ** torch.arange(self.steps + 1, dtype=torch.float64)
-            self.gamma.copy_(torch.cat([self.alpha * powers[:-1], powers[-1:]]))
+        if isinstance(self.gamma, nn.Parameter):
+            with torch.no_grad():
+                self.gamma.copy_(torch.tensor(self._pagerank()))
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Of each node by itself, [N, d]."""

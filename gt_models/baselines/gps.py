@@ -1,4 +1,7 @@
-"""GraphGPS (Rampasek et al. 2022, "Recipe for a General, Powerful, Scalable Graph Transformer"): message passing and attention side by side."""
+"""GraphGPS (Rampasek et al. 2022, "Recipe for a General, Powerful, Scalable Graph Transformer").
+
+Message passing and attention side by side.
+"""
 
 # mypy: disable-error-code="misc, operator"
 
@@ -16,11 +19,12 @@ from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvecto
 from gt_models.layers.mlp import MLP
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.mlp_head import MLPHead
+from gt_models.layers.packing import Packing
 from gt_models.layers.performer import RandomFeatures
 from gt_models.layers.pooling import pool
 from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.layers.static_shapes import needs_static_shapes
-from gt_models.layers.transformer import Packing, SelfAttention
+from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gin", "gat", "gcn", "none")
@@ -44,9 +48,11 @@ class GPS(nn.Module):
         hidden_dim, num_layers, num_heads: width d, which `num_heads` must divide. Feed-forward layers are 2 d wide.
         local_layer: "gin" (GINE where edges have features), "gat", "gcn" (edge features not used) or "none".
         attention: "softmax", "performer" or "none"; num_features, redraw_interval: random features of the Performer.
-        rwse_dim: steps of the encoding "rwse", batch-normalised and through a Linear to `pe_dim` channels beside the features; 0: none.
-        laplacian_dim: eigenvectors of the encoding "laplacian_eigenvectors" (signs flipped at random per graph in training) with
-            "laplacian_eigenvalues", each pair through an MLP, summed to `pe_dim` channels beside the features; 0: none.
+        rwse_dim: steps of the encoding "rwse", batch-normalised and through a Linear to `pe_dim` channels next to the
+            features; 0: none.
+        laplacian_dim: eigenvectors of the encoding "laplacian_eigenvectors" (signs flipped at random per graph in
+            training) with "laplacian_eigenvalues", each pair through an MLP, summed to `pe_dim` channels next to the
+            features; 0: none.
         pe_dim: channels of each encoding that is on; the features get what is left of `hidden_dim`.
         dropout: after message passing, after attention and twice in the feed-forward layer.
         attn_dropout: on attention weights.
@@ -88,7 +94,8 @@ class GPS(nn.Module):
         check_level("gps", level, pooling, num_layers)
         if local_layer not in LOCAL_LAYERS or attention not in ATTENTIONS or norm not in ("batch", "layer"):
             raise ValueError(
-                f"local_layer {local_layer!r}, attention {attention!r}, norm {norm!r}: known are {', '.join(LOCAL_LAYERS)}; "
+                f"local_layer {local_layer!r}, attention {attention!r}, norm {norm!r}: known are "
+                f"{', '.join(LOCAL_LAYERS)}; "
                 f"{', '.join(ATTENTIONS)}; batch, layer"
             )
         if local_layer == attention == "none":
@@ -96,7 +103,8 @@ class GPS(nn.Module):
         width = hidden_dim - pe_dim * (bool(rwse_dim) + bool(laplacian_dim))
         if width < 1:
             raise ValueError(
-                f"encodings of {pe_dim} channels each leave nothing of hidden_dim {hidden_dim} for the features: lower pe_dim"
+                f"encodings of {pe_dim} channels each leave nothing of hidden_dim {hidden_dim} for the features: "
+                "lower pe_dim"
             )
         self.level, self.pooling, self.rwse_dim, self.laplacian_dim = level, pooling, rwse_dim, laplacian_dim
         self.node_encoder = FeatureEncoder(in_dim, width)
@@ -133,7 +141,7 @@ class GPS(nn.Module):
                 module.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -155,10 +163,10 @@ class GPS(nn.Module):
 
     def encode(self, batch: GraphBatch) -> Tensor:
         """Features and encodings side by side, [N, d]."""
-        parts = [self.node_encoder(batch.x)]
+        columns = [self.node_encoder(batch.x)]
         if self.rwse_encoder is not None:
             walk = batch.encoding("rwse", self.rwse_dim).to(self.rwse_encoder.weight.dtype)  # [N, rwse_dim]
-            parts.append(self.rwse_encoder(self.rwse_norm(walk)))
+            columns.append(self.rwse_encoder(self.rwse_norm(walk)))
         if self.laplacian_encoder is not None:
             vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
             values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
@@ -166,13 +174,16 @@ class GPS(nn.Module):
             real = (
                 torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]
             )  # a graph of n nodes has n of them
-            parts.append((self.laplacian_encoder(pairs) * real[..., None]).sum(1))  # [N, pe_dim]
-        dtype = parts[0].dtype
-        return torch.cat([part.to(dtype) for part in parts], 1)
+            columns.append((self.laplacian_encoder(pairs) * real[..., None]).sum(1))  # [N, pe_dim]
+        dtype = columns[0].dtype
+        return torch.cat([column.to(dtype) for column in columns], 1)
 
 
 class GPSLayer(nn.Module):
-    """x + MPNN(x) and x + attention(x), each normalised, added; then a feed-forward layer with residual and norm: [N, d] -> [N, d]."""
+    """x + MPNN(x) and x + attention(x), each normalised, added.
+
+    Then a feed-forward layer with residual and norm: [N, d] -> [N, d].
+    """
 
     def __init__(
         self,
@@ -224,7 +235,11 @@ class GPSLayer(nn.Module):
 
 
 class PackedNodes(NamedTuple):
-    """Nodes as attention takes them, graphs by falling size: the place of each node of the batch there, long [N], and the node at each place."""
+    """Nodes sorted for attention, graphs by falling size.
+
+    Returns:
+        The place of each node of the batch in this order, long [N], and the node at each place.
+    """
 
     packing: Packing
     place: Tensor
@@ -232,7 +247,7 @@ class PackedNodes(NamedTuple):
 
 
 def pack(batch: GraphBatch) -> PackedNodes:
-    """Nodes as tokens; in one padded group where sizes must not be asked for, else in groups of like size."""
+    """Nodes as tokens; in one padded group if sizes must not depend on data, else in groups of similar size."""
     packing = Packing.of(batch.sizes, batch.num_nodes, batch.max_nodes if needs_static_shapes(batch.ptr) else None)
     place = packing.start[batch.batch] + batch.local
     return PackedNodes(

@@ -1,5 +1,6 @@
-"""Graphormer (Ying et al. 2021, "Do Transformers Really Perform Badly for Graph Representation?"): softmax attention over nodes with
-centrality (Eq. 5), spatial (Eq. 6) and edge encodings (Eq. 7) and a graph token."""
+"""Graphormer (Ying et al. 2021, "Do Transformers Really Perform Badly for Graph Representation?").
+
+Softmax attention over nodes with centrality (Eq. 5), spatial (Eq. 6) and edge encodings (Eq. 7) and a graph token."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -33,13 +34,15 @@ class Graphormer(nn.Module):
         out_dim: width of the prediction.
         level: "graph" or "node".
         hidden_dim, num_layers, num_heads, ffn_dim: width d, which `num_heads` must divide; `ffn_dim` None is d.
-        max_distance: distances of the encoding "shortest-path" have a bias each up to here, longer ones the last one's; pairs without a path
-            have their own. The encoding must not be cut below it.
-        path_length: edges of a shortest path that the edge encoding reads (`path_length` of the encoding "shortest-path", or fewer).
+        max_distance: distances of the encoding "shortest-path" have a bias each up to here, longer ones the last one's;
+            pairs without a path have their own. The encoding must not be cut below it.
+        path_length: edges of a shortest path that the edge encoding reads (`path_length` of the encoding
+            "shortest-path", or fewer).
         max_degree: in- and out-degrees have an embedding each up to here, higher ones the last one's.
         dropout: on the input, after attention and after the feed-forward layer.
         attn_dropout, activation_dropout: on attention weights; after the GELU.
-        norm: "post", LN(x + branch(x)) (the implementation's default), or "pre", x + branch(LN(x)) (paper, Eqs. 8 and 9).
+        norm: "post", LN(x + branch(x)) (the implementation's default), or "pre", x + branch(LN(x)) (paper, Eqs. 8 and
+            9).
         embedding_norm: layer norm before the first layer (implementation).
         final_norm: layer norm after the last layer (for "pre").
         build_unused: build what the implementation has and never reads: a pooler, and edge-path weights up to 128 edges
@@ -86,7 +89,8 @@ class Graphormer(nn.Module):
         self.graph_token = nn.Parameter(torch.empty(hidden_dim))
         self.distance_bias = nn.Embedding(max_distance + 2, num_heads)  # the last row: no path
         self.token_bias = nn.Parameter(torch.empty(num_heads))
-        # unstated: d_E of Eq. 7; one channel a head, which an H x H matrix for each place on the path mixes, as in the implementation
+        # unstated: d_E of Eq. 7; one channel a head, which an H x H matrix for each place on the path mixes, as in the
+        # implementation
         self.edge_encoder = None if edge_dim is None else FeatureEncoder(edge_dim, num_heads)
         places = 128 if build_unused else path_length
         self.path_weight = None if edge_dim is None else nn.Parameter(torch.empty(places, num_heads, num_heads))
@@ -121,7 +125,7 @@ class Graphormer(nn.Module):
                 nn.init.normal_(parameter, std=0.02)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -180,12 +184,16 @@ class Graphormer(nn.Module):
         steps = torch.arange(self.path_length, device=path.device) * edges.size(0)
         rows = torch.where(path < 0, edges.size(0) - 1, path) + steps  # [P, K]
         read = placed.flatten(0, 1).index_select(0, rows.flatten()).view(*rows.shape, self.num_heads).sum(1)  # [P, H]
-        # deviates: Eq. 7 divides by the length of the path; where only its first K edges are read, by K (implementation)
+        # deviates: Eq. 7 divides by the length of the path; where only its first K edges are read, by K
+        # (implementation)
         return bias + read / distance.clamp(1, self.path_length)[:, None].to(read.dtype)
 
 
 def with_tokens(batch: GraphBatch) -> tuple[GraphBatch, Tensor, Tensor]:
-    """Graphs with a token before their nodes, without features and edges; the place of each node [N] and of each graph's token [B] in them."""
+    """Graphs with a token before their nodes, without features and edges.
+
+    The place of each node [N] and of each graph's token [B] in them.
+    """
     ptr, num_nodes = batch.ptr + torch.arange(batch.num_graphs + 1, device=batch.ptr.device), batch.num_nodes
     features, edges = batch.ptr.new_empty(num_nodes + batch.num_graphs, 0), batch.edge_index.new_empty(2, 0)
     tokens = GraphBatch(features, edges, ptr)

@@ -1,4 +1,6 @@
-"""GRIT (Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing"; its attention: PPGT, Appendix D.1, Eq. 12).
+"""GRIT (Ma et al. 2023, "Graph Inductive Biases in Transformers without Message Passing").
+
+Its attention is Eq. 12 of PPGT, Appendix D.1.
 
 Nodes and all ordered pairs of a graph have states; random-walk probabilities (RRWP) start both, attention updates both.
 """
@@ -13,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.grit_attention import grit_attention
-from gt_models.kernels.linears import linears
+from gt_models.kernels.multi_linear import multi_linear
 from gt_models.kernels.row_linear import row_linear
+from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges, return_probabilities
 from gt_models.layers.mlp import activation as hidden_activation
@@ -33,7 +35,8 @@ class GRIT(nn.Module):
         in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None where edges carry nothing.
         out_dim: width of the prediction.
         level: "graph" or "node".
-        hidden_dim, num_layers, num_heads: width d of nodes and of pairs; `num_heads` must divide it. Feed-forward layers are 2 d wide.
+        hidden_dim, num_layers, num_heads: width d of nodes and of pairs; `num_heads` must divide it. Feed-forward
+            layers are 2 d wide.
         rrwp_dim: channels of the encoding "rrwp", the identity counted: I, M, .., M^(rrwp_dim - 1).
         dropout: on what attention gives to nodes and to pairs, and in the feed-forward layers.
         attn_dropout: on attention weights.
@@ -43,9 +46,11 @@ class GRIT(nn.Module):
         pooling: "sum" or "mean" or "max", at graph level.
         activation: of the feed-forward layers.
         edge_vector: one learnt vector for every edge, for graphs whose edges carry nothing.
-        head, head_layers, head_activation: hidden layers of the head, each half as wide as the one before, or all of width d.
+        head, head_layers, head_activation: hidden layers of the head, each half as wide as the one before, or all of
+            width d.
         head_unit_length: see `MLPHead`.
-        build_unused: build the last layer's update of pairs, which nothing reads (for the implementation's parameter counts only).
+        build_unused: build the last layer's update of pairs, which nothing reads (for the implementation's parameter
+            counts only).
 
     Raises:
         ValueError: for heads that do not divide the width and other impossible choices.
@@ -103,7 +108,7 @@ class GRIT(nn.Module):
             nn.init.normal_(self.edge_vector)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -111,7 +116,8 @@ class GRIT(nn.Module):
         """Nodes after the last layer, [N, d]."""
         x, pairs = self.encode(batch)
         ones = x.new_ones(batch.num_edges, dtype=self.pair_rrwp.weight.dtype)
-        # unstated: which degree, and a repeated edge's part in it; edges that leave, as the random walk goes, each as often as it is stored
+        # unstated: which degree, and a repeated edge's part in it; edges that leave, as the random walk goes, each as
+        # often as it is stored
         log_degree = ones.new_zeros(batch.num_nodes).index_add(0, batch.edge_index[0], ones).log1p()[:, None]  # [N, 1]
         for layer in self.layers:
             x, pairs = layer(x, pairs, log_degree, batch)
@@ -122,7 +128,10 @@ class GRIT(nn.Module):
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def encode(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """First states of nodes [N, d] and of pairs [sum n_b^2, d]; pair (i, j): i the query, j the key, an edge runs from key to query."""
+        """First states of nodes [N, d] and of pairs [sum n_b^2, d].
+
+        Pair (i, j): i the query, j the key, an edge runs from key to query.
+        """
         dtype = self.pair_rrwp.weight.dtype
         x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
         pairs = row_linear(batch.encoding("rrwp", self.rrwp_dim).to(dtype), self.pair_rrwp.weight)  # [P, d]
@@ -175,7 +184,10 @@ class GRITLayer(nn.Module):
             )  # Xavier normal of [1, d, 2], see attention
 
     def forward(self, x: Tensor, pairs: Tensor, log_degree: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor | None]:
-        """`x`: nodes [N, d]; `pairs`: [P, d], P = sum n_b^2; `log_degree`: log(1 + degree) [N, 1]. Returns the next nodes and pairs."""
+        """`x`: nodes [N, d]; `pairs`: [P, d], P = sum n_b^2; `log_degree`: log(1 + degree) [N, 1].
+
+        Returns the next nodes and pairs.
+        """
         h, e = self.attention(x, pairs, batch)  # [N, d], [P, d]
         # unstated: where dropout falls; here and in the feed-forward layer, as in the implementation
         h = self.dropout(h)
@@ -191,7 +203,9 @@ class GRITLayer(nn.Module):
 
 
 class GRITAttention(nn.Module):
-    """PPGT, Eq. 12, per head: e = relu(rho((q_i + k_j) * Ew) + Eb), a_ij = softmax_j <w, e>, o_i = sum_j a_ij (v_j + W e_ij).
+    """PPGT, Eq. 12, per head.
+
+        e = relu(rho((q_i + k_j) * Ew) + Eb)    a_ij = softmax_j <w, e>    o_i = sum_j a_ij (v_j + W e_ij)
 
     rho is the signed square root.
     """
@@ -232,7 +246,7 @@ class GRITAttention(nn.Module):
             for p in (self.pair.weight, self.pair.bias)
         )
         pair = row_linear(pairs, weight, bias).view(-1, 2, self.num_heads, self.head_dim)  # [P, 2, H, d_h]
-        node_maps = linears(x, self.query.weight, self.key.weight, self.value.weight, self.query.bias, None, None)
+        node_maps = multi_linear(x, self.query.weight, self.key.weight, self.value.weight, self.query.bias, None, None)
         q, k, v = (y.view(-1, self.num_heads, self.head_dim) for y in node_maps)  # [N, H, d_h]
         # deviates: PPGT's Eq. 12 prints the root of the sum with Eb; GRIT's own code and numbers have Eb outside of it
         rate = self.dropout.p if self.training else 0.0

@@ -1,5 +1,7 @@
-"""The GNNs of the heterophilous benchmark (Platonov et al., ICLR 2023, https://arxiv.org/abs/2302.11640): pre-norm residual layers around each kind
-of neighbourhood aggregation, in three of them with a node's own vector kept apart from its neighbours' ("sep")."""
+"""The GNNs of the heterophilous benchmark (Platonov et al., ICLR 2023, https://arxiv.org/abs/2302.11640).
+
+pre-norm residual layers around each kind of neighbourhood aggregation, in three of them with a node's own vector kept
+apart from its neighbours' ("sep")."""
 
 # mypy: disable-error-code="arg-type, union-attr"
 
@@ -10,9 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.graph_attention import rows_of
 from gt_models.kernels.neighbour_sum import neighbour_sum
-from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.csr import Edges, csr_edges, rows_of
 from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.layers.features import FeatureEncoder
 from gt_models.registry import register_model
@@ -26,11 +27,14 @@ NORMS = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
     levels=("node",),
     cost="m d + n d^2",
     encodings=(),
-    paper="Platonov et al.: A Critical Look at the Evaluation of GNNs under Heterophily: Are We Really Making Progress?, ICLR 2023. https://arxiv.org/abs/2302.11640",
+    paper="Platonov et al.: A Critical Look at the Evaluation of GNNs under Heterophily: Are We Really Making "
+    "Progress?, ICLR 2023. https://arxiv.org/abs/2302.11640",
     sparse_x=True,
 )
 class HeterophilousGNN(nn.Module):
-    """Node [N, out_dim]. x <- x + aggregate(norm(x)), `num_layers` times (of "gt" and "gt-sep" also x <- x + FFN(norm(x))), norm, Linear.
+    """Node [N, out_dim]: x <- x + aggregate(norm(x)), `num_layers` times, then norm and Linear.
+
+    "gt" and "gt-sep" also have x <- x + FFN(norm(x)) in each layer.
 
     aggregate, with FFN a layer of GELU as wide as the nodes:
 
@@ -39,7 +43,8 @@ class HeterophilousGNN(nn.Module):
         gat-sep  FFN([W x, attention(W x)])            gt       Linear(dot-product attention of neighbours)
         gt-sep   Linear([x, dot-product attention])
 
-    In "gcn", "gat" and "gt" a node is its own neighbour, exactly once. Attention holds messages of [E, hidden_dim] per layer.
+    In "gcn", "gat" and "gt" a node is its own neighbour, exactly once. Attention holds messages of [E, hidden_dim] per
+    layer.
 
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
@@ -52,7 +57,8 @@ class HeterophilousGNN(nn.Module):
         dropout: after the input layer and after each Linear of an FFN and of "gt".
         normalisation: "layer", "batch" or "none".
 
-    Raises ValueError for an unknown layer, normalisation or level, no layer, or heads that do not divide the width.
+    Raises:
+        ValueError: an unknown layer, normalisation or level, no layer, or heads that do not divide the width.
     """
 
     def __init__(
@@ -142,7 +148,7 @@ class GraphConvolution(FeedForward):
 
     def forward(self, x: Tensor, edges: Edges | None = None) -> Tensor:
         scale = edges.out_degree.to(_full(x)).rsqrt()  # at least one each: the self-loop
-        return super().forward(_sum(x, scale[edges.target] * scale[edges.compressed[1]], edges))
+        return super().forward(_sum(x, scale[edges.target] * scale[edges.csr[1]], edges))
 
 
 class MeanAndSelf(FeedForward):
@@ -157,7 +163,7 @@ class MeanAndSelf(FeedForward):
 
 
 class GraphAttention(nn.Module):
-    """FFN of attention over neighbours, beside the node's own vector if `separate`: [N, dim] -> [N, dim].
+    """FFN of attention over neighbours, [N, dim] -> [N, dim]; with `separate` also of the node's own vector.
 
     As GAT, but a head's scores read all channels of a node, not the head's own, and the sender's have a bias.
     """
@@ -177,14 +183,18 @@ class GraphAttention(nn.Module):
         """Nodes [N, dim] -> [N, dim]."""
         x = self.linear(x)
         row, col = _ends(edges)
-        # the authors interleave the channels of heads; side by side is the same up to the order of channels that the Linears learn
+        # the authors interleave the channels of heads; side by side is the same up to the order of channels that the
+        # Linears learn
         scores = nn.functional.leaky_relu(self.source(x)[col] + _padded(self.target(x))[row], 0.2)  # [E, H]
         message = _attend(scores, x.unflatten(1, (self.num_heads, -1)), row, col)  # [N, d]
         return self.feed_forward(torch.cat([x, message], 1) if self.separate else message)
 
 
 class DotProductAttention(nn.Module):
-    """Linear of dot-product attention over neighbours, beside the node's own vector if `separate`: [N, dim] -> [N, dim]."""
+    """Linear of dot-product attention over neighbours, [N, dim] -> [N, dim].
+
+    `separate`: the Linear also reads the node's own vector.
+    """
 
     def __init__(self, dim: int, num_heads: int, dropout: float, separate: bool):
         super().__init__()
@@ -218,12 +228,12 @@ def _attend(scores: Tensor, value: Tensor, row: Tensor, col: Tensor) -> Tensor:
 def _sum(x: Tensor, weight: Tensor, edges: Edges) -> Tensor:
     """sum_j w_ij x_j [N, d], under autocast in float32."""
     with torch.autocast(x.device.type, enabled=False):
-        return neighbour_sum(x.to(weight.dtype), weight, *edges.compressed)
+        return neighbour_sum(x.to(weight.dtype), weight, *edges.csr)
 
 
 def _ends(edges: Edges) -> tuple[Tensor, Tensor]:
     """Target and source of each edge, long [E]; an edge that was dropped has the target N."""
-    ptr, col, *_ = edges.compressed
+    ptr, col, *_ = edges.csr
     return rows_of(ptr, col.numel()), col.long()
 
 

@@ -1,5 +1,6 @@
-"""Hyper-SAGNN (Zhang, Zou and Ma, ICLR 2020, https://arxiv.org/abs/1911.02613): a node of a hyperedge by itself against the same node among the
-others, the form with the encoder (Hyper-SAGNN-E)."""
+"""Hyper-SAGNN (Zhang, Zou and Ma, ICLR 2020, https://arxiv.org/abs/1911.02613).
+
+a node of a hyperedge by itself against the same node among the others, the form with the encoder (Hyper-SAGNN-E)."""
 
 # mypy: disable-error-code="operator"
 
@@ -38,7 +39,8 @@ class HyperSAGNN(nn.Module):
         hyperedge_order: nodes of a hyperedge.
         node_encoder: as in `HigherOrderTransformer`; "cooccurrence" is the paper's.
 
-    Raises ValueError for another level, hyperedges of one node, or an unknown node encoder.
+    Raises:
+        ValueError: another level, hyperedges of one node, or an unknown node encoder.
     """
 
     def __init__(
@@ -59,11 +61,12 @@ class HyperSAGNN(nn.Module):
             raise ValueError(f"hyper-sagnn cannot predict at level {level!r}; it predicts: hyperedge")
         if hyperedge_order < 2:
             raise ValueError(
-                f"a node is held against the others of its hyperedge: hyperedge_order is at least 2, not {hyperedge_order}"
+                "a node is held against the others of its hyperedge: hyperedge_order is at least 2, not "
+                f"{hyperedge_order}"
             )
         self.level, self.order, self.num_heads, self.head_dim = level, hyperedge_order, num_heads, head_dim
-        # deviates: entries of a node are dropped once per step, and all nodes are reconstructed; the authors do both for each node of a batch as
-        # often as it occurs there
+        # deviates: entries of a node are dropped once per step, and all nodes are reconstructed; the authors do both
+        # for each node of a batch as often as it occurs there
         self.input = node_input(node_encoder, 1, in_dim, None, hidden_dim)
         dim, inner = self.input.width, num_heads * head_dim
         self.query_norm, self.key_norm, self.value_norm = (nn.LayerNorm(dim) for _ in range(3))

@@ -1,4 +1,7 @@
-"""LINKX (Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446): an MLP of a node's row of the adjacency matrix beside one of its features."""
+"""LINKX (Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446).
+
+An MLP of a node's row of the adjacency matrix beside one of its features.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -18,14 +21,17 @@ from gt_models.registry import register_model
     levels=("node",),
     cost="m d + n d^2",
     encodings=("number",),
-    paper="Lim et al.: Large Scale Learning on Non-Homophilous Graphs: New Benchmarks and Strong Simple Methods, NeurIPS 2021. https://arxiv.org/abs/2110.14446",
+    paper="Lim et al.: Large Scale Learning on Non-Homophilous Graphs: New Benchmarks and Strong Simple Methods, "
+    "NeurIPS 2021. https://arxiv.org/abs/2110.14446",
     sparse_x=True,
 )
 class LINKX(nn.Module):
-    """Node [N, out_dim]: MLP(relu(W [h_A, h_X] + h_A + h_X)) with h_A = W_A A and h_X = W_X x, where row i of A has a one for each edge to node i.
+    """Node [N, out_dim]: MLP(relu(W [h_A, h_X] + h_A + h_X)) with h_A = W_A A and h_X = W_X x.
 
-    W_A has a column for every node of the one graph that the model is for: it is neither equivariant nor for another graph. An MLP is Linear,
-    `num_layers` - 1 times (ReLU, batch norm, dropout, Linear).
+    Row i of A is one for each edge to node i.
+
+    W_A has a column for every node of the one graph that the model is for: it is neither equivariant nor for another
+    graph. An MLP is Linear, `num_layers` - 1 times (ReLU, batch norm, dropout, Linear).
 
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
@@ -67,15 +73,20 @@ class LINKX(nn.Module):
             module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
-        """What the MLP reads, [N, d]. Raises ValueError for a graph of more nodes than there are weights."""
+        """What the MLP reads, [N, d].
+
+        Raises:
+            ValueError: a graph of more nodes than there are weights.
+        """
         if batch.max_nodes > self.adjacency.in_features:
             raise ValueError(
-                f"linkx was built for {self.adjacency.in_features:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
+                f"linkx was built for {self.adjacency.in_features:,} nodes (`num_nodes`), and the graph has "
+                f"{batch.max_nodes:,}"
             )
         edges = csr_edges(batch, self_loops=False)
         own = self.adjacency.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
-        ones = torch.ones_like(edges.compressed[1], dtype=own.dtype)
-        from_edges = neighbour_sum(own, ones, *edges.compressed) + self.adjacency.bias
+        ones = torch.ones_like(edges.csr[1], dtype=own.dtype)
+        from_edges = neighbour_sum(own, ones, *edges.csr) + self.adjacency.bias
         from_features = self.encoder(batch.x)
         return (self.joint(torch.cat([from_edges, from_features], 1)) + from_edges + from_features).relu()
 

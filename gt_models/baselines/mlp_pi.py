@@ -1,5 +1,7 @@
-"""Invariant MLP, MLP_pi (Maron et al. 2019), as the baseline of Kim et al. 2021, Section 5: the equivariant linear layers of HOT without
-attention."""
+"""Invariant MLP, MLP_pi (Maron et al. 2019), the baseline of Kim et al. 2021, Section 5.
+
+It has the equivariant linear layers of HOT without attention.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -68,8 +70,8 @@ class InvariantMLP(nn.Module):
         self.head = nn.Linear(hidden_dim, out_dim)
 
     def reset_parameters(self) -> None:
-        for part in (self.input, *self.layers, self.readout, self.head):
-            part.reset_parameters()
+        for module in (self.input, *self.layers, self.readout, self.head):
+            module.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """GraphBatch or torch_geometric Data -> [B, out] or [N, out]."""

@@ -1,4 +1,7 @@
-"""NAGphormer (Chen et al., ICLR 2023, https://arxiv.org/abs/2206.04910): a node is the sequence of its neighbourhoods, which a Transformer reads."""
+"""NAGphormer (Chen et al., ICLR 2023, https://arxiv.org/abs/2206.04910).
+
+a node is the sequence of its neighbourhoods, which a Transformer reads.
+"""
 
 from typing import Literal
 
@@ -7,11 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.packing import Packing
 from gt_models.layers.static_shapes import needs_static_shapes
-from gt_models.layers.transformer import Packing, SelfAttention
+from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
 
-# nodes that are computed together where no gradient is asked for: each is by itself, and all of a large graph do not fit
+# nodes that are computed together without gradients: each is independent, and all of a large graph do not
+# fit
 _TOGETHER = 8192
 
 
@@ -20,22 +25,28 @@ _TOGETHER = 8192
     levels=("node",),
     cost="k n d^2 + k^2 n d for k hops",
     encodings=("hops",),
-    paper="Chen et al.: NAGphormer: A Tokenized Graph Transformer for Node Classification in Large Graphs, ICLR 2023. https://arxiv.org/abs/2206.04910",
+    paper="Chen et al.: NAGphormer: A Tokenized Graph Transformer for Node Classification in Large Graphs, ICLR 2023. "
+    "https://arxiv.org/abs/2206.04910",
 )
 class NAGphormer(nn.Module):
-    """Node [N, out_dim]. What K + 1 powers of the adjacency matrix make of the features of the whole graph, the encoding "hops", are the tokens
-    of a node: Linear, `num_layers` Transformer layers with norms before, LN; then with z_k for the token of hop k
+    """Node [N, out_dim].
+
+    What K + 1 powers of the adjacency matrix make of the features of the whole graph, the encoding "hops", are the
+    tokens of a node: Linear, `num_layers` Transformer layers with norms before, LN; then with z_k for the token of hop
+    k
 
         z = z_0 + sum_k softmax_k([z_0, z_k] w) z_k,  k = 1 .. K
 
-    and Linear, ReLU, Linear. A node is read by itself, so that parts of a graph (`batch.parts`) are mini-batches of its nodes.
+    and Linear, ReLU, Linear. A node is read by itself, so that parts of a graph (`batch.parts`) are mini-batches of its
+    nodes.
 
     Args:
         in_dim: width of the node features, which are continuous.
         out_dim: classes.
         level: "node".
-        hidden_dim, num_layers, num_heads: width d, which `num_heads` must divide, and which the head halves; feed-forward layers are 2 d wide.
-        hops: K; the encoding has at least so many `steps`.
+        hidden_dim, num_layers, num_heads: width d, which `num_heads` must divide, and which the head halves;
+            feed-forward layers are 2 d wide.
+        hops: K, at most the `steps` of the encoding.
         laplacian_dim: `eigenvectors` of the encoding.
         dropout: after attention and after the feed-forward layer.
         attn_dropout: on attention weights.
@@ -87,11 +98,16 @@ class NAGphormer(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
-        """z of each node, [N, d]. Raises ValueError where the encoding is not of the features that the model was built for."""
+        """z of each node, [N, d].
+
+        Raises:
+            ValueError: the encoding is not of the features that the model was built for.
+        """
         hops = batch.encoding("hops", self.tokens * self.width)
         if (whole := batch.encodings["hops"].size(1) if "hops" in batch.encodings else 0) % self.width:
             raise ValueError(
-                f"encoding 'hops' has {whole} channels, which are no steps of {self.width}: the node features and `laplacian_dim` of the model; "
+                f"encoding 'hops' has {whole} channels, which are no steps of {self.width}: the node features and "
+                "`laplacian_dim` of the model; "
                 "make the encoding's `eigenvectors` the same"
             )
         tokens = hops.to(self.encoder.weight.dtype).unflatten(1, (self.tokens, self.width))  # [N, K + 1, F]

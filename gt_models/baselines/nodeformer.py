@@ -1,5 +1,7 @@
-"""NodeFormer (Wu et al., NeurIPS 2022, https://arxiv.org/abs/2306.08385): kernelised attention among all nodes, sampled with Gumbel noise, and a
-loss by which it puts weight on the edges that are there."""
+"""NodeFormer (Wu et al., NeurIPS 2022, https://arxiv.org/abs/2306.08385).
+
+Kernelised attention among all nodes, sampled with Gumbel noise, and a loss by which it puts weight on the edges that
+are there."""
 
 # mypy: disable-error-code="arg-type, assignment"
 
@@ -12,11 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.graph_attention import compressed
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.added_loss import add_loss
-from gt_models.layers.cached import build_to_keep
-from gt_models.layers.csr import Edges, csr_edges
+from gt_models.layers.cached import outside_inference_mode
+from gt_models.layers.csr import Edges, csr_edges, csr_of
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.performer import RandomFeatures, linear_attention
 from gt_models.registry import register_model
@@ -26,20 +27,26 @@ from gt_models.registry import register_model
     "nodeformer",
     levels=("node",),
     cost="n d^2 + m d",
-    paper="Wu et al.: NodeFormer: A Scalable Graph Structure Learning Transformer for Node Classification, NeurIPS 2022. https://arxiv.org/abs/2306.08385",
+    paper="Wu et al.: NodeFormer: A Scalable Graph Structure Learning Transformer for Node Classification, NeurIPS "
+    "2022. https://arxiv.org/abs/2306.08385",
     sparse_x=True,
 )
 class NodeFormer(nn.Module):
-    """Node [N, out_dim]: Linear, LN, ELU, dropout, `num_layers` x [attention, + input, LN, (ELU,) dropout], Linear. Attention of node u in a
+    """Node [N, out_dim]: Linear, LN, ELU, dropout, `num_layers` x [attention, + input, LN, (ELU,) dropout], Linear.
+
+    Attention of node u in a
     head, with random features phi of queries and keys that are divided by sqrt(t) for the temperature t:
 
-        z_u = mean_k sum_v e^(g_vk / t) phi(q_u) phi(k_v) v_v / sum_v e^(g_vk / t) phi(q_u) phi(k_v) + sum_i sigma(b_i) (A_i v)_u
+        z_u = mean_k sum_v w_uvk v_v / sum_v w_uvk + sum_i sigma(b_i) (A_i v)_u
+        w_uvk = e^(g_vk / t) phi(q_u) phi(k_v)
 
-    with g from the Gumbel distribution, drawn `samples` times in training; without noise in evaluation. A_i are the normalised adjacency with a
-    self-loop each and the one of its pairs at most two steps apart. Heads are as wide as z, and a Linear joins them.
+    with g from the Gumbel distribution, drawn `samples` times in training; without noise in evaluation. A_i are the
+    normalised adjacency with a self-loop each and the one of its pairs at most two steps apart. Heads are as wide as z,
+    and a Linear joins them.
 
-    In training the gradient of the loss has a further term (`gt_models.layers.added_loss`), the mean over layers of -lambda mean log(p_uv) / d_u
-    over edges from v to u and heads; p are the weights of attention without noise, d_u counts the edges to u.
+    In training the gradient of the loss has a further term (`gt_models.layers.added_loss`), the mean over layers of
+    -lambda mean log(p_uv) / d_u over edges from v to u and heads; p are the weights of attention without noise, d_u
+    counts the edges to u.
 
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
@@ -58,7 +65,8 @@ class NodeFormer(nn.Module):
         all_layers: the last Linear reads the input of the first layer and what each layer gives, side by side.
         dropout: after the first Linear and each layer.
 
-    Raises ValueError for another level, an order above 2, an unknown transform, no layer, head, feature or temperature.
+    Raises:
+        ValueError: another level, an order above 2, an unknown transform, no layer, head, feature or temperature.
     """
 
     def __init__(
@@ -89,7 +97,8 @@ class NodeFormer(nn.Module):
             )
         if min(num_layers, num_heads, num_features) < 1 or samples < 0 or temperature <= 0 or edge_loss < 0:
             raise ValueError(
-                f"nodeformer needs layers, heads, features and a temperature, not {num_layers}, {num_heads}, {num_features}, {temperature}; "
+                f"nodeformer needs layers, heads, features and a temperature, not {num_layers}, {num_heads}, "
+                f"{num_features}, {temperature}; "
                 f"and no negative samples ({samples}) or edge_loss ({edge_loss})"
             )
         self.edge_loss, self.bias_order, self.activation, self.all_layers = (
@@ -140,7 +149,10 @@ class NodeFormer(nn.Module):
 
 
 class NodeFormerAttention(nn.Module):
-    """z [N, d] -> (what attention and the adjacencies give [N, d], mean of log(p_uv) / d_u over edges and heads); see `NodeFormer`."""
+    """z [N, d] -> (what attention and the adjacencies give [N, d], mean of log(p_uv) / d_u over edges and heads).
+
+    See `NodeFormer`.
+    """
 
     def __init__(
         self,
@@ -162,7 +174,8 @@ class NodeFormerAttention(nn.Module):
         )
         self.query, self.key, self.value = (nn.Linear(hidden_dim, hidden_dim * num_heads) for _ in range(3))
         self.out = nn.Linear(hidden_dim * num_heads, hidden_dim)
-        # deviates: the implementation draws features anew in evaluation too, with a seed from the sum of the queries; there the last ones stay
+        # deviates: the implementation draws features again in evaluation too, with a seed from the sum of the queries;
+        # there the last ones stay
         self.features = RandomFeatures(hidden_dim, num_features, redraw_interval, eps=1e-6)
         self.counts_forwards = True
         self.bias = nn.Parameter(torch.empty(bias_order, num_heads)) if bias_order else None
@@ -180,7 +193,10 @@ class NodeFormerAttention(nn.Module):
     def forward(
         self, z: Tensor, batch: GraphBatch, near: Edges, adjacencies: list[Edges], with_log: bool
     ) -> tuple[Tensor, Tensor]:
-        """`near`: the edges with self-loops; `adjacencies`: A_i; `with_log`: whether the second number is wanted (else it is 0)."""
+        """`near`: the edges with self-loops.
+
+        `adjacencies`: A_i; `with_log`: whether the second number is wanted (else it is 0).
+        """
         self.features.step()
         dtype = torch.promote_types(z.dtype, torch.float32)  # exp of 8 bits of mantissa is no feature
         query, key, value = (part(z).to(dtype) for part in (self.query, self.key, self.value))
@@ -188,14 +204,14 @@ class NodeFormerAttention(nn.Module):
             mask, root = batch.node_mask[:, None], self.temperature**0.5  # [B, 1, n]
             q, k, v = (self._heads(t, batch) for t in (query, key, value))  # [B, H, n, d]
             q, k = self.features(q / root, True), self.features(k / root, False, mask)  # [B, H, n, M]
-            heard = batch.from_dense(self._attend(q, k, v, mask).transpose(1, 2))  # [N, H, d]
+            received = batch.from_dense(self._attend(q, k, v, mask).transpose(1, 2))  # [N, H, d]
             for i, edges in enumerate(adjacencies):
                 strength = self.bias[i].sigmoid() if self.bias_transform == "sigmoid" else self.bias[i]  # type: ignore[index]
-                heard = heard + strength.to(dtype)[:, None] * normalised_sum(value, edges).unflatten(
+                received = received + strength.to(dtype)[:, None] * normalised_sum(value, edges).unflatten(
                     1, (self.num_heads, -1)
                 )
             log = self._log_weights(q, k, batch, near) if with_log else value.new_zeros(())
-        return self.out(heard.flatten(1).to(z.dtype)), log
+        return self.out(received.flatten(1).to(z.dtype)), log
 
     def _heads(self, t: Tensor, batch: GraphBatch) -> Tensor:
         return batch.to_dense(t).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
@@ -215,7 +231,7 @@ class NodeFormerAttention(nn.Module):
         """The mean of log(p_uv) / d_u over edges from v to u and heads."""
         below = batch.from_dense((q @ k.sum(2).unsqueeze(3)).transpose(1, 2)).squeeze(2)  # [N, H]
         q, k = (batch.from_dense(t.transpose(1, 2)) for t in (q, k))  # [N, H, M]
-        ptr, source, target = near.compressed[0], near.compressed[1], near.target
+        ptr, source, target = near.csr[0], near.csr[1], near.target
         log = (q[target] * k[source]).sum(2).log() - below[target].log()  # [E + N, H]
         real = torch.arange(len(source), device=ptr.device) < ptr[-1]  # beyond are edges to the node that is none
         share = real / near.in_degree[target].clamp(min=1)
@@ -225,14 +241,17 @@ class NodeFormerAttention(nn.Module):
 def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
     """sum over edges from j to i of x_j / sqrt(d_in(i) d_out(j)), [N, C] -> [N, C]; every node has a self-loop."""
     arriving, leaving = edges.in_degree.to(x.dtype).rsqrt(), edges.out_degree.to(x.dtype).rsqrt()
-    return neighbour_sum(x, arriving[edges.target] * leaving[edges.compressed[1]], *edges.compressed)
+    return neighbour_sum(x, arriving[edges.target] * leaving[edges.csr[1]], *edges.csr)
 
 
 def two_steps(batch: GraphBatch, near: Edges) -> Edges:
-    """The pairs of nodes that a path of two of `near` joins, each once; kept on the batch for as long as `near` is the same."""
+    """The pairs of nodes that a path of two of `near` joins, each once.
+
+    Kept on the batch for as long as `near` is the same.
+    """
     known, result = batch.__dict__.get("_two_steps", (None, None))
     if known is not near:
-        result = build_to_keep(_two_steps, near, batch.num_nodes)
+        result = outside_inference_mode(_two_steps, near, batch.num_nodes)
         batch.__dict__["_two_steps"] = (near, result)
     return result
 
@@ -240,10 +259,10 @@ def two_steps(batch: GraphBatch, near: Edges) -> Edges:
 def _two_steps(near: Edges, num_nodes: int) -> Edges:
     from scipy import sparse
 
-    ptr, source = (t.cpu().numpy() for t in near.compressed[:2])
+    ptr, source = (t.cpu().numpy() for t in near.csr[:2])
     one = sparse.csr_array((np.ones(len(source), np.float32), source, ptr), shape=(num_nodes, num_nodes))
     two = (one @ one).tocoo()
     target, source = (torch.from_numpy(ends).long().to(near.target.device) for ends in (two.row, two.col))
-    edges = compressed(source, target, num_nodes)
+    edges = csr_of(source, target, num_nodes)
     row = torch.repeat_interleave(torch.arange(num_nodes, device=target.device), edges[0].long().diff())
     return Edges(edges, row, edges[0].long().diff(), edges[2].long().diff())

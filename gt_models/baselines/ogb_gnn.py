@@ -1,5 +1,7 @@
-"""GCN, GIN and GATv2 with edge features and a virtual node, as the baselines of PCQM4Mv2 have them (Hu et al., OGB-LSC, NeurIPS Datasets and
-Benchmarks 2021, https://arxiv.org/abs/2103.09430)."""
+"""GCN, GIN and GATv2 with edge features and a virtual node, the baselines of PCQM4Mv2.
+
+Hu et al., OGB-LSC, NeurIPS Datasets and Benchmarks 2021, https://arxiv.org/abs/2103.09430.
+"""
 
 # mypy: disable-error-code="arg-type, operator"
 
@@ -23,17 +25,22 @@ from gt_models.registry import register_model
     levels=("graph", "node"),
     cost="m d + n d^2",
     encodings=(),
-    paper="Hu et al.: OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs, NeurIPS Datasets and Benchmarks 2021. https://arxiv.org/abs/2103.09430",
+    paper="Hu et al.: OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs, NeurIPS Datasets and "
+    "Benchmarks 2021. https://arxiv.org/abs/2103.09430",
 )
 class OGBGNN(nn.Module):
-    """Graph [B, out_dim] or node [N, out_dim]. A layer is dropout(relu(norm(conv(h + v)))), without relu in the last one; each has edge
+    """Graph [B, out_dim] or node [N, out_dim].
+
+    A layer is dropout(relu(norm(conv(h + v)))), without relu in the last one; each has edge
     embeddings e of its own. conv, with d the edges that leave a node and one more:
 
         gcn     sum_j relu(W h_j + e_ij) / sqrt(d_i d_j) + relu(W h_i + r) / d_i
         gin     MLP((1 + eps) h_i + sum_j relu(h_j + e_ij))
-        gatv2   sum_j softmax_j(a . leaky_relu(W h_j + U h_i + e_ij)) W h_j, over the neighbours and, with e = 0, the node itself
+        gatv2   sum_j softmax_j(a . leaky_relu(W h_j + U h_i + e_ij)) W h_j, over the neighbours and, with e = 0, the
+        node itself
 
-    v is the vector of the graph's virtual node: 0 at first, learned; after each layer but the last, v <- MLP(v + sum of the layer's inputs h + v).
+    v is the vector of the graph's virtual node: 0 at first, learned; after each layer but the last, v <- MLP(v + sum of
+    the layer's inputs h + v).
 
     Args:
         in_dim, edge_dim: node and edge features (see `FeatureEncoder`); without `edge_dim` e is 0.
@@ -47,7 +54,9 @@ class OGBGNN(nn.Module):
         residual: a layer adds its input, and the virtual node its own.
         pooling: "sum", "mean" or "max", at graph level.
 
-    Raises ValueError for an unknown convolution, level or pooling, no layer, and a batch without the edge features that it was built for.
+    Raises:
+        ValueError: an unknown convolution, level or pooling, no layer, and a batch without the edge features that it
+            was built for.
     """
 
     def __init__(
@@ -128,7 +137,7 @@ class OGBGNN(nn.Module):
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -173,10 +182,10 @@ class IsomorphismConvolution(nn.Module):
 
 
 class AttentionConvolution(nn.Module):
-    """GATv2 with one head; edge features join the sum that the score is read off: [N, d] -> [N, d]."""
+    """GATv2 with one head; edge features are added before the score: [N, d] -> [N, d]."""
 
-    # unstated: how bonds enter GATv2 and whether a node attends to itself; TokenGT's printed counts (6.7M, 55.2M) leave room for embeddings of
-    # bonds in each layer and for no Linear on them
+    # unstated: how bonds enter GATv2 and whether a node attends to itself; TokenGT's printed counts (6.7M, 55.2M) leave
+    # room for embeddings of bonds in each layer and for no Linear on them
 
     def __init__(self, dim: int):
         super().__init__()
@@ -195,8 +204,8 @@ class AttentionConvolution(nn.Module):
         """h [N, d], e [E, d] or None -> [N, d]."""
         nodes = torch.arange(len(h), device=h.device)
         source, target = torch.cat([batch.edge_index, nodes.expand(2, -1)], 1)
-        sent, heard = self.source(h), self.target(h)
-        raw = sent[source] + heard[target]  # [E + N, d]
+        sent, received = self.source(h), self.target(h)
+        raw = sent[source] + received[target]  # [E + N, d]
         if e is not None:
             raw = raw + F.pad(e, (0, 0, 0, len(h)))
         weight = edge_softmax(F.leaky_relu(raw, 0.2) @ self.attention.to(raw.dtype), target, len(h))  # [E + N]

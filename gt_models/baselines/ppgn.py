@@ -1,4 +1,7 @@
-"""Provably powerful graph network (Maron et al., NeurIPS 2019, https://arxiv.org/abs/1905.11136): products of matrices over pairs of nodes."""
+"""Provably powerful graph network (Maron et al., NeurIPS 2019, https://arxiv.org/abs/1905.11136).
+
+Products of matrices over pairs of nodes.
+"""
 
 # mypy: disable-error-code="arg-type"
 
@@ -16,10 +19,13 @@ from gt_models.registry import register_model
 
 @register_model("ppgn", levels=("graph",), cost="n^3 d + n^2 d^2")
 class PPGN(nn.Module):
-    """Graph [B, out_dim]. A block maps X [n, n, c] to Linear([X, m_1(X) m_2(X)]), one product of matrices per channel (Section 6); the output is
-    the sum over blocks of a Linear of [maximum over the diagonal, maximum off it].
+    """Graph [B, out_dim].
 
-    X begins as adjacency, edge features where there are any, and node features on the diagonal (categories embedded to `hidden_dim`).
+    A block maps X [n, n, c] to Linear([X, m_1(X) m_2(X)]), one product of matrices per channel (Section 6); the output
+    is the sum over blocks of a Linear of [maximum over the diagonal, maximum off it].
+
+    X begins as adjacency, edge features where there are any, and node features on the diagonal (categories embedded to
+    `hidden_dim`).
 
     Args:
         in_dim, edge_dim: node and edge features: widths of continuous ones, vocabulary sizes of categories.
@@ -29,10 +35,12 @@ class PPGN(nn.Module):
         hidden_dim: channels of each block.
         num_layers: blocks.
         mlp_layers: (Linear, ReLU) in m_1 and m_2.
-        normalisation: "batch": of pairs after each block and of the outputs, without parameters; evaluation takes the statistics of the last batch of
-            training, as BREC's code does.
+        normalisation: "batch": of pairs after each block and of the outputs, without parameters; evaluation takes the
+            statistics of the last batch of training, as BREC's code does.
 
-    Raises ValueError for another level, an unknown normalisation, no block, and a batch without the edge features that it was built for.
+    Raises:
+        ValueError: another level, an unknown normalisation, no block, and a batch without the edge features that it was
+            built for.
     """
 
     def __init__(
@@ -99,7 +107,8 @@ class PPGN(nn.Module):
         for i, block in enumerate(self.blocks):
             x = block(x, batch)  # [P, d]
             x = x if self.norms is None else self.norms[i](x)
-            # deviates: where entries tie the authors' gradient goes to one of them; here to all, so that it does not depend on the order of nodes
+            # deviates: where entries tie the authors' gradient goes to one of them; here to all, so that it does not
+            # depend on the order of nodes
             rest = _largest(x.masked_fill(~off[:, None], -torch.inf), owner, batch)
             pooled.append(torch.cat([_largest(x[diagonal], batch.batch, batch), rest], 1))
         return pooled
@@ -121,13 +130,13 @@ class PPGN(nn.Module):
         adjacency = torch.zeros(batch.num_pairs, 1, dtype=dtype, device=nodes.device).index_fill(0, edges, 1.0)
         if not self.features:
             return adjacency.index_add(0, diagonal, torch.ones(len(nodes), 1, dtype=dtype, device=nodes.device))
-        parts = [adjacency]
+        channels = [adjacency]
         if self.edge_dim is not None:
             e = encode_edges(self.edge_encoder or _continuous, batch).to(dtype)  # [E, c]
-            parts.append(e.new_zeros(batch.num_pairs, e.size(1)).index_add(0, edges, e))
+            channels.append(e.new_zeros(batch.num_pairs, e.size(1)).index_add(0, edges, e))
         x = (batch.x if self.encoder is None else self.encoder(batch.x)).to(dtype)  # [N, c]
-        parts.append(x.new_zeros(batch.num_pairs, x.size(1)).index_copy(0, diagonal, x))
-        return torch.cat(parts, 1)
+        channels.append(x.new_zeros(batch.num_pairs, x.size(1)).index_copy(0, diagonal, x))
+        return torch.cat(channels, 1)
 
 
 class Block(nn.Module):

@@ -1,5 +1,7 @@
-"""Set2Graph, S2G and S2G+ (Serviansky et al. 2020), the baselines of Kim et al. 2021, Section 5: equivariant linear layers L_{1->1}, then
-L_{1->2} (pairs) or L_{1->3} (hyperedges), and an MLP on the result."""
+"""Set2Graph, S2G and S2G+ (Serviansky et al. 2020), the baselines of Kim et al. 2021, Section 5.
+
+Equivariant linear layers L_{1->1}, then L_{1->2} (pairs) or L_{1->3} (hyperedges), and an MLP on the result.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -24,7 +26,8 @@ class SetToGraph(nn.Module):
     Args:
         in_dim: width of node features, or vocabulary sizes of categorical columns.
         out_dim: width of the output.
-        level: "pair" (all pairs of a graph) or "hyperedge" (`batch.extras["hyperedge_index"]`, long [H, hyperedge_order]).
+        level: "pair" (all pairs of a graph) or "hyperedge" (`batch.extras["hyperedge_index"]`, long [H,
+            hyperedge_order]).
         plus: False (S2G): a tuple gets its nodes' vectors side by side. True (S2G+): L_{1->l} in full.
         set_dims: widths of the layers on the set; none: tuples are made of the input.
         pair_dims: hidden widths of the MLP on tuples.
@@ -33,7 +36,8 @@ class SetToGraph(nn.Module):
         dropout: in the MLP on tuples.
         hyperedge_order: nodes of a hyperedge.
         broadcast_activation: ReLU and dropout between the broadcast and the MLP (authors, hyperedges).
-        node_encoder, node_dim: as in `HigherOrderTransformer`; the width of its result, None for the first of `set_dims`.
+        node_encoder, node_dim: as in `HigherOrderTransformer`; the width of its result, None for the first of
+            `set_dims`.
 
     Raises:
         ValueError: an unknown level or node encoder, no width to embed nodes to.
@@ -78,9 +82,9 @@ class SetToGraph(nn.Module):
         self.head = MLP([broadcast, *pair_dims, out_dim], "relu", dropout)
 
     def reset_parameters(self) -> None:
-        for part in (self.input, *self.layers, self.broadcast, self.head):
-            if part is not None:
-                part.reset_parameters()
+        for module in (self.input, *self.layers, self.broadcast, self.head):
+            if module is not None:
+                module.reset_parameters()
 
     def forward(self, batch: GraphBatch) -> Tensor:
         """GraphBatch or torch_geometric Data -> [sum n_b^2, out] (flat, row-major per graph) or [H, out]."""

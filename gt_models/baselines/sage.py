@@ -13,10 +13,13 @@ from gt_models.registry import register_model
     "sage", levels=("node", "graph"), cost="m d + n d^2", encodings=("rrwp", "laplacian_eigenvectors"), sparse_x=True
 )
 class GraphSAGE(GNN):
-    """Node [N, out_dim] or graph [B, out_dim]. A layer is W_1 x_i + W_2 aggregate of the neighbours' x_j; edge features are not used.
+    """Node [N, out_dim] or graph [B, out_dim].
+
+    A layer is W_1 x_i + W_2 aggregate of the neighbours' x_j; edge features are not used.
 
     Args:
-        in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim, laplacian_dim:
+        in_dim, out_dim, level, hidden_dim, num_layers, dropout, activation, normalisation, residual, pooling, rrwp_dim,
+        laplacian_dim:
             see `GNN`.
         aggregation: "mean", "max" or "sum" over neighbours.
         unit_norm: each node's vector is divided by its length after each convolution (the paper's Algorithm 1, line 7).

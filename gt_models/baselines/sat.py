@@ -1,5 +1,7 @@
-"""Structure-Aware Transformer (Chen et al., ICML 2022, https://arxiv.org/abs/2202.03036) with the k-subgraph extractor: queries and keys are of the
-subgraph around a node, which a GNN reads."""
+"""Structure-Aware Transformer with the k-subgraph extractor.
+
+Chen et al., ICML 2022, https://arxiv.org/abs/2202.03036. A GNN on the subgraph around a node gives its query and key.
+"""
 
 # mypy: disable-error-code="operator"
 
@@ -26,7 +28,8 @@ from gt_models.registry import register_model
     levels=("graph", "node"),
     cost="n (m + n) d^2 + n^2 d where k hops reach all",
     encodings=("rwse",),
-    paper="Chen et al.: Structure-Aware Transformer for Graph Representation Learning, ICML 2022. https://arxiv.org/abs/2202.03036",
+    paper="Chen et al.: Structure-Aware Transformer for Graph Representation Learning, ICML 2022. "
+    "https://arxiv.org/abs/2202.03036",
     sparse_x=True,
 )
 class SAT(nn.Module):
@@ -36,8 +39,9 @@ class SAT(nn.Module):
         x <- norm(x + dropout(scale_i sum_j softmax_j(Q s_i . K s_j / sqrt(d_h)) V x_j))
         x <- norm(x + dropout(feed-forward(x)))
 
-    with batch norms, heads side by side and through a Linear, scale_i = 1 / sqrt(1 + degree). The GNN is `hops` layers of PNA with mean, sum and
-    maximum and a ReLU after each; it has no scalers of degrees, so that no degree of the training graphs decides anything.
+    with batch norms, heads side by side and through a Linear, scale_i = 1 / sqrt(1 + degree). The GNN is `hops` layers
+    of PNA with mean, sum and maximum and a ReLU after each; it has no scalers of degrees, so that no degree of the
+    training graphs decides anything.
 
     Args:
         in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None: edges carry nothing.
@@ -78,7 +82,8 @@ class SAT(nn.Module):
         check_level("sat", level, pooling, num_layers)
         if min(num_heads, towers, hops) < 1 or hidden_dim % num_heads or hidden_dim % towers:
             raise ValueError(
-                f"hidden_dim {hidden_dim} does not split into {num_heads} heads and {towers} towers, with {hops} hops: choose others"
+                f"hidden_dim {hidden_dim} does not split into {num_heads} heads and {towers} towers, with {hops} "
+                "hops: choose others"
             )
         self.level, self.pooling, self.hops, self.rwse_dim, self.degree_scale = (
             level,
@@ -120,7 +125,7 @@ class SAT(nn.Module):
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -137,9 +142,8 @@ class SATLayer(nn.Module):
                 hidden_dim,
                 ["mean", "sum", "max"],
                 ["identity"],
-                torch.ones(
-                    2, dtype=torch.long
-                ),  # a histogram of degrees, which scalers other than the identity would read
+                # a histogram of degrees, of which only scalers other than the identity would read more than its device
+                torch.ones(2, dtype=torch.long, device="cpu"),
                 edge_dim=edge_width,
                 towers=towers,
                 divide_input=True,
@@ -174,8 +178,8 @@ class SATLayer(nn.Module):
         self, x: Tensor, batch: GraphBatch, around: "Subgraphs", edges: Tensor | None, scale: Tensor | None
     ) -> Tensor:
         """`edges`: features [Q, d_e] of the edges of the subgraphs, or None; `scale` [N, 1] of attention, or None."""
-        heard = self._attend(self._structure(x, around, edges), x, batch)
-        x = self.attn_norm(x + self.dropout(heard if scale is None else scale * heard))
+        received = self._attend(self._structure(x, around, edges), x, batch)
+        x = self.attn_norm(x + self.dropout(received if scale is None else scale * received))
         return self.ffn_norm(x + self.dropout(self.ffn_out(self.dropout(self.ffn_in(x).relu()))))
 
     def _structure(self, x: Tensor, around: "Subgraphs", edges: Tensor | None) -> Tensor:
@@ -196,8 +200,8 @@ class SATLayer(nn.Module):
         scores = (q @ k.transpose(2, 3) / q.size(3) ** 0.5).masked_fill(
             ~batch.node_mask[:, None, None], torch.finfo(q.dtype).min
         )
-        heard = F.dropout(scores.softmax(3), self.rate, self.training) @ v
-        return self.out(batch.from_dense(heard.transpose(1, 2).flatten(2)))
+        received = F.dropout(scores.softmax(3), self.rate, self.training) @ v
+        return self.out(batch.from_dense(received.transpose(1, 2).flatten(2)))
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,8 @@ class Subgraphs:
 def subgraphs(batch: GraphBatch, hops: int) -> Subgraphs:
     """Of each node the nodes that reach it along at most `hops` edges, with all edges among them.
 
-    Where sizes must not depend on the data, each pair of nodes has a place, and an edge that is in no subgraph leads from one more to itself.
+    Where sizes must not depend on the data, each pair of nodes has a place, and an edge that is in no subgraph leads
+    from one more to itself.
     """
     n, (graph, source, target) = batch.max_nodes, batch.edge_slots()
     step = torch.zeros(batch.num_graphs, n, n, device=graph.device)

@@ -1,4 +1,7 @@
-"""SGFormer (Wu et al., NeurIPS 2023, https://arxiv.org/abs/2306.10759): one layer of linear attention over all nodes beside a GCN."""
+"""SGFormer (Wu et al., NeurIPS 2023, https://arxiv.org/abs/2306.10759).
+
+One layer of linear attention over all nodes beside a GCN.
+"""
 
 # mypy: disable-error-code="operator"
 
@@ -19,17 +22,23 @@ from gt_models.registry import register_model
     "sgformer",
     levels=("node",),
     cost="m d + n d^2",
-    paper="Wu et al.: SGFormer: Simplifying and Empowering Transformers for Large-Graph Representations, NeurIPS 2023. https://arxiv.org/abs/2306.10759",
+    paper="Wu et al.: SGFormer: Simplifying and Empowering Transformers for Large-Graph Representations, NeurIPS "
+    "2023. https://arxiv.org/abs/2306.10759",
     sparse_x=True,
 )
 class SGFormer(nn.Module):
-    """Node [N, out_dim]: Linear(w G + (1 - w) T). Both branches begin with Linear, norm, ReLU, dropout of the features, x_0; n is the graph's nodes:
+    """Node [N, out_dim]: Linear(w G + (1 - w) T).
 
-        T   x <- dropout(norm((mean_h((n v_i + sum_j q_i k_j v_j) / (n + sum_j q_i k_j)) + x) / 2)) with layer norm, heads h as wide as x, and
-            q, k divided by their lengths over all nodes and heads
-        G   x <- dropout(relu(norm(Linear(sum_j x_j / sqrt(d_i d_j))))) + x_0 with batch norm, over neighbours and the node itself
+    Both branches begin with Linear, norm, ReLU, dropout of the features, x_0; n is the graph's nodes:
 
-    torch_geometric's SGFormer is another model: it divides each q_i and k_i by its own length, and has a ReLU after each norm in T.
+        T   x <- dropout(norm((mean_h((n v_i + sum_j q_i k_j v_j) / (n + sum_j q_i k_j)) + x) / 2))
+        G   x <- dropout(relu(norm(Linear(sum_j x_j / sqrt(d_i d_j))))) + x_0
+
+    T has layer norm, heads h as wide as x, and q and k divided by their lengths over all nodes and heads. G has batch
+    norm; its sum is over neighbours and the node itself.
+
+    torch_geometric's SGFormer is another model: it divides each q_i and k_i by its own length, and has a ReLU after
+    each norm in T.
 
     Args:
         in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
@@ -43,7 +52,8 @@ class SGFormer(nn.Module):
         attention_branch_dropout: in T.
         activation: a ReLU after each norm in T.
 
-    Raises ValueError for another level, no layer, no head, or a weight outside of 0 .. 1.
+    Raises:
+        ValueError: another level, no layer, no head, or a weight outside of 0 .. 1.
     """
 
     def __init__(
@@ -118,7 +128,7 @@ class SGFormer(nn.Module):
         edges = csr_edges(batch)
         x = first = self.dropout(self.graph_norms[0](self.graph_encoder(batch.x)).relu())
         for conv, norm in zip(self.convs, self.graph_norms[1:], strict=True):
-            x = self.dropout(norm(conv(gcn_sum(x, edges)[0])).relu()) + first
+            x = self.dropout(norm(conv(gcn_sum(x, edges)[0].to(x.dtype))).relu()) + first
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:

@@ -1,4 +1,7 @@
-"""SIAM, the siamese baseline of Set2Graph (Serviansky et al. 2020, Section 5): each element by itself, then an MLP on pairs."""
+"""SIAM, the siamese baseline of Set2Graph (Serviansky et al. 2020, Section 5).
+
+Each element by itself, then an MLP on pairs.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -27,7 +30,8 @@ class Siam(nn.Module):
         normalisation: of elements after each Linear: "unit", divided by their length, or "batch".
         last_activation: whether u ends with a ReLU.
 
-    Raises ValueError for another level, an unknown normalisation, or no layer on elements.
+    Raises:
+        ValueError: another level, an unknown normalisation, or no layer on elements.
     """
 
     def __init__(

@@ -41,7 +41,11 @@ _FLAGGED = {"laplacian": laplacian_with_repeats, "second-eigenvector": second_ei
 
 
 def find_encoding(name: str) -> Encoding:
-    """Encoding `name`. Raises EncodingError with the nearest name."""
+    """Encoding `name`.
+
+    Raises:
+        EncodingError: unknown name; the message has the nearest one.
+    """
     if name not in ENCODINGS:
         raise EncodingError(
             f"no encoding named {name!r}{nearest(name, ENCODINGS)}; known: {', '.join(sorted(ENCODINGS))}"
@@ -55,7 +59,8 @@ def compute(
     """Arrays of encoding `name` for every graph of `batch`, on its device; floating ones in `dtype`.
 
     `batch`: a GraphBatch, or a torch_geometric Data or Batch.
-    `graphs`, long [B], are ids of the graphs: random features depend on them (0 .. B - 1 if absent). Raises EncodingError.
+    `graphs`, long [B], are ids of the graphs: random features depend on them (0 .. B - 1 if absent). Raises
+    EncodingError.
     """
     return compute_with_flags(name, batch, graphs=graphs, dtype=dtype, **arguments)[0]
 
@@ -63,8 +68,11 @@ def compute(
 def compute_with_flags(
     name: str, batch: GraphBatch | Any, *, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32, **arguments
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The arrays of `compute`, and by name of the property which graphs have it, bool [B]: "repeated_eigenvalue" where an eigenvector that
-    is used belongs to a repeated eigenvalue, so that only its eigenspace is determined by the graph."""
+    """The arrays of `compute`, and the graphs with a property by its name, bool [B].
+
+    "repeated_eigenvalue": an eigenvector that is used belongs to a repeated eigenvalue, so that only its eigenspace is
+    determined by the graph.
+    """
     encoding, batch = find_encoding(name), GraphBatch.of(batch)
     complete = encoding.arguments(arguments)
     if name in _FLAGGED:

@@ -1,4 +1,4 @@
-"""Graphs of a batch as dense blocks of like size, so that an encoding is a few batched matrix operations instead of one per graph."""
+"""Graphs of a batch as dense blocks of similar size, for batched matrix operations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class Block:
     """G graphs padded to n nodes.
 
     Attributes:
-        batch: the batch they are part of.
+        batch: the batch that contains them.
         graphs: their numbers in it, long [G].
         n: nodes of the largest.
         edges: numbers of their edges in the batch, long [E'].
@@ -33,7 +33,7 @@ class Block:
         return torch.arange(self.n, device=self.graphs.device)[None] < self.batch.sizes[self.graphs, None]
 
     def adjacency(self, dtype: torch.dtype) -> Tensor:
-        """[G, n, n], 1 at (source, target) of each edge: a repeated edge counts once, a self-loop is on the diagonal."""
+        """[G, n, n], 1 at (source, target) of each edge. Repeated edges count once; self-loops are on the diagonal."""
         source, target = self.batch.edge_index[:, self.edges]
         place = torch.zeros(self.batch.num_graphs, dtype=torch.long, device=source.device)
         place[self.graphs] = torch.arange(len(self.graphs), device=source.device)
@@ -56,7 +56,8 @@ class Block:
         """Writes padded [G, n, n, C] into the rows of `out` [sum n_b^2, C]."""
         start = self.batch.pair_ptr[self.graphs]
         if self.full and not out.is_cuda:
-            # one strided copy per graph, straight from whatever layout `values` has: half the memory traffic of an index
+            # one strided copy per graph, straight from whatever layout `values` has: half the memory traffic of an
+            # index
             rows = [out.narrow(0, at, self.n * self.n).view(self.n, self.n, -1) for at in start.tolist()]
             torch._foreach_copy_(rows, list(values.unbind()))
             return
@@ -76,7 +77,8 @@ def blocks(batch: GraphBatch, fill: float = 1.0, entries: int = 2**24) -> Iterat
 
     Args:
         batch: B graphs.
-        fill: the smallest graph of a block has at least this share of the largest one's nodes; 1 means equal sizes, no padding.
+        fill: the smallest graph of a block has at least this share of the largest one's nodes; 1 means equal sizes, no
+            padding.
         entries: bound on G n^2 of a block of more than one graph.
     """
     sizes, order = batch.sizes.cpu().sort(descending=True, stable=True)

@@ -8,7 +8,11 @@ from gt_models.encodings.encoding import Encoding, EncodingError
 
 
 def position(batch: GraphBatch, *, count: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """{"position": [N, count]}: the last `count` columns of the node features. Raises EncodingError where there are fewer."""
+    """{"position": [N, count]}: the last `count` columns of the node features.
+
+    Raises:
+        EncodingError: there are fewer.
+    """
     width = batch.x.size(1) if batch.x.dim() > 1 else 1
     if not 1 <= count <= width:
         raise EncodingError(f"encoding 'position' asks for the last {count} columns; the node features have {width}")

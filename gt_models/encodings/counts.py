@@ -1,4 +1,4 @@
-"""Degrees of nodes (Graphormer's centrality, Ying et al. 2021, Section 3.1.1; PPGT) and the order of graphs (PPGT), as plain counts."""
+"""Degrees of nodes (centrality of Graphormer, Ying et al. 2021, Section 3.1.1; PPGT) and sizes of graphs (PPGT)."""
 
 import torch
 from torch import Tensor

@@ -24,11 +24,12 @@ class Encoding:
 
     Attributes:
         name: what recipes call it.
-        function: `(batch: GraphBatch, *, arguments, dtype) -> {array: flat tensor}`; its keyword arguments are the encoding's, but for
-            `dtype` and, where draws depend on them, the ids `graphs`.
+        function: `(batch: GraphBatch, *, arguments, dtype) -> {array: flat tensor}`; its keyword arguments are the
+            encoding's, but for `dtype` and, where draws depend on them, the ids `graphs`.
         arrays: array name -> what its rows are: "node" [N, c], "pair" [sum n_b^2, c], "edge" [E, c] or "graph" [B, c].
         widths: `(arguments) -> {array: c}`.
-        on_the_fly: True where computing it for a batch is cheap enough to be done in every step instead of being stored.
+        on_the_fly: True where computing it for a batch is cheap enough to be done in every step instead of being
+            stored.
         offsets: arrays whose numbers are edges of the batch (-1 for none): they depend on which graphs come before.
     """
 
@@ -57,12 +58,17 @@ class Encoding:
         return "graphs" in inspect.signature(self.function).parameters
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """`given` checked, with defaults filled in, sorted by name. Raises EncodingError."""
+        """`given` checked, with defaults filled in, sorted by name.
+
+        Raises:
+            EncodingError: an unknown argument, or a value of another type.
+        """
         for key in given:
             if key not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
                 raise EncodingError(
-                    f"encoding {self.name!r} has no argument {key!r:.200}{nearest(key, self.parameters)}; known: {known}"
+                    f"encoding {self.name!r} has no argument {key!r:.200}{nearest(key, self.parameters)}; known: "
+                    f"{known}"
                 )
         complete = {}
         for key in sorted(self.parameters):
@@ -87,7 +93,7 @@ class Encoding:
         return "-".join([self.name, *(f"{k}={_text(v)}" for k, v in self.arguments(given).items())])
 
     def num_bytes(self, given: dict[str, Any], sizes: Tensor, num_edges: int) -> int:
-        """Bytes that the arrays take for graphs of `sizes` nodes with `num_edges` edges in all, at four bytes a number."""
+        """Bytes of the arrays for graphs of `sizes` nodes and `num_edges` edges in total, four bytes per number."""
         rows = {"node": int(sizes.sum()), "pair": int((sizes**2).sum()), "edge": num_edges, "graph": sizes.numel()}
         widths = self.widths(**self.arguments(given))
         return 4 * sum(rows[level] * widths[array] for array, level in self.arrays.items())

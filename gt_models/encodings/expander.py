@@ -1,4 +1,4 @@
-"""A random regular graph on the nodes of each graph, whose edges attention runs along (Exphormer, Shirzad et al., ICML 2023)."""
+"""A random regular graph on the nodes of each graph, for sparse attention (Exphormer, Shirzad et al., ICML 2023)."""
 
 import numpy as np
 import torch
@@ -17,10 +17,12 @@ _DRAWS = 100
 def expander(
     batch: GraphBatch, *, degree: int, seed: int = 0, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """{"expander": long [N, degree], "expander_gap": [B, 1]}: `degree` permutations of the nodes of each graph, and its spectral gap.
+    """{"expander": long [N, degree], "expander_gap": [B, 1]}: a random regular graph and its spectral gap.
 
-    Row i holds the nodes, counted within the graph, that node i has an edge to; each edge is meant in both directions, so that every node is
-    at 2 * degree ends. -1: none.
+    It consists of `degree` permutations of the nodes of each graph.
+
+    Row i holds the nodes, counted within the graph, that node i has an edge to; each edge is meant in both directions,
+    so that every node is at 2 * degree ends. -1: none.
 
     Args:
         batch: B graphs; their edges are not read.
@@ -29,9 +31,10 @@ def expander(
         graphs: ids of the graphs, long [B]; 0 .. B - 1 if absent.
         dtype: of the gap, the second lowest eigenvalue of the regular graph's Laplacian D - A.
 
-    Drawn until the gap is at least 2 d - 2 sqrt(2 d - 1) - 0.1, at most 100 times, of which the best stays (implementation). Graphs of at most
-    ten nodes have node i joined to i + 1, ..., i + d modulo n, all of them once where d allows. The gap belongs to a whole
-    graph: with it, one that is cut into parts is refused, whose nodes would not be those that the edges name.
+    Drawn until the gap is at least 2 d - 2 sqrt(2 d - 1) - 0.1, at most 100 times, of which the best stays
+    (implementation). Graphs of at most ten nodes have node i joined to i + 1, ..., i + d modulo n, all of them once
+    where d allows. The gap belongs to a whole graph: with it, one that is cut into parts is refused, whose nodes would
+    not be those that the edges name.
     """
     ids = range(batch.num_graphs) if graphs is None else graphs.tolist()
     found = [_draw(size, degree, (seed, one)) for size, one in zip(batch.sizes.tolist(), ids, strict=True)]
@@ -79,7 +82,8 @@ def _gap(neighbours: np.ndarray) -> float:
     if n <= _DENSE_SIZE:
         dense = adjacency.toarray()
         return float(np.linalg.eigvalsh(np.diag(dense.sum(0)) - dense)[1])
-    # regular: the second lowest of 2 d I - A is 2 d less the highest of A beside the constant vector, whose 2 d is taken away
+    # regular: the second lowest of 2 d I - A is 2 d less the highest of A beside the constant vector, whose 2 d is
+    # taken away
     beside = LinearOperator((n, n), lambda x: adjacency @ x.ravel() - 2 * degree * x.mean(), dtype=np.float64)
     try:
         highest = eigsh(beside, 1, which="LA", v0=np.random.default_rng(0).standard_normal(n), tol=1e-3, maxiter=2000)[

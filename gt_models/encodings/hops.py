@@ -17,30 +17,36 @@ def hops(
     eigenvectors: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> dict[str, Tensor]:
-    """{"hops": [N, (steps + 1) * (columns + eigenvectors)]}: x, A x, ..., A^steps x side by side, A = D^-1/2 (A_0 + I) D^-1/2 of the whole graph.
+    """{"hops": [N, (steps + 1) * (columns + eigenvectors)]}: x, A x, ..., A^steps x next to each other.
+
+    A = D^-1/2 (A_0 + I) D^-1/2 of the whole graph.
 
     Args:
         batch: graphs with continuous features.
         columns: of the node features, all of them (a width that is known before a graph is seen).
         steps: K, the highest power.
-        eigenvectors: appended to x before the first step: those of the normalised Laplacian with the lowest eigenvalues but for the very first.
+        eigenvectors: appended to x before the first step: those of the normalised Laplacian with the lowest eigenvalues
+            but for the very first.
         dtype: of the result; all is computed in float64.
 
     A_0 has edges by target; those that are there several times count so often; a self-loop that is there counts once.
-    Raises EncodingError for categorical features, or another number of columns.
+
+    Raises:
+        EncodingError: categorical features, or another number of columns.
     """
     if not batch.x.is_floating_point():
         raise EncodingError("encoding 'hops' averages continuous node features; these are categorical")
     if batch.x.size(1) != columns:
         raise EncodingError(
-            f"encoding 'hops': columns is {columns}, and the node features have {batch.x.size(1)}. Give both `columns` and `steps`, the hops of the "
+            f"encoding 'hops': columns is {columns}, and the node features have {batch.x.size(1)}. Give both "
+            "`columns` and `steps`, the hops of the "
             "model (encodings.hops.steps in a recipe)"
         )
-    parts = [batch.x.double()]
+    features = [batch.x.double()]
     if eigenvectors is not None:
         lowest = laplacian(batch, k=eigenvectors + 1, normalization="sym", which="lowest", dtype=torch.float64)
-        parts.append(lowest["laplacian_eigenvectors"][:, 1:])
-    x, operator = torch.cat(parts, 1).cpu().numpy(), _propagation(batch)
+        features.append(lowest["laplacian_eigenvectors"][:, 1:])
+    x, operator = torch.cat(features, 1).cpu().numpy(), _propagation(batch)
     out = torch.empty(batch.num_nodes, (steps + 1) * x.shape[1], dtype=dtype)
     for step, place in enumerate(out.split(x.shape[1], 1)):
         x = operator @ x if step else x

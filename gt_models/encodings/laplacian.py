@@ -1,13 +1,15 @@
 """Eigenvectors of the graph Laplacian (TokenGT, Section 2.1 and its appendix on identifiers; Polynormer-v2, appendix).
 
-The adjacency is binary and symmetric (an edge in either direction counts; self-loops stay on the diagonal), degrees are clipped at 1 (so an
-isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector is kept, missing columns are zero. Eigenvectors have norm 1.
+The adjacency is binary and symmetric (an edge in either direction counts; self-loops stay on the diagonal), degrees are
+clipped at 1 (so an isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector is kept, missing
+columns are zero. Eigenvectors have norm 1.
 
-What is arbitrary is fixed, so that stored arrays depend on the graph alone: each vector's entry of largest magnitude is positive (the
-first of several); the basis of a repeated eigenvalue's eigenspace is built by projecting unit vectors e_i onto it, each time the one with
-the longest remaining projection (the first of several). For eigenvalue 0 of the normalised form that gives one vector per component.
-The rules hold up to rounding: another LAPACK may give other last digits. A basis by rule depends on the order of the nodes, so graphs with a
-repeated eigenvalue among the used ones are reported (`laplacian_with_repeats`).
+What is arbitrary is fixed, so that stored arrays depend on the graph alone: each vector's entry of largest magnitude is
+positive (the first of several); the basis of a repeated eigenvalue's eigenspace is built by projecting unit vectors e_i
+onto it, each time the one with the longest remaining projection (the first of several). For eigenvalue 0 of the
+normalised form that gives one vector per component. The rules hold up to rounding: another LAPACK may give other last
+digits. A basis by rule depends on the order of the nodes, so graphs with a repeated eigenvalue among the used ones are
+reported (`laplacian_with_repeats`).
 """
 
 # mypy: disable-error-code="assignment, var-annotated"
@@ -23,9 +25,10 @@ from gt_models.batch import GraphBatch
 from gt_models.encodings.blocks import Block, blocks
 from gt_models.encodings.encoding import Encoding
 
-# graphs (or components) above this size are left to Lanczos; dense LAPACK takes seconds there
+# graphs (or components) above this size use Lanczos; dense LAPACK needs seconds there
 _DENSE_SIZE = 1500
-# relative distances below which eigenvalues, or magnitudes, count as equal: far above rounding, far below what two graphs differ by
+# relative distances below which eigenvalues, or magnitudes, count as equal: far above rounding, far below what two
+# graphs differ by
 _SAME_EIGENVALUE = 1e-8
 _SAME_MAGNITUDE = 1e-6
 
@@ -46,11 +49,12 @@ def laplacian(
         batch: graphs.
         k: number of eigenvectors.
         normalization: "sym" I - D^-1/2 A D^-1/2, or "none" D - A.
-        which: "lowest" in ascending order, "highest" in descending order, "both": the ceil(k/2) lowest, then the floor(k/2) highest
-            (TokenGT on large graphs); no eigenvector occurs twice.
+        which: "lowest" in ascending order, "highest" in descending order, "both": the ceil(k/2) lowest, then the
+            floor(k/2) highest (TokenGT on large graphs); no eigenvector occurs twice.
         dtype: of the result; all is computed in float64 on the CPU.
 
-    Raises ArithmeticError where Lanczos does not converge.
+    Raises:
+        ArithmeticError: Lanczos does not converge.
     """
     return laplacian_with_repeats(batch, k=k, normalization=normalization, which=which, dtype=dtype)[0]
 
@@ -111,7 +115,10 @@ def _local_edges(block: Block) -> np.ndarray:
 
 
 def _dense(small: Iterable[Block], normalization: str, low: int, high: int):
-    """Yields (block, values [G, low + high], vectors [G, n, low + high], repeated [G, low + high]) of each block of equal sizes."""
+    """Yield eigenpairs of each block of graphs of equal size.
+
+    Yields:     (block, values [G, low + high], vectors [G, n, low + high], repeated [G, low + high]).
+    """
     small = list(small)
     solved = [torch.linalg.eigh(_matrix(block.adjacency(torch.float64), normalization)) for block in small]
     for block, found in zip(small, _select(solved, low, high), strict=True):
@@ -164,9 +171,11 @@ def _ends(count: int, low: int, high: int) -> tuple[int, int]:
 
 
 def _fix_bases(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> None:
-    """Replaces, in eigenpairs [G, m], [G, n, m], the basis of every eigenspace of dimension > 1 that reaches into the wanted columns.
+    """Replace the basis of every eigenspace of dimension > 1 that contains wanted columns.
 
-    Eigenspaces of one dimension and of like n, padded by rows of zeros, are done together.
+    Eigenpairs are [G, m] and [G, n, m].
+
+    Eigenspaces of equal dimension and similar n, padded by rows of zeros, are computed together.
     """
     groups: dict[tuple[int, int], list[tuple[Tensor, Tensor, Tensor]]] = {}
     for values, vectors in solved:
@@ -183,7 +192,10 @@ def _fix_bases(solved: Sequence[tuple[Tensor, Tensor]], low: int, high: int) -> 
 
 
 def _eigenspaces(values: Tensor, first: int, last: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """Of ascending values [G, m], by dimension d > 1: (d, graphs [S, 1], columns [S, d]) that reach into the `first` or `last` columns."""
+    """Eigenspaces of dimension d > 1 that contain one of the `first` or `last` columns, by d.
+
+    `values` are ascending, [G, m]. An item is (d, graphs [S, 1], columns [S, d]).
+    """
     num, count = values.shape
     if count < 2:
         return
@@ -213,7 +225,10 @@ def _repeated(values: Tensor) -> Tensor:
 
 
 def _projected_basis(space: Tensor) -> Tensor:
-    """Orthonormal [S, n, d] -> a basis that depends on the span alone: pivoted Gram-Schmidt on the projections of e_1 .. e_n."""
+    """Basis of the span of orthonormal vectors [S, n, d] that depends on the span alone.
+
+    It is pivoted Gram-Schmidt on the projections of e_1 .. e_n.
+    """
     rest, basis = space.clone(), []
     for _ in range(space.size(2)):
         # row i of `rest` holds the coordinates of what is left of e_i
@@ -226,7 +241,9 @@ def _projected_basis(space: Tensor) -> Tensor:
 
 
 def _large(edges: np.ndarray, n: int, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Eigenpairs of one large graph by components: Lanczos cannot be trusted with an eigenvalue that several of them share.
+    """Eigenpairs of one large graph, component by component.
+
+    Lanczos is unreliable for an eigenvalue that several components share.
 
     Returns values [low + high], vectors [n, low + high], and whether one of the values is repeated.
     """
@@ -278,7 +295,9 @@ def _small_components(
 
 
 def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The `low` lowest and `high` highest eigenpairs of one connected graph, ascending within each end, and which values are repeated.
+    """The `low` lowest and `high` highest eigenpairs of one connected graph, and which values are repeated.
+
+    They ascend within each end.
 
     Raises ArithmeticError.
     """
@@ -291,11 +310,11 @@ def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.nda
     else:
         scale = sparse.diags_array(1 / np.sqrt(np.maximum(degree, 1)))
         matrix, top = sparse.eye_array(n) - scale @ adjacency @ scale, 2.0
-    parts = []
+    found = []
     for count, end in ((low, "lowest"), (high, "highest")):
         if count:
-            parts.append(_one_end(matrix.tocsc(), top, count, end))
-    values, vectors, repeated = (np.concatenate([p[i] for p in parts], -1) for i in range(3))
+            found.append(_one_end(matrix.tocsc(), top, count, end))
+    values, vectors, repeated = (np.concatenate([p[i] for p in found], -1) for i in range(3))
     residual = np.linalg.norm(matrix @ vectors - vectors * values, axis=0).max()
     if residual > 1e-6 * top:
         raise ArithmeticError(
@@ -305,7 +324,10 @@ def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.nda
 
 
 def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, vectors and repeated ones of the `count` lowest or highest eigenpairs, ascending; a few more are sought so that eigenspaces are whole where the cut is made."""
+    """Values, vectors and repeated ones of the `count` lowest or highest eigenpairs, ascending.
+
+    a few more are sought so that eigenspaces are whole where the cut is made.
+    """
     from scipy import sparse
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 

@@ -1,7 +1,11 @@
-"""Random node identifiers that are drawn once and kept (TokenGT, Section 2.1, Appendix "Transductive Node Classification on Large Graphs").
+"""Random node identifiers that are drawn once and stored (TokenGT, Section 2.1).
 
-The draws of a graph depend on `seed` and the graph's id alone, not on the batch it is in, the machine or the device: they come from a
-counter-based generator. (TokenGT itself draws anew in every forward: `gt_models.layers.identifiers`.)
+See its appendix "Transductive Node Classification on Large Graphs".
+
+TokenGT, Appendix "Transductive Node Classification on Large Graphs".
+
+The draws of a graph depend on `seed` and the graph's id alone, not on the batch it is in, the machine or the device:
+they come from a counter-based generator. (TokenGT itself draws anew in every forward: `gt_models.layers.identifiers`.)
 """
 
 import numpy as np
@@ -16,10 +20,12 @@ from gt_models.encodings.encoding import Encoding
 def orthogonal(
     batch: GraphBatch, *, k: int, seed: int = 0, graphs: Tensor | None = None, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor]:
-    """{"node_identifiers": [N, k]}: per graph k random columns of a uniform random orthogonal n x n matrix, zero-padded where n < k.
+    """{"node_identifiers": [N, k]}: k random columns of a uniform random orthogonal n x n matrix per graph.
 
-    Rows are orthonormal where n <= k, columns where n >= k. The columns of a uniform orthogonal matrix are exchangeable, so the QR
-    decomposition of n x min(n, k) normal numbers is the paper's n x n one, cut.
+    They are zero-padded if n < k.
+
+    Rows are orthonormal where n <= k, columns where n >= k. The columns of a uniform orthogonal matrix are
+    exchangeable, so the QR decomposition of n x min(n, k) normal numbers is the paper's n x n one, cut.
     """
     normals = _normals(batch, graphs, k, seed)
     out = torch.zeros(batch.num_nodes, k, dtype=dtype)
@@ -56,7 +62,10 @@ def _normals(batch: GraphBatch, graphs: Tensor | None, k: int, seed: int) -> Ten
 
 
 def _hashed(batch: GraphBatch, graphs: Tensor | None, columns: int, seed: int) -> np.ndarray:
-    """64 random bits for each (node, column), decided by seed, graph id, place of the node in its graph, and column: [N, columns]."""
+    """64 random bits for each (node, column), [N, columns].
+
+    They depend on the seed, the graph id, the place of the node in its graph, and the column.
+    """
     ids = np.arange(batch.num_graphs) if graphs is None else graphs.cpu().numpy()
     of_graph = _mix(_mix(np.uint64(seed)) ^ ids.astype(np.uint64))
     of_node = _mix(of_graph[batch.batch.cpu().numpy()] ^ batch.local.cpu().numpy().astype(np.uint64))

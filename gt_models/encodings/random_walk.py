@@ -1,7 +1,9 @@
-"""Random-walk encodings: relative random-walk probabilities of all pairs (RRWP; Ma et al. 2023, GRIT; PPGT Section 3.3) and their diagonal.
+"""Random-walk encodings: probabilities of all pairs (RRWP) and their diagonal (RWSE).
 
-M = D^-1 A with D the out-degrees, so M[i, j] is the chance to step from i to j. A repeated edge counts once; a node without outgoing edges
-has a zero row in M (and keeps its 1 in the identity channel).
+Ma et al. 2023, GRIT; PPGT, Section 3.3.
+
+M = D^-1 A with D the out-degrees, so M[i, j] is the chance to step from i to j. A repeated edge counts once; a node
+without outgoing edges has a zero row in M (and keeps its 1 in the identity channel).
 """
 
 import warnings
@@ -41,14 +43,16 @@ def rrwp(
         batch: graphs with E edges.
         steps: K, the number of powers M^1 .. M^K. (GRIT's "K = 21" counts the identity: steps 20.)
         identity: whether channel 0 is the identity.
-        squaring: powers M^1, M^2, M^4, M^8 .. instead, as the Edge Transformer's authors compute them (their form: identity False).
+        squaring: powers M^1, M^2, M^4, M^8 .. instead, as the Edge Transformer's authors compute them (their form:
+            identity False).
         dual: after the K powers along the edges, K against them (M of the reversed graph): for directed graphs.
         normalization: "rw" D^-1 A; "sym" D_out^-1/2 A D_in^-1/2 (what PPGT's authors use on PCQM4Mv2).
-        edges: which edges are walked along: all; where graphs were completed those that `extras["bond"]` marks (qm9); or all "both-ways",
-            as PPGT's authors walk on the directed graphs of superpixels.
+        edges: which edges are walked along: all; where graphs were completed those that `extras["bond"]` marks (qm9);
+            or all "both-ways", as PPGT's authors walk on the directed graphs of superpixels.
         dtype: of the result; powers are taken in it.
 
-    Raises EncodingError where bonds are asked for and not marked.
+    Raises:
+        EncodingError: bonds are requested and not marked.
     """
     if edges == "bonds":
         batch = _along_bonds(batch)
@@ -57,7 +61,8 @@ def rrwp(
     channels = int(identity) + steps * (1 + dual)
     shape, device = (int(batch.pair_ptr[-1]), channels), batch.ptr.device
     if device.type == "cpu" and not squaring and dtype in (torch.float32, torch.float64):
-        # numpy asks the system for large pages: first touching 45 MB page by page took four times as long as computing them
+        # numpy asks the system for large pages: first touching 45 MB page by page took four times as long as computing
+        # them
         out = torch.from_numpy(np.empty(shape, np.float32 if dtype == torch.float32 else np.float64))
         walk_powers(out, batch.ptr, *_compressed_transition(batch, False, normalization, dtype), 0, steps, identity)
         if dual:
@@ -78,7 +83,10 @@ def rrwp(
 def _compressed_transition(
     batch: GraphBatch, reverse: bool, normalization: str, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """M of all graphs in compressed rows: offsets long [N + 1], columns long [E] and values [E]; of the reversed graphs if `reverse`."""
+    """M of all graphs in compressed rows: offsets long [N + 1], columns long [E] and values [E].
+
+    Of the reversed graphs if `reverse`.
+    """
     source, target = batch.edge_index.flip(0).numpy() if reverse else batch.edge_index.numpy()
     n = batch.num_nodes
     rows = sparse.csr_array((np.ones(len(source), np.float32), (source, target)), shape=(n, n))
@@ -125,7 +133,10 @@ def _write_products(
 
 
 def rwse(batch: GraphBatch, *, steps: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """{"rwse": [N, steps]}: chance to be back at the start after 1 .. K steps (Dwivedi et al. 2022, LSPE), the diagonals of M^1 .. M^K."""
+    """{"rwse": [N, steps]}: chance to be back at the start after 1 ..
+
+    K steps (Dwivedi et al. 2022, LSPE), the diagonals of M^1 .. M^K.
+    """
     out = torch.zeros(batch.num_nodes, steps, dtype=dtype, device=batch.ptr.device)
     for block in _walk_blocks(batch, steps):
         if block.n > _SPARSE_SIZE:
@@ -154,7 +165,10 @@ def _transition(adjacency: Tensor, normalization: str) -> Tensor:
 
 
 def _fill_powers(out: Tensor, m: Tensor, squaring: bool, scratch: Tensor) -> None:
-    """Writes M^1 .. M^K (or M^1, M^2, M^4 ..) of [G, n, n] into `out` [G, n, K, n], entry (g, i, k, j); `scratch` has as many entries."""
+    """Writes M^1 ..
+
+    M^K (or M^1, M^2, M^4 ..) of [G, n, n] into `out` [G, n, K, n], entry (g, i, k, j); `scratch` has as many entries.
+    """
     n, steps = m.size(1), out.size(2)
     out[:, :, 0] = m
     if squaring:

@@ -1,7 +1,9 @@
-"""Shortest paths between all pairs (Graphormer, Ying et al. 2021, Sections 3.1.2 and 3.1.3): hops, and the edges along one path.
+"""Shortest paths between all pairs (Graphormer, Ying et al. 2021, Sections 3.1.2 and 3.1.3).
 
-Edges have direction: row (i, j) is about walks from i to j. Of several shortest paths the one is taken whose last edge has the lowest
-number in the batch, then the last but one, and so on: arbitrary, as in Graphormer, but fixed.
+Hops, and the edges along one path.
+
+Edges have direction: row (i, j) is about walks from i to j. Of several shortest paths the one is taken whose last edge
+has the lowest number in the batch, then the last but one, and so on: arbitrary, as in Graphormer, but fixed.
 """
 
 from itertools import pairwise
@@ -27,7 +29,7 @@ def shortest_path(
     Args:
         batch: graphs.
         max_distance: longer distances are cut to it.
-        path_length: how many edges of a path are kept, counted from its start; -1 where the path is shorter.
+        path_length: number of edges of a path that are stored, from its start; -1 where the path is shorter.
         dtype: unused, both arrays are integers.
 
     Distances are 0 on the diagonal and -1 where no path leads.
@@ -67,7 +69,8 @@ def _path_edges(batch: GraphBatch, distance: Tensor, path_length: int) -> Tensor
     sizes, start = batch.sizes, batch.pair_ptr
     graph_of_edge = batch.batch[batch.edge_index[0]]
     source, target = batch.local[batch.edge_index]
-    # unstated: which of several shortest paths; last[i, j] is the lowest edge (p, j) with distance(i, p) + 1 = distance(i, j)
+    # unstated: which of several shortest paths; last[i, j] is the lowest edge (p, j) with distance(i, p) + 1 =
+    # distance(i, j)
     none = batch.num_edges
     last = torch.full_like(distance, none)
     for first, end in _edge_chunks(sizes[graph_of_edge]):

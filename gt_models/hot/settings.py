@@ -1,10 +1,12 @@
 """The paper, and which settings of a higher-order Transformer there are."""
 
+from typing import Final
+
 PAPER = (
     "Kim, Oh, Hong: Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs, NeurIPS 2021. "
     "https://arxiv.org/abs/2110.14416"
 )
-LEVELS = ("graph", "node", "pair", "hyperedge")
+LEVELS: Final = ("graph", "node", "pair", "hyperedge")
 COST = "m d^2 (S, phi); m^2 d (S); n^2 d^2 (D, phi); n^4 d (D)"
 
 

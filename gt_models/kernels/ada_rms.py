@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.linears import without_autocast
 
 
 def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:

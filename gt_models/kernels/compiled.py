@@ -1,7 +1,8 @@
 """What the Numba forms share: how they are compiled and cached, threads, 2^x, and the counter hash of dropout.
 
-A kernel is a function of a range, `kernel(begin, end, *arrays)`: `run` splits the range over torch's number of threads. Each number of a
-result has one writer, and sums over rows are made by blocks of fixed size, so that no result depends on the number of threads.
+A kernel is a function of a range, `kernel(begin, end, *arrays)`: `run` splits the range over torch's number of threads.
+Each number of a result has one writer, and sums over rows are made by blocks of fixed size, so that no result depends
+on the number of threads.
 """
 
 # mypy: disable-error-code="assignment, attr-defined"
@@ -32,7 +33,10 @@ FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled at its first call and kept on disk. Runs without the interpreter's lock; a division by zero is infinite or NaN."""
+    """Compile a function at its first call and cache it on disk.
+
+    Runs without the interpreter's lock; a division by zero is infinite or NaN.
+    """
     kernel = numba.njit(nogil=True, fastmath=FASTMATH, error_model="numpy")(function)
     kernel._cache = _Cache(function)  # what `cache=True` does, with a key that another process finds
     return kernel
@@ -41,8 +45,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 class _Cache(FunctionCache):
     """Keyed by where a kernel is defined and what it closes over, parts of it likewise.
 
-    Numba's own key pickles what a kernel closes over, and a compiled part pickles with an identity that every process draws anew: it would
-    never be found again. `_cache_folder` sees to it that sources are the same.
+    Numba's own key pickles what a kernel closes over, and a compiled part pickles with an identity that every process
+    draws again: it would never be found again. `_cache_folder` sees to it that sources are the same.
     """
 
     def _index_key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
@@ -50,7 +54,7 @@ class _Cache(FunctionCache):
 
 
 def _identity(value: Any) -> str:
-    """The same for the same constant, and for a function defined in the same place over the same values, in every process."""
+    """A key that is equal in every process for equal constants, and for functions of the same place and values."""
     function = getattr(value, "py_func", value)
     if not isinstance(function, FunctionType):
         return repr(value)
@@ -59,13 +63,18 @@ def _identity(value: Any) -> str:
 
 
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A part of kernels, always compiled into them. LLVM would leave large parts outside; the process that compiled a kernel then calls one copy of
-    such a part, and a process that found the kernel on disk another, and the two may round in different ways."""
+    """A function of kernels, always inlined.
+
+    LLVM would leave large parts outside; the process that compiled a kernel then calls one copy of such a part, and a
+    process that found the kernel on disk another, and the two may round in different ways."""
     return numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)(function)
 
 
 def run(kernel: Callable[..., None], size: int, *arguments: Any, grain: int = 1) -> None:
-    """kernel(begin, end, *arguments) over 0 .. size - 1, tensors as arrays, at least `grain` at a time in each of torch's threads."""
+    """Run kernel(begin, end, *arguments) over 0 .. size - 1 in torch's threads, tensors as arrays.
+
+    Each thread gets at least `grain` numbers at a time.
+    """
     num_threads = max(1, min(torch.get_num_threads(), size // max(grain, 1)))
     run_parts(kernel, [size * t // num_threads for t in range(num_threads + 1)], *arguments)
 
@@ -103,8 +112,8 @@ def real(dtype: torch.dtype) -> type[np.floating]:
 def exp2(dtype: torch.dtype) -> Callable[..., Any]:
     """2^x for x <= 0 in a form that LLVM puts into vectors: 2^k, k the nearest integer, times a series in the rest.
 
-    Below 2^-100 (float32) and 2^-900 (float64) it is 0, so that products with it are not denormal, which would be a hundred times slower.
-    NaN stays NaN.
+    Below 2^-100 (float32) and 2^-900 (float64) it is 0, so that products with it are not denormal, which would be a
+    hundred times slower. NaN stays NaN.
     """
     if dtype == torch.float32:
         number, whole, bits, bias, terms, lowest = (
@@ -158,7 +167,10 @@ def powers(dtype: torch.dtype) -> Callable[..., Any]:
 
 @cache
 def softmax(dtype: torch.dtype, lanes: int) -> Callable[..., Any]:
-    """Of scores in base 2, [n, lanes], flat: 2^(score - peak) in place, peak [lanes] over n, and the inverse of the sum of the powers [lanes]."""
+    """2^(score - peak) of scores in base 2, [n, lanes], flat, in place.
+
+    The peaks [lanes] are over n. The inverse sums of the powers [lanes] are computed too.
+    """
     number, raise_two = real(dtype), powers(dtype)
     zero, one, infinity = number(0), number(1), number(np.inf)
 
@@ -181,7 +193,10 @@ def softmax(dtype: torch.dtype, lanes: int) -> Callable[..., Any]:
 
 @inner
 def move(x, at, by_row, by_channel, rows, channels, factor, out, to, out_by_row, out_by_channel):
-    """out[to + r out_by_row + c out_by_channel] = factor * x[at + r by_row + c by_channel] for each row r and channel c."""
+    """Scaled copy of rows and channels.
+
+    out[to + r out_by_row + c out_by_channel] = factor * x[at + r by_row + c by_channel] for each row r and channel c.
+    """
     for r in range(rows):
         for c in range(channels):
             out[np.uintp(to + r * out_by_row + c * out_by_channel)] = (
@@ -211,8 +226,10 @@ def _stack(typing, dtype, size):
 
 @inner
 def local(dtype, size):
-    """An array of a constant `size` on the stack, not initialised. LLVM sees that nothing else points into it, and keeps it in registers
-    where its indices are constants; of an array on the heap it must assume that any store changes it."""
+    """An array of a constant `size` on the stack, not initialised.
+
+    LLVM sees that nothing else points into it, and keeps it in registers where its indices are constants; of an array
+    on the heap it must assume that any store changes it."""
     return numba.carray(_stack(dtype, size), size)
 
 
@@ -248,7 +265,10 @@ def _repeated(builder, number, _, lanes):
 
 
 def _operands(context, builder, arguments, dtype):
-    """Of each array with its index, and of each number, the vector as a function of (first, lanes); arguments are (type, value)."""
+    """Of each array with its index, and of each number, the vector as a function of (first, lanes).
+
+    Arguments are (type, value).
+    """
     for kind, value in arguments:
         if isinstance(kind, types.Array):
             yield partial(_numbers_at, context, builder, (kind, value), next(arguments))
@@ -257,10 +277,12 @@ def _operands(context, builder, arguments, dtype):
 
 
 def _on_vectors(value: Callable[..., ir.Value]) -> Callable[..., Any]:
-    """An operation on vectors: operation(y, i, *operands, size) stores value(builder, y[i : i + size], *operands) to y[i : i + size].
+    """An operation on vectors: operation(y, i, *operands, size) writes y[i : i + size].
 
-    An operand is an array with an offset, `x, j` for x[j : j + size], or a scalar, broadcast to all lanes. `size` is a compile-time constant:
-    written as a loop, LLVM would unroll it before it could vectorise it.
+    It stores value(builder, y[i : i + size], *operands).
+
+    An operand is an array with an offset, `x, j` for x[j : j + size], or a scalar, broadcast to all lanes. `size` is a
+    compile-time constant: written as a loop, LLVM would unroll it before it could vectorise it.
     """
 
     @intrinsic(prefer_literal=True)
@@ -319,15 +341,20 @@ def dot(typing, y, i, x, j, size):
 
 @inner
 def hash32(x):
-    """A 32-bit mixing function (two multiplications, three shifts): the same as `gt_models.kernels.dropout.hash32` on tensors."""
+    """A 32-bit mixing function (two multiplications, three shifts).
+
+    The same as `gt_models.kernels.dropout.hash32` on tensors.
+    """
     x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
     x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
     return np.uint32(x ^ (x >> np.uint32(16)))
 
 
 def _cache_folder() -> str:
-    """Where compiled kernels are kept. Its name has the digest of all kernels' sources: Numba itself compiles a function anew only when the
-    file of that function changes, not when one changes that it is compiled from."""
+    """Folder of the cache of compiled kernels.
+
+    Its name has the digest of all kernels' sources: Numba itself compiles a function again only when the file of that
+    function changes, not when one changes that it is compiled from."""
     digest = hashlib.sha256(
         b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     ).hexdigest()[:16]

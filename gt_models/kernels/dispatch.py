@@ -1,6 +1,7 @@
-"""Which form of an operation runs: the fastest one that can take the call, else the reference.
+"""Dispatch of operations: the fastest form that accepts the call runs, else the reference.
 
-An operation is a function, which a model or another kernel calls, or a method of a module, to which `attach` gives faster forms.
+An operation is a function, which a model or another kernel calls, or a method of a module, to which `attach` gives
+faster forms.
 """
 
 # mypy: disable-error-code="misc"
@@ -27,12 +28,12 @@ REFERENCE = "reference"
 
 
 class _State:
-    """One for the process, and not one for each thread: backward passes on a GPU run in threads of their own.
+    """State of the process, shared by threads: backward passes on a GPU run in other threads.
 
     Attributes:
-        asked: form by operation, as `use` asks for; "" means every operation.
-        taken: for each `forms_taken` that counts now, which calls it counts and their numbers by operation and form.
-        reasons: why forms were not taken, where `explain` collects them.
+        asked: form by operation, as requested by `use`; "" means every operation.
+        taken: for each active `forms_taken`, which calls it counts, and their numbers by operation and form.
+        reasons: why forms were not used, while `explain` collects them.
     """
 
     asked: ClassVar[dict[str, str]] = {}
@@ -46,10 +47,11 @@ class Form:
 
     Attributes:
         name: "numba", "triton", ...
-        load: imports and returns the function, which takes the arguments of the reference; called at first use. May raise ImportError.
-        why_not: called with the operation's arguments; the reason in words why this form cannot take them, None where it can.
-            For a form of a module's method: `reads` checks the child modules.
-        devices, dtypes: of the tensors that it takes; all floating tensors of a call have one dtype.
+        load: imports and returns the function, which has the arguments of the reference. Called at first use; may
+            raise ImportError.
+        why_not: called with the operation's arguments; why this form cannot run with them, None if it
+            can. For a form of a module's method: `reads` checks the child modules.
+        devices, dtypes: of the tensors that it accepts; all floating tensors of a call have one dtype.
     """
 
     name: str
@@ -72,17 +74,17 @@ class Form:
 
 
 class Operation:
-    """An operation: calling it runs the first of `forms` that can take the arguments, else `reference`.
+    """An operation: calling it runs the first of `forms` that accepts the arguments, else `reference`.
 
     Args:
         name: of the operation, as records and `explain` show it.
         reference: the definition in plain torch, on every device and dtype, differentiable, compilable.
         forms: fast forms, fastest first.
-        example: called with the arguments of a call; returns (args, kwargs) of a small call of the same widths, dtype and device. On it a
-            form is held against the reference, outputs and gradients, before its first use on a device; a form that fails or differs is
-            put aside with a warning, and the reference runs.
+        example: called with the arguments of a call; returns (args, kwargs) of a small call of the same widths, dtype
+            and device. Before its first use on a device, outputs and gradients of a form are compared with the
+            reference on this call. A form that fails or differs is disabled with a warning, and the reference runs.
 
-    A form that `use` asks for and that cannot run raises ValueError with the reason.
+    A form that `use` requests and that cannot run raises ValueError with the reason.
     """
 
     def __init__(
@@ -97,11 +99,11 @@ class Operation:
         self._loaded: dict[str, Callable[..., Any]] = {}
         self._failed: dict[
             tuple[str, str, torch.dtype | None], str | None
-        ] = {}  # (form, device, dtype) -> why it is put aside
+        ] = {}  # (form, device, dtype) -> why it is disabled
         OPERATIONS[name] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # a compiler rewrites plain operations better than it calls ours, and can differentiate, export and fuse them
+        # a compiler can differentiate, export and fuse plain operations, and cannot look into a kernel
         if torch.compiler.is_compiling():
             return self.reference(*args, **kwargs)
         form = self.choose(args, kwargs)
@@ -133,7 +135,7 @@ class Operation:
                 taken.setdefault(self.name, Counter())[form] += 1
 
     def choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Form | None:
-        """The form that takes this call; None is the reference."""
+        """The form that runs this call; None is the reference."""
         if traced(*_tensors(args, kwargs)):
             return None
         by_name = _State.asked.get(self.name)
@@ -187,7 +189,10 @@ class Operation:
         warnings.warn(f"{self.name}: {form.name} is not used on {key[1]}: {reason}", RuntimeWarning, stacklevel=5)
 
     def _check(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-        """Outputs and gradients of `form` and reference on a small call; what is wrong with the form, None if nothing."""
+        """Outputs and gradients of `form` and reference on a small call.
+
+        What is wrong with the form, None if nothing.
+        """
         devices = [t.device for t in args if isinstance(t, Tensor) and t.is_cuda][:1]
         kinds = {"cpu", *(device.type for device in devices)}
         with (
@@ -223,13 +228,16 @@ OPERATIONS: dict[str, Operation] = {}
 
 
 def attach(cls: type[nn.Module], method: str, name: str, forms: Sequence[Form]) -> Operation:
-    """Let the first of `forms` that can take a call replace a method of exactly this class; subclasses keep the plain method.
+    """Let the first of `forms` that can take a call replace a method of exactly this class.
+
+    Subclasses keep the plain method.
 
     Args:
         cls: the class of the module.
         method: name of a method that is marked as `@accelerated`. Its equations in plain torch are the definition.
         name: of the operation, as records and `explain` show it.
-        forms: fast forms, fastest first; they and their `why_not` are called with the module and the arguments of the method.
+        forms: fast forms, fastest first; they and their `why_not` are called with the module and the arguments of the
+            method.
 
     Returns:
         The operation: call it with the module and the arguments of the method.
@@ -242,10 +250,12 @@ def attach(cls: type[nn.Module], method: str, name: str, forms: Sequence[Form]) 
 
 
 def reads(module: nn.Module, children: Mapping[str, type | tuple[type, ...]]) -> str | None:
-    """Why a form that reads the parameters of child modules, and does not call them, cannot take this module; None if it can.
+    """Why a form that reads parameters of child modules without calling them cannot replace this module's method.
 
-    A form may read a child only if a call of it would do nothing else: the child has exactly an expected type (an adapter, a quantized layer and
-    a parametrization have others), no hooks and no `forward` of its own.
+    None if it can.
+
+    A form may read a child only if a call of it would do nothing else: the child has exactly an expected type (an
+    adapter, a quantized layer and a parametrization have others), no hooks and no `forward` of its own.
 
     Args:
         module: the module whose method the form replaces.
@@ -274,23 +284,37 @@ def differs(name: str, module: Any, types: type | tuple[type, ...]) -> str | Non
 
 
 def traced(*tensors: Tensor) -> bool:
-    """Whether operations are recorded or transformed, which no kernel of ours can follow: by torch.func, torch.jit.trace, a dispatch mode (fake
-    tensors, counters of operations), or because a tensor is of a subclass."""
+    """Whether operations are recorded or transformed, which a kernel cannot follow.
+
+    That is so in torch.func, torch.jit.trace and a dispatch mode (fake tensors, counters of operations), and for
+    tensors of a subclass.
+    """
     return stands_for_numbers(*tensors) or torch._C._len_torch_dispatch_stack() > 0 or torch.jit.is_tracing()
 
 
 @contextlib.contextmanager
 def use(form: str | None = None, /, **by_operation: str) -> Iterator[None]:
-    """Within it operations run in this form where they have it and it can run ("reference" for the definition), or each named operation
-    in its own: `use("reference")`, `use(graph_attention="numba")`. A form asked for by name that cannot run raises ValueError."""
+    """Context manager: choose the form of operations.
+
+        use("reference")                   every operation by its definition
+        use(graph_attention="numba")       one operation in this form
+
+    Args:
+        form: form of every operation that has it and can run in it.
+        by_operation: form by operation. If it cannot run, the operation raises ValueError.
+    """
     with _set("asked", _State.asked | ({"": form} if form else {}) | by_operation):
         yield
 
 
 @contextlib.contextmanager
 def forms_taken(training: bool | None = None) -> Iterator[dict[str, Counter[str]]]:
-    """Counts, within it, the calls of each operation by form: {operation: {form: calls}}; with `training`, only those with gradients enabled
-    (True) or without (False)."""
+    """Context manager: count the calls of each operation by form, {operation: {form: calls}}.
+
+    Args:
+        training: count only calls with gradients enabled (True) or disabled (False). None counts all.
+
+    With `training`, only those with gradients enabled (True) or without (False)."""
     taken: dict[str, Counter[str]] = {}
     with _set("taken", (*_State.taken, (training, taken))):
         yield taken
@@ -306,7 +330,10 @@ def all_operations() -> dict[str, Operation]:
 
 
 def explain(model: nn.Module, batch: Any) -> str:
-    """Which form each operation of `model` takes on `batch`, in the model's present mode (training or not), and why not a faster one."""
+    """Report which form each operation of `model` uses on `batch`, and why no faster one.
+
+    The model is called once in its current mode (training or evaluation), without gradients.
+    """
     reasons: dict[str, dict[str, set[str]]] = {}
     with _set("reasons", reasons), forms_taken() as taken, torch.random.fork_rng(), torch.no_grad():
         model(batch)

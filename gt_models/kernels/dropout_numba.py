@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, hash32, inner, real, run
-from gt_models.kernels.dropout_hash import GOLDEN, threshold
+from gt_models.layers.dropout_hash import GOLDEN, threshold
 
 _GOLDEN = np.uint32(GOLDEN)
 

@@ -12,8 +12,16 @@ from gt_models.kernels.dropout import drop
 
 
 def reference(
-    h: Tensor, a: Tensor, b: Tensor, weight: Tensor, bias: Tensor, eps: float, relu: bool, seed: Tensor | None, rate: float,
-) -> Tensor:  # fmt: skip
+    h: Tensor,
+    a: Tensor,
+    b: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    eps: float,
+    relu: bool,
+    seed: Tensor | None,
+    rate: float,
+) -> Tensor:
     """x, [N, d].
 
     Args:

@@ -1,7 +1,7 @@
 """The closing step of a Polynormer layer on a GPU: one pass over memory forward and one backward, a row at a time.
 
-The hash of dropout alone is fourteen operations on 64-bit integers in plain torch. Kept for the backward pass: the arguments, and two
-numbers a row.
+The hash of dropout alone is fourteen operations on 64-bit integers in plain torch. Kept for the backward pass: the
+arguments, and two numbers a row.
 """
 
 import torch
@@ -10,8 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.dropout_hash import threshold
 from gt_models.kernels.dropout_triton import hash32, is_kept
+from gt_models.layers.dropout_hash import threshold
 
 PROGRAMS = 1024  # each adds up the vectors' gradients of its rows
 
@@ -49,15 +49,17 @@ gated_norm = _GatedNorm.apply
 def _constants(width: int, relu: bool, drops: bool, rate: float) -> dict:
     padded = triton.next_power_of_2(width)
     return {
-        "D": width, "PADDED": padded, "RELU": relu, "LIMIT": threshold(rate) if drops else 0, "KEEP": 1 / (1 - rate) if drops else 1.0,
+        "D": width,
+        "PADDED": padded,
+        "RELU": relu,
+        "LIMIT": threshold(rate) if drops else 0,
+        "KEEP": 1 / (1 - rate) if drops else 1.0,
         "num_warps": max(1, min(8, padded // 128)),
-    }  # fmt: skip
+    }
 
 
 @triton.jit
-def _factors(
-    h, a, seed, i, c, inside, D: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr
-):  # fmt: skip
+def _factors(h, a, seed, i, c, inside, D: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr):
     """Of row i: h' and a' before dropout, and what dropout multiplies a' with."""
     left, right = tl.load(h + i * D + c, inside, 0.0), tl.load(a + i * D + c, inside, 0.0)
     if RELU:
@@ -71,9 +73,19 @@ def _factors(
 
 @triton.jit(do_not_specialize=["seed"])
 def _forward(
-    h, a, vectors, x, stats, seed,
-    D: tl.constexpr, PADDED: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr, EPS: tl.constexpr,
-):  # fmt: skip
+    h,
+    a,
+    vectors,
+    x,
+    stats,
+    seed,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    RELU: tl.constexpr,
+    LIMIT: tl.constexpr,
+    KEEP: tl.constexpr,
+    EPS: tl.constexpr,
+):
     """x and (mean, 1 / deviation) of a row. vectors [3, D]: b, (1 - b) weight, (1 - b) bias."""
     i, c = tl.program_id(0).to(tl.int64), tl.arange(0, PADDED)
     inside = c < D
@@ -93,10 +105,26 @@ def _forward(
 
 @triton.jit(do_not_specialize=["seed", "rows"])
 def _backward(
-    grad, h, a, vectors, stats, dh, da, sums, rows, seed,
-    D: tl.constexpr, PADDED: tl.constexpr, RELU: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    """dh and da of every PROGRAMS-th row; sums [programs, 3, D]: over these rows, of b and, without the factor 1 - b, of weight and bias."""
+    grad,
+    h,
+    a,
+    vectors,
+    stats,
+    dh,
+    da,
+    sums,
+    rows,
+    seed,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    RELU: tl.constexpr,
+    LIMIT: tl.constexpr,
+    KEEP: tl.constexpr,
+):
+    """dh and da of every PROGRAMS-th row.
+
+    Sums [programs, 3, D]: over these rows, of b and, without the factor 1 - b, of weight and bias.
+    """
     first, c = tl.program_id(0), tl.arange(0, PADDED)
     inside = c < D
     b, weight = tl.load(vectors + c, inside, 0.0), tl.load(vectors + D + c, inside, 0.0)

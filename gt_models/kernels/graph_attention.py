@@ -1,6 +1,7 @@
 """Attention over neighbours (GAT, Velickovic et al. 2018, Eqs. 1 to 4), https://arxiv.org/abs/1710.10903.
 
-s_e = <a_source, v_j> + <a_target, v_i>     w = softmax over the edges e = (j -> i) of i of leaky(s)     out_i = sum_e w_e v_j    per head
+s_e = <a_source, v_j> + <a_target, v_i>     w = softmax over the edges e = (j -> i) of i of leaky(s)     out_i = sum_e
+w_e v_j    per head
 """
 
 import torch
@@ -8,12 +9,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.layers.csr import csr_of, rows_of
 
 
 def reference(
-    value: Tensor, att_source: Tensor, att_target: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor,
+    value: Tensor,
+    att_source: Tensor,
+    att_target: Tensor,
+    ptr: Tensor,
+    col: Tensor,
+    ptr_t: Tensor,
+    col_t: Tensor,
+    perm_t: Tensor,
     negative_slope: float,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Projected nodes -> the weighted sum of their sources, both [N, H * C] with the channels of a head side by side.
 
     Args:
@@ -39,13 +48,6 @@ def reference(
     return out[:-1].reshape(value.shape)
 
 
-def rows_of(ptr: Tensor, num_edges: int) -> Tensor:
-    """Target of each edge, long [E]; N for the edges behind the last node's."""
-    return torch.searchsorted(
-        ptr[1:].contiguous(), torch.arange(num_edges, device=ptr.device, dtype=ptr.dtype), right=True
-    )
-
-
 def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None = None) -> tuple[tuple, dict]:
     edges, num_nodes = small_edges(value.device)
     heads, width = att_source.shape
@@ -54,21 +56,12 @@ def _example(value: Tensor, att_source: Tensor, *_, negative_slope: float | None
 
 
 def small_edges(device: torch.device) -> tuple[tuple[Tensor, ...], int]:
-    """For self-checks: seven nodes, the last without an edge; two parallel edges and a self-loop. As (`compressed`, number of nodes)."""
-    source, target = torch.tensor([[1, 2, 2, 0, 3, 4, 5, 5, 0], [0, 0, 0, 1, 3, 2, 4, 0, 5]], device=device)
-    return compressed(source, target, 7), 7
+    """For self-checks: seven nodes, the last without an edge; two parallel edges and a self-loop.
 
-
-def compressed(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Edges as (ptr, col, ptr_t, col_t, perm_t), as `graph_attention` takes them; int32 where that is wide enough.
-
-    An edge with the target `num_nodes` comes last and belongs to no node: so edges can be dropped where shapes must not depend on data.
+    As (`csr_of`, number of nodes).
     """
-    row, order = torch.sort(target, stable=True)
-    col, nodes = source[order], torch.arange(num_nodes + 1, device=source.device)
-    col_sorted, perm_t = torch.sort(torch.where(row == num_nodes, num_nodes, col), stable=True)
-    parts = torch.searchsorted(row, nodes), col, torch.searchsorted(col_sorted, nodes), row[perm_t], perm_t
-    return tuple(t.int() if max(source.numel(), num_nodes) < 2**31 - 1 else t for t in parts)  # type: ignore[return-value]
+    source, target = torch.tensor([[1, 2, 2, 0, 3, 4, 5, 5, 0], [0, 0, 0, 1, 3, 2, 4, 0, 5]], device=device)
+    return csr_of(source, target, 7), 7
 
 
 def _numba():

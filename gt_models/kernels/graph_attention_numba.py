@@ -1,7 +1,7 @@
 """Attention over neighbours on the CPU: no message per edge and channel is stored.
 
-Weights of edges are kept, and the two numbers of each node that scores are sums of. Forward and the derivative of the softmax go by target, the
-gradient of the values by source.
+Weights of edges are kept, and the two numbers of each node that scores are sums of. Forward and the derivative of the
+softmax go by target, the gradient of the values by source.
 """
 
 from functools import cache
@@ -59,7 +59,10 @@ graph_attention = _GraphAttention.apply
 
 @cache
 def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
-    """For heads of `width` channels. Flat are value, out and their gradients, [N, H, width], and the attention vectors, [2, H, width]."""
+    """For heads of `width` channels.
+
+    Flat are value, out and their gradients, [N, H, width], and the attention vectors, [2, H, width].
+    """
     number, normalise = real(dtype), softmax(dtype, heads)
     zero, log2e = number(0), number(np.log2(np.e))
 
@@ -99,7 +102,10 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     @compiled
     def by_source(begin, end, value, grad, weight, dscore, dtarget, ptr_t, col_t, perm_t, att, dvalue, datt):
-        """dvalue_j is the sum of w_e grad_i over the edges that leave j, and what comes through the scores; datt [blocks, 2, H, width], flat."""
+        """dvalue_j is the sum of w_e grad_i over the edges that leave j, and what comes through the scores.
+
+        Datt [blocks, 2, H, width], flat.
+        """
         row = local(number, width)
         for block in range(begin, end):
             for j in range(block * BLOCK, min(len(dtarget), block * BLOCK + BLOCK)):

@@ -1,8 +1,8 @@
 """Attention over neighbours on a GPU: no value per edge and channel is stored.
 
-A program has one node and one head. The forward pass goes along the node's edges twice and keeps the peak and the sum of the softmax; the
-backward pass goes by source, forms each weight again, and leaves the gradient of its score, [E, H], which is then summed by target. Each
-number has one writer.
+A program has one node and one head. The forward pass goes along the node's edges twice and keeps the peak and the sum
+of the softmax; the backward pass goes by source, forms each weight again, and leaves the gradient of its score, [E, H],
+which is then summed by target. Each number has one writer.
 """
 
 import torch
@@ -69,7 +69,10 @@ def _larger(a, b):
 
 @triton.jit
 def _score(source, of_target, col, e, end, h, H: tl.constexpr, SLOPE: tl.constexpr):
-    """Of the edges e of a node: scores, -inf from `end` on, and sources; `of_target` is the node's part of the score."""
+    """Of the edges e of a node: scores, -inf from `end` on, and sources.
+
+    `of_target` is the node's part of the score.
+    """
     j = tl.load(col + e, e < end, 0).to(tl.int64)
     s = tl.load(source + j * H + h, e < end, 0.0) + of_target
     return tl.where(e < end, tl.where(s > 0, s, s * SLOPE), -float("inf")), j
@@ -109,7 +112,10 @@ def _by_source(
     v, grad, source, of_target, ptr_t, col_t, perm_t, dscore, dsource, dvalue,
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, SLOPE: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Of one node j and head h: dvalue_j without what comes through the scores, the scores' gradients [E, H], and their sum."""
+    """Gradients of one node j and head h.
+
+    They are dvalue_j without the part through the scores, the gradients of scores [E, H], and the sum of these.
+    """
     jh, c = tl.program_id(0).to(tl.int64), tl.arange(0, PADDED)
     j, h = jh // H, jh % H
     begin, end = tl.load(ptr_t + j), tl.load(ptr_t + j + 1)

@@ -1,6 +1,9 @@
-"""GRIT's attention (Ma et al. 2023, Section 3.2, https://arxiv.org/abs/2305.17589; PPGT, Appendix D.1, Eq. 12): pairs take part and are updated.
+"""GRIT's attention (Ma et al. 2023, Section 3.2, https://arxiv.org/abs/2305.17589; PPGT, Appendix D.1, Eq. 12).
 
-    e_ij = relu(rho((q_i + k_j) * Ew_ij) + Eb_ij)     w_ij = softmax_j clamp(<u, e_ij>)     per head, over the nodes j of i's graph
+Pairs take part and are updated.
+
+    e_ij = relu(rho((q_i + k_j) * Ew_ij) + Eb_ij)     w_ij = softmax_j clamp(<u, e_ij>)     per head, over the nodes j
+    of i's graph
 
 rho is the signed square root; what node i receives is sum_j w_ij v_j and sum_j w_ij e_ij.
 """
@@ -24,7 +27,7 @@ def reference(
     dropout: float,
     seed: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """(sum_j w_ij v_j beside sum_j w_ij e_ij [N, H, 2, d], e [P, H, d]).
+    """(sum_j w_ij v_j next to sum_j w_ij e_ij [N, H, 2, d], e [P, H, d]).
 
     Args:
         q, k, v: of all nodes, [N, H, d].
@@ -32,7 +35,8 @@ def reference(
         logit: u, [H, d].
         batch: which nodes belong together.
         clamp: logits are cut to [-clamp, clamp]; math.inf: not.
-        dropout: rate at which single weights are dropped; which ones is a hash of `seed`, long [1], the pair and the head. None: none.
+        dropout: rate at which single weights are dropped; which ones is a hash of `seed`, long [1], the pair and the
+            head. None: none.
     """
     first, second = batch.pair_nodes  # queries, keys
     ew, eb = pair.unbind(1)  # [P, H, d] each
@@ -46,7 +50,7 @@ def reference(
 
 
 def signed_sqrt(x: Tensor) -> Tensor:
-    """sqrt(relu(x)) - sqrt(relu(-x)); its gradient at zero is taken as zero, as that of the relus is."""
+    """sqrt(relu(x)) - sqrt(relu(-x)); its gradient at zero is zero, as that of the relus."""
     return x.abs().clamp(min=torch.finfo(x.dtype).tiny).sqrt() * x.sign()
 
 

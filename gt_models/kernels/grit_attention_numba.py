@@ -1,4 +1,6 @@
-"""GRIT's attention on the CPU, a query at a time: of a pair, Ew, Eb, e and a weight a head are stored, and nothing else of its width.
+"""GRIT's attention on the CPU, one query at a time.
+
+Of each pair only Ew, Eb, e and one weight per head are stored.
 
 The definition stores a dozen tensors of that size, and reads and writes all of memory for each.
 """
@@ -48,7 +50,8 @@ grit_attention = _GRITAttention.apply
 def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     """For `heads` heads of `width` channels. A unit of both kernels is a graph.
 
-    What is of a pair and a head stands for all keys of a query in a row, so that powers and hashes are of whole vectors.
+    What is of a pair and a head stands for all keys of a query in a row, so that powers and hashes are of whole
+    vectors.
     """
     number, dim, raise_two = real(dtype), heads * width, powers(dtype)
     zero, half, one, tiny, log2e = (
@@ -136,7 +139,10 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         dpair,
         dlogit,
     ):
-        """dq, dk, dv [N, H, width], dpair [P, 2, H, width] and dlogit [B, H, width] from grad [N, H, 2, width] and grad_e [P, H, width]."""
+        """Gradients dq, dk, dv [N, H, width], dpair [P, 2, H, width] and dlogit [B, H, width].
+
+        They follow from grad [N, H, 2, width] and grad_e [P, H, width].
+        """
         hashed = hash32(seed)
         q, k, dq, pair, dpair = (
             q.reshape(-1, dim),

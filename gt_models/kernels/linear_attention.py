@@ -1,7 +1,10 @@
-"""Sums of attention with a kernel over all nodes of a graph, y_i = sum_j <q_i, k_j> v_j / sum_j <q_i, k_j>, in other orders than one padded
-product (Polynormer, Deng et al. 2024, equation 6, https://arxiv.org/abs/2403.01232).
+"""Kernel attention over all nodes of a graph, y_i = sum_j <q_i, k_j> v_j / sum_j <q_i, k_j>.
 
-Queries and keys are non-negative feature maps. All tensors are [N, H, C], with one graph after the other. Time O(N C^2 H).
+Orders of summation other than one padded product. Polynormer, Deng et al. 2024, equation 6,
+https://arxiv.org/abs/2403.01232.
+
+Queries and keys are non-negative feature maps. All tensors are [N, H, C], with one graph after the other. Time O(N C^2
+H).
 """
 
 from collections.abc import Sequence
@@ -14,7 +17,10 @@ CHUNK = 1024  # nodes
 
 
 def by_graph(query: Tensor, key: Tensor, value: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Each graph alone, for sizes so different that padding would cost more than a loop. `sizes`: nodes of each graph."""
+    """Each graph alone, for sizes so different that padding would cost more than a loop.
+
+    `sizes`: nodes of each graph.
+    """
     return torch.cat(
         [_attend(*part) for part in zip(*(t.split(list(sizes)) for t in (query, key, value)), strict=True)]
     )

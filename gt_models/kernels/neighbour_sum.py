@@ -1,5 +1,6 @@
-"""Sums over neighbours, out_i = sum of value_j over the edges j -> i: the product of an adjacency matrix with node values."""
+"""Sums over neighbours, out_i = sum of value_j over the edges j -> i, as a product with a sparse matrix."""
 
+import functools
 import warnings
 
 import torch
@@ -8,13 +9,16 @@ from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.graph_attention import rows_of, small_edges
+from gt_models.kernels.graph_attention import small_edges
+from gt_models.layers.csr import rows_of
 
 
 def reference(
     value: Tensor, weight: Tensor, ptr: Tensor, col: Tensor, ptr_t: Tensor, col_t: Tensor, perm_t: Tensor
 ) -> Tensor:
-    """out_i = sum_e weight_e value_j, [N, C] -> [N, C]; weight [E] has no gradient, edges as in `gt_models.kernels.graph_attention`.
+    """out_i = sum_e weight_e value_j, [N, C] -> [N, C].
+
+    Weight [E] has no gradient, edges as in `gt_models.kernels.graph_attention`.
 
     Holds an [E, C] tensor.
     """
@@ -42,20 +46,22 @@ class _Sparse(torch.autograd.Function):
 
 def _product(ptr: Tensor, col: Tensor, weight: Tensor, dense: Tensor) -> Tensor:
     dense, out, n = dense.contiguous(), torch.empty_like(dense, memory_format=torch.contiguous_format), len(dense)
+    _take_beta_warning()
     matrix = torch.sparse_csr_tensor(ptr, col, weight, size=(n, n), check_invariants=False)
     # the same object twice, else torch copies it first; with `out` it neither clears nor copies the result
     return torch.addmm(out, matrix, dense, beta=0, out=out)
 
 
+@functools.cache
+def _take_beta_warning() -> None:
+    """Trigger torch's warning that sparse CSR is in beta, which it gives once per process, and hide it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
+
+
 def _why_not(value: Tensor, *_) -> str | None:
     return "autocast is on" if torch.is_autocast_enabled(value.device.type) else None
-
-
-with (
-    warnings.catch_warnings()
-):  # torch says once per process that compressed rows are beta; hear it here, not in a training log
-    warnings.simplefilter("ignore")
-    torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.long), torch.tensor([]), size=(1, 1))
 
 
 def _example(value: Tensor, *_) -> tuple[tuple, dict]:

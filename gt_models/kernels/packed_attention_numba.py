@@ -1,8 +1,11 @@
-"""Packed attention on the CPU: no padding and no copies into groups; weights exist for LANES queries of one head of one graph at a time.
+"""Packed attention on the CPU: no padding and no copies into groups.
 
-The lanes of vectors are queries: their states lie as [channel, lane], scores and weights as [key, lane]. `product` keeps its sums in registers.
-Backward forms the weights again from the largest score and the inverse sum of each row (Dao et al. 2022, "FlashAttention", Section 3). A head of
-a graph has one writer: no bit depends on the number of threads or on other graphs.
+Weights exist for LANES queries of one head of one graph at a time.
+
+The lanes of vectors are queries: their states lie as [channel, lane], scores and weights as [key, lane]. `product`
+keeps its sums in registers. Backward forms the weights again from the largest score and the inverse sum of each row
+(Dao et al. 2022, "FlashAttention", Section 3). A head of a graph has one writer: no bit depends on the number of
+threads or on other graphs.
 """
 
 import math
@@ -29,8 +32,8 @@ from gt_models.kernels.compiled import (
     run,
     softmax,
 )
-from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
+from gt_models.layers.dropout_hash import GOLDEN
 
 LANES, ROWS = 16, 8  # a block of a product
 
@@ -183,8 +186,10 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
 
     @compiled
     def backward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, stats, grad, dq, dkv):
-        """Gradients of queries, keys and values from that of the result, [M, H d], flat. Sums over queries lie as [block of LANES channels, token,
-        channel], and what they are of as [block, lane, channel]. Lanes without a query hold anything: nothing reads them."""
+        """Gradients of queries, keys and values from that of the result, [M, H d], flat.
+
+        Sums over queries lie as [block of LANES channels, token, channel], and what they are of as [block, lane,
+        channel]. Lanes without a query hold anything: nothing reads them."""
         room, dim = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads], heads * d
         root, padded = number(1 / math.sqrt(d)), -(-d // LANES) * LANES
         token, row = parts * dim, parts * dim if parts == 3 else dim

@@ -1,4 +1,4 @@
-"""Channels beside their sines and cosines at doubling frequencies (PPGT, Eq. 9), https://arxiv.org/abs/2504.12588."""
+"""Channels next to their sines and cosines at doubling frequencies (PPGT, Eq. 9), https://arxiv.org/abs/2504.12588."""
 
 import math
 

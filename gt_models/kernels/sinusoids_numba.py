@@ -1,4 +1,7 @@
-"""Sinusoids on the CPU in float32, in one pass: a power series for the lowest frequency, and sin 2a = 2 sin a cos a, cos 2a = 1 - 2 sin^2 a."""
+"""Sinusoids on the CPU in float32, in one pass.
+
+A power series gives the lowest frequency; sin 2a = 2 sin a cos a and cos 2a = 1 - 2 sin^2 a give the others.
+"""
 
 import math
 

@@ -1,9 +1,11 @@
-"""Triangular attention (Edge Transformer, Section 3, Eqs. 1 and 2): the pair (i, j) attends over the paths i -> l -> j.
-Mueller and Morris: Towards Principled Graph Transformers, https://arxiv.org/abs/2401.10119.
+"""Triangular attention (Edge Transformer, Eqs. 1 and 2): the pair (i, j) attends over the paths i -> l -> j.
+
+Mueller and Morris: Towards Principled Graph Transformers, Section 3, https://arxiv.org/abs/2401.10119.
 
     S_ilj = <Q_il, K_lj> / sqrt(d)     A = softmax over l     O_ij = sum_l A_ilj (V1_il * V2_lj)      per head
 
-The reference holds values of all triples. "numba" (CPU) and "triton" (CUDA) hold none; "chunked" takes a few rows i at a time.
+The reference holds values of all triples. "numba" (CPU) and "triton" (CUDA) hold none; "chunked" takes a few rows i at
+a time.
 """
 
 import math
@@ -44,7 +46,10 @@ def reference(
 def chunked(
     x: Tensor, batch: GraphBatch, seed: Tensor, dropout: float, fusion_norm: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
-    """The same, a few graphs or a few rows i of one at a time; the backward pass computes each chunk again from its inputs."""
+    """The same, a few graphs or a few rows i of one at a time.
+
+    The backward pass computes each chunk again from its inputs.
+    """
     q, k, v1, v2 = batch.pairs_to_dense(x).unbind(3)
     mask, pairs = _mask_and_pairs(x, batch, dropout)
     num_graphs, n = q.shape[:2]
@@ -63,7 +68,7 @@ def chunked(
 
 
 def _mask_and_pairs(x: Tensor, batch: GraphBatch, dropout: float) -> tuple[Tensor | None, Tensor | None]:
-    """Nodes that are not padding [B, n] (None: all), and the numbers of the pairs [B, n, n] where weights are dropped."""
+    """Nodes that are not padding [B, n] (None: all), and the number of each pair [B, n, n] if weights are dropped."""
     mask = batch.node_mask if batch.num_graphs > 1 else None
     return mask, batch.pairs_to_dense(torch.arange(x.size(0), device=x.device)) if dropout > 0 else None
 

@@ -1,9 +1,10 @@
 """Triangular attention on the CPU: no value per triple of nodes is stored.
 
-The innermost vectors are LANES nodes side by side, whose states lie as [channel, lane]: columns j forward, so that a softmax over l is formed in
-each lane; middle nodes l backward, so that all gradients of the pairs (i, l) and (l, j) have one writer and no lanes are summed up. Forward keeps
-the maximum and the inverse sum of each softmax, from which backward forms each weight again. Graphs are worked on to their own sizes, without
-padding but that of the last lanes, whose numbers are not read.
+The innermost vectors are LANES nodes side by side, whose states lie as [channel, lane]: columns j forward, so that a
+softmax over l is formed in each lane; middle nodes l backward, so that all gradients of the pairs (i, l) and (l, j)
+have one writer and no lanes are summed up. Forward keeps the maximum and the inverse sum of each softmax, from which
+backward forms each weight again. Graphs are worked on to their own sizes, without padding but that of the last lanes,
+whose numbers are not read.
 """
 
 # mypy: disable-error-code="has-type, misc"
@@ -37,8 +38,8 @@ from gt_models.kernels.compiled import (
     softmax,
     vector_at,
 )
-from gt_models.kernels.dropout_hash import GOLDEN
 from gt_models.kernels.dropout_numba import draws
+from gt_models.layers.dropout_hash import GOLDEN
 
 LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
@@ -47,8 +48,10 @@ LOG2E = 1.4426950408889634
 
 
 def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
-    """operation(states, at, x, first, stride, lanes, d): `move` between the d numbers of each lane, at first, first + stride, ... in x, and
-    states[at : at + d LANES] as [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers."""
+    """operation(states, at, x, first, stride, lanes, d).
+
+    `move` between the d numbers of each lane, at first, first + stride, ... in x, and states[at : at + d LANES] as
+    [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers."""
 
     @intrinsic(prefer_literal=True)
     def operation(typing, states, at, x, first, stride, lanes, d):
@@ -137,7 +140,10 @@ triangular_attention = _TriangularAttention.apply
 
 @lru_cache(64)
 def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) -> tuple[np.ndarray, list[int]]:
-    """Tasks (first pair, nodes, head, first index), `width` indices of one head of one graph each; bounds of shares of about equal cost."""
+    """Tasks (first pair, nodes, head, first index), `width` indices of one head of one graph each.
+
+    Bounds of shares of about equal cost.
+    """
     tasks, cost, pair = [], [], 0
     for n in sizes:
         tasks += [(pair, n, head, first) for head in range(num_heads) for first in range(0, n, width)]
@@ -148,7 +154,10 @@ def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) 
 
 @cache
 def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
-    """For heads of d channels: the innermost loops have a known length. Sums go through local arrays, which LLVM keeps in registers."""
+    """For heads of d channels: the innermost loops have a known length.
+
+    Sums go through local arrays, which LLVM keeps in registers.
+    """
     number, power = real(dtype), exp2(dtype)
     zero = number(0)
     root, scale = number(1 / math.sqrt(d)), number(LOG2E / math.sqrt(d))
@@ -183,8 +192,10 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
         @inner
         def attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats):
-            """Outputs of the rows from i on and of the columns from j0 on, LANES at a time. Laid out as k, v2 [tile of columns, l, channel, lane];
-            q, v1 [row, l, channel]; weight, drawn [l, row, lane]."""
+            """Outputs of the rows from i on and of the columns from j0 on, LANES at a time.
+
+            Laid out as k, v2 [tile of columns, l, channel, lane]; q, v1 [row, l, channel]; weight, drawn [l, row,
+            lane]."""
             s, peak, inverse = local(number, lanes), local(number, lanes), local(number, lanes)
             value, t = local(number, size), local(number, LANES)
             for r in range(rows):
@@ -228,7 +239,10 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, x, tasks, seed, limit, keep, out, stats):
-        """x [P, 4, H, d] -> out [P, H, d], and of each softmax the maximum (in base 2) and the inverse sum, stats [P, H, 2]."""
+        """x [P, 4, H, d] -> out [P, H, d] and stats [P, H, 2].
+
+        Stats are the maximum (in base 2) and the inverse sum of each softmax.
+        """
         for t in range(begin, end):
             p0, n, h, j0 = tasks[t]
             columns, rest = min(COLUMNS, n - j0), n - n % ROWS
@@ -276,8 +290,10 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
         @inner
         def differentiate(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx):
-            """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j). Laid out as k, v2, dk, dv2
-            [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds [row, lane]."""
+            """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j).
+
+            Laid out as k, v2, dk, dv2 [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds
+            [row, lane]."""
             q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
             s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
             dk_c, dv2_c, t, hashes = (

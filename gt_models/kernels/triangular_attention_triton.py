@@ -1,8 +1,9 @@
 """Triangular attention on a GPU: no value per triple of nodes is stored.
 
-For a fixed l the score S_ilj is an ordinary product of rows Q_il and K_lj. The forward pass holds a tile of pairs (i, j) and goes along l
-with a running softmax; it keeps the logarithm of each softmax's sum. The backward pass forms each weight again, twice: for the pairs (i, l)
-along j and for the pairs (l, j) along i, so that each gradient has one writer and two runs give the same bits.
+For a fixed l the score S_ilj is an ordinary product of rows Q_il and K_lj. The forward pass holds a tile of pairs (i,
+j) and goes along l with a running softmax; it keeps the logarithm of each softmax's sum. The backward pass forms each
+weight again, twice: for the pairs (i, l) along j and for the pairs (l, j) along i, so that each gradient has one writer
+and two runs give the same bits.
 """
 
 import math
@@ -54,10 +55,16 @@ triangular_attention = _TriangularAttention.apply
 def _arguments(heads: int, width: int, seed: Tensor, dropout: float) -> dict:
     padded = triton.next_power_of_2(width)
     return {
-        "seed": int(seed), "LIMIT": int(dropout * 2**32), "KEEP": 1 / (1 - dropout), "H": heads, "D": width, "PADDED": padded,
+        "seed": int(seed),
+        "LIMIT": int(dropout * 2**32),
+        "KEEP": 1 / (1 - dropout),
+        "H": heads,
+        "D": width,
+        "PADDED": padded,
         "TILE": 16 if padded <= 8 else 8 if padded <= 32 else 4,  # a program holds TILE * TILE * PADDED values
-        "ROOT": 1 / math.sqrt(width), "SCALE": LOG2E / math.sqrt(width),
-    }  # fmt: skip
+        "ROOT": 1 / math.sqrt(width),
+        "SCALE": LOG2E / math.sqrt(width),
+    }
 
 
 @triton.jit
@@ -81,10 +88,21 @@ def _rows(
 
 @triton.jit(do_not_specialize=["seed"])
 def _forward(
-    x, first, sizes, out, stats, seed,
-    H: tl.constexpr, D: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
-    ROOT: tl.constexpr, SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
+    x,
+    first,
+    sizes,
+    out,
+    stats,
+    seed,
+    H: tl.constexpr,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    TILE: tl.constexpr,
+    ROOT: tl.constexpr,
+    SCALE: tl.constexpr,
+    LIMIT: tl.constexpr,
+    KEEP: tl.constexpr,
+):
     """One tile of pairs (i, j) of one head of one graph."""
     tile, h, graph = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     p0, n = tl.load(first + graph), tl.load(sizes + graph)
@@ -113,11 +131,28 @@ def _forward(
 
 @triton.jit(do_not_specialize=["seed"])
 def _backward(
-    x, first, sizes, grad, stats, inner, dx, seed, SECOND: tl.constexpr,
-    H: tl.constexpr, D: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr,
-    ROOT: tl.constexpr, SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
-):  # fmt: skip
-    """Gradients of queries and first values of TILE pairs (i, l), along j; of keys and second values of pairs (l, j), along i (`SECOND`)."""
+    x,
+    first,
+    sizes,
+    grad,
+    stats,
+    inner,
+    dx,
+    seed,
+    SECOND: tl.constexpr,
+    H: tl.constexpr,
+    D: tl.constexpr,
+    PADDED: tl.constexpr,
+    TILE: tl.constexpr,
+    ROOT: tl.constexpr,
+    SCALE: tl.constexpr,
+    LIMIT: tl.constexpr,
+    KEEP: tl.constexpr,
+):
+    """Gradients of queries and first values of TILE pairs (i, l), along j.
+
+    Of keys and second values of pairs (l, j), along i (`SECOND`).
+    """
     tile, h, graph = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     p0, n = tl.load(first + graph), tl.load(sizes + graph)
     across = tl.cdiv(n, TILE)

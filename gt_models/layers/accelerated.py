@@ -1,11 +1,12 @@
 """Methods that a faster implementation may replace at run time.
 
-A layer's file has its equations in plain torch and marks a method with `@accelerated`; it never imports a kernel. A file in
-`gt_models/kernels/attached/` registers a faster implementation of that method for that class (`gt_models.kernels.attach`), with the conditions
-under which it may replace it. Each call checks the conditions. If one does not hold, the plain method runs.
+A layer's file has its equations in plain torch and marks a method with `@accelerated`; it never imports a kernel. A
+file in `gt_models/kernels/attached/` registers a faster implementation of that method for that class
+(`gt_models.kernels.attach`), with the conditions under which it may replace it. Each call checks the conditions. If one
+does not hold, the plain method runs.
 
-The mark is a function of the class, not state of the object. Hence copies, pickles and state dicts know nothing of it, and a compiler, an
-exporter and a functional transform trace the plain method.
+The mark is a function of the class, not state of the object. Hence copies, pickles and state dicts know nothing of it,
+and a compiler, an exporter and a functional transform trace the plain method.
 """
 
 import functools
@@ -26,7 +27,7 @@ ATTACHED: dict[tuple[type, str], Callable[..., Any]] = {}
 def accelerated(method: Method) -> Method:
     """Decorator: run the implementation that is attached to the object's class, else the method itself.
 
-    A subclass has no implementation of its own until one is attached to it, even if it inherits the method.
+    A subclass has no implementation until one is attached to it, even if it inherits the method.
     """
 
     @functools.wraps(method)
@@ -40,7 +41,11 @@ def accelerated(method: Method) -> Method:
 
 
 def plain(cls: type, name: str) -> Callable[..., Any]:
-    """The plain equations of method `name`. Raises ValueError if it is not marked as `@accelerated`."""
+    """The plain equations of method `name`.
+
+    Raises:
+        ValueError: it is not marked as `@accelerated`.
+    """
     function = getattr(cls, name)
     if not getattr(function, "accelerated", False):
         raise ValueError(f"{cls.__qualname__}.{name} is not marked as @accelerated: mark it in {cls.__module__}")
@@ -56,7 +61,7 @@ def _implementation(cls: type, method: Callable[..., Any]) -> Callable[..., Any]
 
 @functools.cache
 def _load(module: str) -> None:
-    """Import what is attached to the classes of a module of this library, gt_models.released.NAME: gt_models.kernels.attached.NAME."""
+    """Import gt_models.kernels.attached.NAME for gt_models.NAME, gt_models.released.NAME or gt_models.layers.NAME."""
     library, *names = module.split(".")
     for name in names if library == "gt_models" else ():
         attached = f"gt_models.kernels.attached.{name}"

@@ -8,7 +8,7 @@ import torch
 T = TypeVar("T")
 
 
-def build_to_keep(function: Callable[..., T], *args: Any) -> T:
+def outside_inference_mode(function: Callable[..., T], *args: Any) -> T:
     """function(*args), made outside of inference mode: what is made within it can take part in no training later."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return function(*args)
@@ -17,7 +17,9 @@ def build_to_keep(function: Callable[..., T], *args: Any) -> T:
 
 
 class cached_property:
-    """functools.cached_property without its lock (which Python 3.11 takes and torch.compile cannot trace): not for use by several threads.
+    """functools.cached_property without its lock (which Python 3.11 takes and torch.compile cannot trace).
+
+    Not for use by several threads.
 
     The value becomes a plain attribute of the object, where it is found before this is asked again.
     """
@@ -31,6 +33,6 @@ class cached_property:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        value = build_to_keep(self.function, instance)
+        value = outside_inference_mode(self.function, instance)
         setattr(instance, self.name, value)
         return value

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class DropPath(nn.Module):
     """Zeroes a branch per graph with probability `rate` while training and scales what stays by 1 / (1 - rate).
 
-    `forward(branch)`: dimension 0 of the branch is the graph (padded form). `forward(branch, batch, num_graphs)`: rows of the branch
-    belong to graphs `batch` (flat form). One rate gives the same distribution in both.
+    `forward(branch)`: dimension 0 of the branch is the graph (padded form). `forward(branch, batch, num_graphs)`: rows
+    of the branch belong to graphs `batch` (flat form). One rate gives the same distribution in both.
     """
 
     def __init__(self, rate: float = 0.0):

@@ -1,18 +1,24 @@
-"""Dropout for large CPU tensors: torch draws one Bernoulli number per entry, on one thread, which costs more than the layer around it."""
+"""Dropout that needs no mask for its backward pass."""
 
 import torch
 from torch import Tensor, nn
 
-from gt_models.kernels.dropout import draw_seed, drop, drop_sparse
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.dropout_hash import draw_seed, kept, kept_at
 
 
 class Dropout(nn.Module):
-    """Zeroes entries with probability `rate` while training and scales the others by 1 / (1 - rate).
+    """Zeroes entries with probability `rate` in training and scales the others by 1 / (1 - rate).
 
-    On the CPU, in float32 and float64, an entry's fate is a hash of its position and of one seed from torch's generator: nothing is kept
-    for the backward pass and the result does not depend on the number of threads; sparse rows drop what the same numbers in a dense matrix
-    do. Elsewhere it is torch's dropout.
-    Raises ValueError for a rate outside [0, 1).
+    On the CPU, in float32 and float64, an entry is dropped by a hash of its position and of one seed from torch's
+    generator. Hence no mask is stored for the backward pass, the result does not depend on the number of threads, and a
+    sparse matrix drops what the same dense matrix drops. Elsewhere it is torch's dropout.
+
+    Args:
+        rate: probability of an entry to be dropped.
+
+    Raises:
+        ValueError: `rate` is outside [0, 1).
     """
 
     def __init__(self, rate: float = 0.0):
@@ -22,14 +28,32 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """Entries of any shape -> the same shape; as they are outside of training."""
-        if not self.training or self.rate == 0.0:
-            return x
+        """Entries of any shape -> the same shape; x itself outside of training."""
+        return x if not self.training or self.rate == 0.0 else self.drop(x)
+
+    @accelerated
+    def drop(self, x: Tensor) -> Tensor:
+        """`forward` in training."""
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
             return nn.functional.dropout(x, self.rate)
         if x.layout == torch.sparse_csr:
             return drop_sparse(x, draw_seed(), self.rate)
-        return drop(x, draw_seed(), self.rate)
+        return drop_entries(x, draw_seed(), self.rate)
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+def drop_entries(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    """x / (1 - rate) where an entry is kept, else 0: x of any shape, `seed` long [1], 0 <= rate < 1."""
+    keep = kept(seed.to(x.device), x.numel(), rate).view(x.shape)
+    return torch.where(keep, x * (1 / (1 - rate)), torch.zeros_like(x))
+
+
+def drop_sparse(x: Tensor, seed: Tensor, rate: float) -> Tensor:
+    """`drop_entries` of a matrix in compressed sparse rows; zeros stay zeros. It has no gradient."""
+    ptr, col, values = x.crow_indices(), x.col_indices(), x.values()
+    row = torch.repeat_interleave(torch.arange(x.size(0), device=x.device), ptr.diff(), output_size=len(col))
+    keep = kept_at(seed.to(x.device), row * x.size(1) + col, rate)
+    values = torch.where(keep, values * (1 / (1 - rate)), torch.zeros_like(values))
+    return torch.sparse_csr_tensor(ptr, col, values, size=x.shape, check_invariants=False)

@@ -1,4 +1,4 @@
-"""Softmax over the edges that arrive at a node, where messages are made in plain torch (`gt_models.kernels.graph_attention` is GAT's alone)."""
+"""Softmax over the incoming edges of each node, in plain torch."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from torch import Tensor
 def edge_softmax(scores: Tensor, target: Tensor, num_nodes: int) -> Tensor:
     """Scores [E, ...] -> weights of their shape that sum to one over the edges of each target [E]; at least in float32.
 
-    An edge of the target `num_nodes` belongs to no node (see `gt_models.kernels.graph_attention.compressed`).
+    An edge of the target `num_nodes` belongs to no node (see `gt_models.layers.csr.csr_of`).
     """
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     index, size = target.view(-1, *[1] * (scores.dim() - 1)).expand_as(scores), (num_nodes + 1, *scores.shape[1:])

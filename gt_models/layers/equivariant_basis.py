@@ -1,7 +1,7 @@
 """Basis tensors of permutation-equivariant linear layers (Maron et al. 2019; TokenGT, Definitions 2 to 5).
 
-A basis of L_{k->l} is one binary tensor per equality pattern of k + l indices: which of them are equal and which are not. Patterns are set
-partitions, bell(k + l) of them: 15 for layers from pairs to pairs.
+A basis of L_{k->l} is one binary tensor per equality pattern of k + l indices: which of them are equal and which are
+not. Patterns are set partitions, bell(k + l) of them: 15 for layers from pairs to pairs.
 """
 
 from functools import cache
@@ -12,7 +12,9 @@ from torch import Tensor
 
 @cache
 def set_partitions(size: int) -> tuple[tuple[int, ...], ...]:
-    """All partitions of `size` things as restricted growth strings: entry a is the block of thing a, blocks numbered as they first appear.
+    """All bell(size) partitions of `size` elements as restricted growth strings.
+
+    Entry a is the block of element a. Blocks are numbered as they first appear.
 
     From all different to all equal: for two things ((0, 1), (0, 0)). There are bell(size).
     """
@@ -65,8 +67,8 @@ def pair_indices(num_nodes: int, device: torch.device | str | None = None) -> Te
 def equivariant_basis(queries: Tensor, keys: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Basis tensors between given multi-indices (Definition 5): B[mu, i, j] = 1 where (i, j) has equality pattern mu.
 
-    Dense: `pairs = pair_indices(n); equivariant_basis(pairs, pairs).view(15, n, n, n, n)`. Sparse: the nodes as (v, v) and the edges of a
-    graph as rows of `queries` and `keys`.
+    Dense: `pairs = pair_indices(n); equivariant_basis(pairs, pairs).view(15, n, n, n, n)`. Sparse: the nodes as (v, v)
+    and the edges of a graph as rows of `queries` and `keys`.
 
     Args:
         queries, keys: long [..., Q, l] and [..., K, k]; leading dimensions (graphs) agree.

@@ -15,7 +15,9 @@ from gt_models.layers.static_shapes import needs_static_shapes
 
 
 class FeatureEncoder(nn.Module):
-    """Features [N, F] -> [N, out_dim]. Continuous ones may be in compressed sparse rows (`register_model(..., sparse_x=True)`).
+    """Features [N, F] -> [N, out_dim].
+
+    Continuous ones may be in compressed sparse rows (`register_model(..., sparse_x=True)`).
 
     Args:
         in_dim: an int is the width F of continuous features; a sequence is one vocabulary size per categorical column.
@@ -41,7 +43,8 @@ class FeatureEncoder(nn.Module):
         """Features [rows, columns] -> [rows, out_dim].
 
         Raises:
-            ValueError: for another number of columns, and (on the CPU, where no device has to be waited for) for a category outside its vocabulary.
+            ValueError: another number of columns, or a category outside its vocabulary. On a GPU and in a compiled
+                graph such a category is an index outside the table of embeddings, which fails there.
         """
         width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
         if x.dim() != 2 or x.size(1) != width:
@@ -49,9 +52,15 @@ class FeatureEncoder(nn.Module):
         if self.linear is not None:
             return self.project(self.dropout(x.to(dtype_of(self.linear))))
         x = x.long()
-        if not needs_static_shapes(x):
+        row = x + torch.tensor(self.offsets, device=x.device)
+        if needs_static_shapes(
+            x
+        ):  # no value may be read here; the row of a neighbouring column must not be taken for it
+            outside = (x < 0) | (x >= torch.tensor(self.in_dim, device=x.device))
+            row = row.masked_fill(outside, self.embedding.num_embeddings)
+        else:
             self._check(x)
-        return self.embedding(x + torch.tensor(self.offsets, device=x.device)).sum(1)
+        return self.embedding(row).sum(1)
 
     @accelerated
     def project(self, x: Tensor) -> Tensor:
@@ -64,6 +73,7 @@ class FeatureEncoder(nn.Module):
         if bool(wrong.any()):
             row, column = wrong.nonzero()[0].tolist()
             raise ValueError(
-                f"categorical feature {column} of row {row} is {int(x[row, column])}; the model was built for {sizes[column]} categories, "
+                f"categorical feature {column} of row {row} is {int(x[row, column])}; the model was built for "
+                f"{sizes[column]} categories, "
                 f"0 to {sizes[column] - 1}: build it with a larger vocabulary, or map unknown values to one of these"
             )

@@ -8,7 +8,9 @@ from gt_models.layers.csr import Edges
 
 
 def gcn_sum(x: Tensor, edges: Edges, times: int = 1) -> list[Tensor]:
-    """[A x, A^2 x, ...] of `times` powers of A = D^-1/2 (A_0 + I) D^-1/2, in float32 at least, under autocast too: [N, C] each.
+    """Powers A x, A^2 x, ... of A = D^-1/2 (A_0 + I) D^-1/2: `times` tensors [N, C].
+
+    They are computed in float32 at least, also under autocast.
 
     Args:
         x: [N, C].
@@ -16,9 +18,9 @@ def gcn_sum(x: Tensor, edges: Edges, times: int = 1) -> list[Tensor]:
     """
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     scale = edges.in_degree.to(x.dtype).rsqrt()  # at least one each: the self-loop
-    weight, powers = scale[edges.target] * scale[edges.compressed[1]], []
+    weight, powers = scale[edges.target] * scale[edges.csr[1]], []
     with torch.autocast(x.device.type, enabled=False):
         for _ in range(times):
-            x = neighbour_sum(x, weight, *edges.compressed)
+            x = neighbour_sum(x, weight, *edges.csr)
             powers.append(x)
     return powers

@@ -16,8 +16,8 @@ NORMALISATIONS = ("none", "batch", "layer")
 class GNN(nn.Module):
     """Feature encoder, `num_layers` x [convolution, normalisation, activation, dropout, (residual)], (pooling,) Linear.
 
-    Node [N, out_dim] or graph [B, out_dim]. What a layer of message passing is, `convolution()` says, which makes one of torch_geometric's;
-    it is called with x and what `edges()` gives.
+    Node [N, out_dim] or graph [B, out_dim]. `convolution()` builds a message passing layer of torch_geometric, which is
+    called with x and the result of `edges()`.
 
     Args:
         name: of the model, for errors.
@@ -33,10 +33,12 @@ class GNN(nn.Module):
         normalisation: "none", "batch" or "layer", between convolution and activation.
         residual: each layer adds its input.
         pooling: "sum", "mean" or "max", at graph level.
-        all_layers: the head reads the input of the first layer and the output of every layer, side by side, not the last one's alone.
-        rrwp_dim: return probabilities appended to the features: the diagonal of this many channels of the encoding "rrwp"; 0: none.
-        laplacian_dim: eigenvectors of the encoding "laplacian_eigenvectors" appended to the features, signs flipped at random per graph in
-            training; 0: none.
+        all_layers: the head reads the input of the first layer and the output of every layer, side by side, not the
+            last one's alone.
+        rrwp_dim: return probabilities appended to the features: the diagonal of this many channels of the encoding
+            "rrwp"; 0: none.
+        laplacian_dim: eigenvectors of the encoding "laplacian_eigenvectors" appended to the features, signs flipped at
+            random per graph in training; 0: none.
     """
 
     def __init__(
@@ -110,20 +112,22 @@ class GNN(nn.Module):
         return self.head(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch.
+        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node).
 
-        Raises MissingEncoding where an encoding is absent or too narrow, ValueError where edge features are missing.
+        Raises:
+            MissingEncoding: an encoding is absent or too narrow.
+            ValueError: edge features are missing.
         """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
     def _encodings(self, batch: GraphBatch) -> Tensor:
-        parts = []
+        columns = []
         if self.rrwp_dim:
-            parts.append(return_probabilities(batch, self.rrwp_dim))  # [N, rrwp_dim]
+            columns.append(return_probabilities(batch, self.rrwp_dim))  # [N, rrwp_dim]
         if self.laplacian_dim:
-            parts.append(laplacian_eigenvectors(batch, self.laplacian_dim, self.training))  # [N, laplacian_dim]
-        return torch.cat(parts, 1)
+            columns.append(laplacian_eigenvectors(batch, self.laplacian_dim, self.training))  # [N, laplacian_dim]
+        return torch.cat(columns, 1)
 
 
 def return_probabilities(batch: GraphBatch, width: int) -> Tensor:
@@ -133,7 +137,10 @@ def return_probabilities(batch: GraphBatch, width: int) -> Tensor:
 
 
 def laplacian_eigenvectors(batch: GraphBatch, width: int, flip: bool) -> Tensor:
-    """The encoding "laplacian_eigenvectors", [N, width]; with `flip`, each eigenvector of each graph has a random sign."""
+    """The encoding "laplacian_eigenvectors", [N, width].
+
+    With `flip`, each eigenvector of each graph has a random sign.
+    """
     vectors = batch.encoding("laplacian_eigenvectors", width)
     if not flip:
         return vectors
@@ -142,8 +149,10 @@ def laplacian_eigenvectors(batch: GraphBatch, width: int, flip: bool) -> Tensor:
 
 
 def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E + N], weights [E + N]), once for all layers; as torch_geometric's `gcn_norm`, but a self-loop
-    that is there already stays, with weight 0, so that no size depends on how many there are."""
+    """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E + N], weights [E + N]), once for all layers.
+
+    As torch_geometric's `gcn_norm`, but a self-loop that is there already stays, with weight 0, so that no size depends
+    on how many there are."""
     nodes = torch.arange(batch.num_nodes, device=batch.ptr.device)
     edge_index = torch.cat([batch.edge_index, torch.stack([nodes, nodes])], 1)
     (source, target), is_loop = edge_index, batch.edge_index[0] == batch.edge_index[1]
@@ -153,7 +162,11 @@ def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Ten
 
 
 def encode_edges(encoder: FeatureEncoder, batch: GraphBatch) -> Tensor:
-    """Edge features through `encoder`, [E, d]. Raises ValueError where the batch has none."""
+    """Edge features through `encoder`, [E, d].
+
+    Raises:
+        ValueError: the batch has none.
+    """
     if batch.edge_attr is None:
         raise ValueError(
             "the model was built with edge_dim and the batch has no edge_attr: give it, or build with edge_dim=None"
@@ -162,7 +175,11 @@ def encode_edges(encoder: FeatureEncoder, batch: GraphBatch) -> Tensor:
 
 
 def check_level(name: str, level: str, pooling: str, num_layers: int) -> None:
-    """Raises ValueError for a level, a pooling or a depth that a baseline does not have."""
+    """Check the arguments of a baseline.
+
+    Raises:
+        ValueError: an unknown level or pooling, or no layer.
+    """
     if level not in ("node", "graph"):
         raise ValueError(f"{name} cannot predict at level {level!r}; it predicts: node, graph")
     if pooling not in POOLINGS:

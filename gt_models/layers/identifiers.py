@@ -1,7 +1,8 @@
-"""Node identifiers (TokenGT, Section 2 and the appendix on identifiers): vectors that tell the nodes of a graph apart.
+"""Node identifiers (TokenGT, Section 2 and the appendix on identifiers): vectors that distinguish the nodes of a graph.
 
-Lemma 1 asks for orthonormal rows; what cannot be orthonormal (more nodes than channels) is near it. Random identifiers are drawn from
-torch's global generator, anew in every forward.
+Lemma 1 asks for orthonormal rows; what cannot be orthonormal (more nodes than channels) is near it. Random identifiers
+are drawn from
+torch's global generator in every forward.
 """
 
 import torch
@@ -13,7 +14,9 @@ from gt_models.batch import GraphBatch
 def node_tuples(batch: GraphBatch, order: int, hyperedges: bool) -> Tensor:
     """Node ids of each token, long [M, k]: nodes as (v, ..., v), then edges or hyperedges of `order` nodes.
 
-    Raises ValueError for no graph, and where hyperedges are missing, have another order, or join nodes outside the batch or of two graphs.
+    Raises:
+        ValueError: no graph, and where hyperedges are missing, have another order, or join nodes outside the batch or
+            of two graphs.
     """
     if batch.num_graphs == 0:
         raise ValueError("the batch holds no graph: give at least one")
@@ -50,8 +53,9 @@ def orthogonal_rows(
 ) -> Tensor:
     """Orthogonal random features: per graph the rows of a random orthogonal n x n matrix (QR of a Gaussian one).
 
-    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept: they are orthonormal, the rows
-    no longer. Columns of a uniform orthogonal matrix are exchangeable, so QR of n x width numbers is that choice at a cost of n * width^2.
+    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept: they are
+    orthonormal, the rows no longer. Columns of a uniform orthogonal matrix are exchangeable, so QR of n x width numbers
+    is that choice at a cost of n * width^2.
 
     Args:
         sizes: rows per graph, long [B].
@@ -109,7 +113,8 @@ def random_rows(
 def rows_of_table(table: Tensor, num_graphs: int, owner: Tensor, local: Tensor, max_size: int) -> Tensor:
     """Rows of one table [R, width], chosen and ordered at random for each graph: [M, width].
 
-    Raises ValueError where a graph needs more rows than the table has.
+    Raises:
+        ValueError: a graph needs more rows than the table has.
     """
     if max_size > table.size(0):
         raise ValueError(
@@ -126,6 +131,9 @@ def flip_signs(vectors: Tensor, owner: Tensor, num_graphs: int) -> Tensor:
 
 
 def drop_eigenvectors(vectors: Tensor, rate: float, owner: Tensor, num_graphs: int) -> Tensor:
-    """Channel dropout (Tompson et al. 2015): each eigenvector of each graph is dropped with probability `rate`, the rest scaled up."""
+    """Channel dropout (Tompson et al. 2015).
+
+    Each eigenvector of each graph is dropped with probability `rate`, the rest scaled up.
+    """
     keep = (torch.rand(num_graphs, vectors.size(1), device=vectors.device) >= rate).to(vectors.dtype) / (1.0 - rate)
     return vectors * keep[owner]

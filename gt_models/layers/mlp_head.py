@@ -10,9 +10,11 @@ HEADS = ("halving", "constant")
 class MLPHead(MLP):
     """`hidden_layers` x (Linear, activation), then Linear: [..., hidden_dim] -> [..., out_dim].
 
-    With `unit_length` every hidden vector is divided by its 2-norm, as the MLP of torch_geometric's GraphGym does unasked.
+    With `unit_length` every hidden vector is divided by its 2-norm, as the MLP of torch_geometric's GraphGym does
+    unasked.
 
-    Raises ValueError for an unknown `head`, or a width that cannot halve so often.
+    Raises:
+        ValueError: an unknown `head`, or a width that cannot halve so often.
     """
 
     def __init__(

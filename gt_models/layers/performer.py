@@ -1,7 +1,10 @@
-"""FAVOR+ (Choromanski et al. 2021, "Rethinking Attention with Performers"): attention through positive random features, linear in tokens.
+"""FAVOR+ (Choromanski et al. 2021, "Rethinking Attention with Performers").
 
-Softmax attention is softmax(q k^T / sqrt(d)) v; its kernel exp(q k^T / sqrt(d)) equals E[phi(q) phi(k)^T] over Gaussian projections, so
-attention becomes phi(q) (phi(k)^T v) / (phi(q) phi(k)^T 1) without an L x L matrix. Orthogonal projections lower the variance.
+Attention through positive random features, linear in tokens.
+
+Softmax attention is softmax(q k^T / sqrt(d)) v; its kernel exp(q k^T / sqrt(d)) equals E[phi(q) phi(k)^T] over Gaussian
+projections, so attention becomes phi(q) (phi(k)^T v) / (phi(q) phi(k)^T 1) without an L x L matrix. Orthogonal
+projections lower the variance.
 """
 
 # mypy: disable-error-code="arg-type, assignment, operator"
@@ -16,12 +19,14 @@ from torch.utils.checkpoint import checkpoint
 class RandomFeatures(nn.Module):
     """Holds one projection and maps queries and keys through it.
 
-    The projection and the count of training forwards since it was drawn are buffers: a resumed run continues with the same features.
+    The projection and the count of training forwards since it was drawn are buffers: a resumed run continues with the
+    same features.
 
     Args:
         head_dim: width d of queries and keys.
         num_features: rows m of the projection; None is int(d ln d).
-        redraw_interval: `step()` draws a new projection before the first of every so many training forwards; None never does.
+        redraw_interval: `step()` draws a new projection before the first of every so many training forwards; None never
+            does.
         kernel: "softmax" (`softmax_kernel`) or "relu" (`relu_kernel`).
         eps: the constant added to each feature; None is the kernel's own (1e-4 softmax, 1e-3 relu).
     """
@@ -60,7 +65,7 @@ class RandomFeatures(nn.Module):
 
     @torch.no_grad()
     def redraw(self) -> None:
-        """Draws a new projection from torch's global generator (on the CPU, so that a seed means the same on every device)."""
+        """Draw a new projection from torch's global CPU generator: a seed means the same on every device."""
         if self.projection.is_meta:
             return
         drawn = gaussian_orthogonal_matrix(self.num_features, self.head_dim, dtype=self.projection.dtype)
@@ -68,7 +73,10 @@ class RandomFeatures(nn.Module):
         self.projection = drawn.to(self.projection.device)
 
     def step(self) -> None:
-        """Counts a training forward and redraws when it is due; does nothing in evaluation. Compiled, it draws each time and keeps what is due."""
+        """Counts a training forward and redraws when it is due; no effect in evaluation.
+
+        Compiled, it draws each time and keeps what is due.
+        """
         if not self.training or self.redraw_interval is None:
             return
         if torch.compiler.is_compiling():
@@ -101,8 +109,10 @@ class RandomFeatures(nn.Module):
         stabilizer: Tensor | None = None,
         projection: Tensor | None = None,
     ) -> Tensor:
-        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`. `projection`: that of the
-        forward pass, for what is computed again in the backward pass; None: the present one."""
+        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`.
+
+        `projection`: that of the forward pass, for what is computed again in the backward pass; None: the current
+        one."""
         projection = self.projection if projection is None else projection
         if self.kernel == "relu":
             return relu_kernel(u, projection, self.eps, mask=mask)
@@ -125,8 +135,8 @@ def softmax_kernel(
 
         phi(u) = m^-1/2 (exp(c P u - c^2 |u|^2 / 2 - s) + eps),  c = d^-1/4.
 
-    The stabiliser s cancels in attention, but for eps: for queries the maximum of c P u over features, one per token; for keys one maximum
-    over `key_dims` of [..., L, m].
+    The stabiliser s cancels in attention, but for eps: for queries the maximum of c P u over features, one per token;
+    for keys one maximum over `key_dims` of [..., L, m].
 
     Args:
         u: queries or keys [..., L, d], not scaled by d^-1/2.
@@ -134,10 +144,12 @@ def softmax_kernel(
         is_query: which stabiliser.
         eps: added to every feature, so that no denominator is zero.
         mask: bool, broadcastable to [..., L]; False tokens get zero features and take no part in the keys' maximum.
-        key_dims: dimensions of [..., L, m] that share one stabiliser; `tuple(range(u.dim()))` is one for the whole call.
-        key_floor: lower bound of the keys' stabiliser (0.0 where zero padding takes part in the maximum).
+        key_dims: dimensions of [..., L, m] that share one stabiliser; `tuple(range(u.dim()))` is one for the whole
+            call.
+        key_floor: lower bound of the keys' stabiliser (0.0 if zero padding is part of the maximum).
         stabilizer: the stabiliser itself where it is known already, broadcastable to [..., L, m].
-        detach: whether no gradient flows through the stabiliser (TokenGT's authors; HOT's let it flow: it cancels but for eps).
+        detach: whether no gradient flows through the stabiliser (TokenGT's authors; HOT's let it flow: it cancels but
+            for eps).
 
     Returns:
         features [..., L, m].
@@ -158,12 +170,18 @@ def softmax_kernel(
 def key_maximum(
     u: Tensor, projection: Tensor, mask: Tensor | None = None, key_dims: tuple[int, ...] = (-2, -1)
 ) -> Tensor:
-    """The keys' stabiliser: the maximum of c P u over `key_dims` of [..., L, m], which stay as ones; 0 where no token is real."""
+    """The keys' stabiliser: the maximum of c P u over `key_dims` of [..., L, m], which stay as ones.
+
+    0 where no token is real.
+    """
     return _maximum((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T, mask, key_dims)
 
 
 def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tensor | None = None) -> Tensor:
-    """Features of the generalized kernel, relu(c P u) + eps with c = d^-1/4: u [..., L, d] -> [..., L, m]; zero where `mask` is False."""
+    """Features of the generalized kernel, relu(c P u) + eps with c = d^-1/4: u [..., L, d] -> [..., L, m].
+
+    Zero where `mask` is False.
+    """
     phi = ((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T).relu() + eps
     return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
 
@@ -176,9 +194,11 @@ def _maximum(projected: Tensor, mask: Tensor | None, key_dims: tuple[int, ...]) 
 
 
 def linear_attention(q_features: Tensor, k_features: Tensor, v: Tensor) -> Tensor:
-    """phi(q) (phi(k)^T v) / (phi(q) sum phi(k)): [..., L, m], [..., S, m], [..., S, d_v] -> [..., L, d_v]; never an L x S matrix.
+    """phi(q) (phi(k)^T v) / (phi(q) sum phi(k)).
 
-    A key with zero features takes no part. Where no key has any the result is zero.
+    [..., L, m], [..., S, m], [..., S, d_v] -> [..., L, d_v]; never an L x S matrix.
+
+    A key with zero features has no weight. If all keys have zero features, the result is zero.
     """
     context = k_features.transpose(-1, -2) @ v  # [..., m, d_v]
     total = q_features @ k_features.sum(-2).unsqueeze(-1)  # [..., L, 1]
@@ -188,9 +208,10 @@ def linear_attention(q_features: Tensor, k_features: Tensor, v: Tensor) -> Tenso
 def performer_attention(
     q: Tensor, k: Tensor, v: Tensor, features: RandomFeatures, mask: Tensor | None = None, chunk: int = 16384
 ) -> Tensor:
-    """Kernel attention [..., L, d], [..., L, d], [..., L, d_v] -> [..., L, d_v] in single precision or better, also under autocast.
+    """Kernel attention [..., L, d], [..., L, d], [..., L, d_v] -> [..., L, d_v], in float32 at least.
 
-    Beyond `chunk` tokens the features, m numbers per token and head, are computed `chunk` tokens at a time and again in the backward pass.
+    Beyond `chunk` tokens the features, m numbers per token and head, are computed `chunk` tokens at a time and again in
+    the backward pass.
 
     Args:
         mask: bool, broadcastable to [..., 1, L]; False keys take no part. Queries there give numbers of no meaning.
@@ -240,7 +261,9 @@ def gaussian_orthogonal_matrix(
     device: torch.device | str | None = None,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Orthogonal Gaussian rows (FAVOR+, Section 2.4): blocks of at most `num_columns` orthogonal rows, each as long as a Gaussian vector.
+    """Orthogonal Gaussian rows (FAVOR+, Section 2.4).
+
+    Blocks of at most `num_columns` orthogonal rows, each as long as a Gaussian vector.
 
     Returns:
         [num_rows, num_columns]; every row alone is distributed as N(0, I).
@@ -250,9 +273,10 @@ def gaussian_orthogonal_matrix(
     like = {"dtype": dtype, "device": device}
     blocks = -(-num_rows // num_columns)
     q, r = torch.linalg.qr(torch.randn(blocks, num_columns, num_columns, generator=generator, **like))
-    # deviates: HOT's kernel (hot_pytorch/models/common/kernel.py) keeps the raw Householder Q, as performer-pytorch does by default, from
-    # which TokenGT's kernel comes too. The diagonal of that Q has a mean (-0.20 to -0.13 at d = 16, its last entry +0.13), the rest has
-    # none; no effect seen on gps. Here the sign makes q uniform over orthogonal matrices
+    # deviates: HOT's kernel (hot_pytorch/models/common/kernel.py) keeps the raw Householder Q, as performer-pytorch
+    # does by default, from which TokenGT's kernel comes too. The diagonal of that Q has a mean (-0.20 to -0.13 at d =
+    # 16, its last entry +0.13), the rest has none; no effect seen on gps. Here the sign makes q uniform over orthogonal
+    # matrices
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     directions = q.transpose(-1, -2).reshape(-1, num_columns)[:num_rows]  # [num_rows, num_columns]
     norms = torch.randn(num_rows, num_columns, generator=generator, **like).norm(
@@ -262,7 +286,7 @@ def gaussian_orthogonal_matrix(
 
 
 def num_features_default(head_dim: int) -> int:
-    """int(d ln d), and at least one: the number of random features that FAVOR+ asks for."""
+    """int(d ln d), and at least one: the number of random features that FAVOR+ recommends."""
     return max(1, int(head_dim * math.log(head_dim)))
 
 
@@ -271,7 +295,9 @@ def _forget_forwards(module: RandomFeatures, incompatible_keys) -> None:
 
 
 def load_softmax_state(model: nn.Module, state: dict[str, Tensor]) -> None:
-    """Takes the weights of the same model with softmax attention into this Performer `model`, to fine-tune it (TokenGT, appendix on PCQM4Mv2).
+    """Load the weights of the same model with softmax attention into this Performer `model`, to fine-tune it.
+
+    TokenGT, appendix on PCQM4Mv2.
 
     Random features keep what the model drew; everything else must be there, and nothing more.
 
@@ -292,6 +318,7 @@ def load_softmax_state(model: nn.Module, state: dict[str, Tensor]) -> None:
     ]
     if missing or unknown or shapes:
         raise ValueError(
-            f"not the weights of this model with softmax attention: missing {missing}, unknown {unknown}, shapes {shapes}"
+            f"not the weights of this model with softmax attention: missing {missing}, unknown {unknown}, shapes "
+            f"{shapes}"
         )
     model.load_state_dict({**state, **{name: own[name] for name in drawn}})

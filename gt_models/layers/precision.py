@@ -11,7 +11,7 @@ Method = TypeVar("Method", bound=Callable[..., Tensor])
 
 
 def full_precision(method: Method) -> Method:
-    """Decorator of a method whose first argument is a floating tensor: run it outside of autocast, its tensors in float32 at least.
+    """Decorator of a method with a floating tensor as first argument: run it in float32 at least, outside of autocast.
 
     Tensors in bfloat16 and float16 are converted to float32; float64 stays. The result is not converted back.
     """
@@ -30,6 +30,9 @@ def widened(x: Tensor) -> Tensor:
 
 
 def dtype_of(module: nn.Module) -> torch.dtype:
-    """The dtype of a module's first floating parameter; torch's default for a module without one, such as a quantized layer."""
+    """The dtype of a module's first floating parameter.
+
+    torch's default for a module without one, such as a quantized layer.
+    """
     floating = (p.dtype for p in module.parameters() if p.is_floating_point())
     return next(floating, torch.get_default_dtype())

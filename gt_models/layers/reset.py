@@ -4,7 +4,7 @@ from torch import nn
 
 
 class ResetParameters(nn.Module):
-    """A module whose `reset_parameters` draws the parameters of its children again, in the order of their registration."""
+    """A module whose `reset_parameters` resets its children, in the order of their registration."""
 
     def reset_parameters(self) -> None:
         for child in self.children():

@@ -1,4 +1,4 @@
-"""Attention over neighbours in which each node hears itself once."""
+"""Attention over neighbours with exactly one self-loop per node."""
 
 import torch
 import torch.nn.functional as F
@@ -10,9 +10,11 @@ from gt_models.layers.static_shapes import needs_static_shapes
 
 
 def with_self_loops(x: Tensor, edge_index: Tensor, features: Tensor | None = None) -> tuple[Tensor, ...]:
-    """Edges [2, E] and their features [E, d], if any, for `attend`: what self-loops there are go, and each node of x [N, d] gets one, whose features are
-    the mean of those of its incoming edges. As torch_geometric's layers do it themselves in every call; where sizes must not depend on
-    data, self-loops that are there go to one more node."""
+    """Edges [2, E] and their features [E, d], if any, with exactly one self-loop per node of x [N, d].
+
+    Self-loops of the graph are dropped. The features of a new one are the mean of those of the node's incoming edges,
+    as in torch_geometric's layers. Where sizes must not depend on data, dropped self-loops point to one more node.
+    """
     if not needs_static_shapes(x):
         edge_index, features = remove_self_loops(edge_index, features)
         edge_index, features = add_self_loops(edge_index, features, "mean", len(x))
@@ -28,5 +30,9 @@ def with_self_loops(x: Tensor, edge_index: Tensor, features: Tensor | None = Non
 
 
 def attend(layer: GATConv | GATv2Conv, x: Tensor, edges: tuple[Tensor, ...]) -> Tensor:
-    """`layer`, which adds no self-loops, on the nodes x [N, d] and what `with_self_loops` gave for them: [N, heads * channels]."""
+    """Call `layer`, which adds no self-loops, on the nodes x [N, d] and the result of `with_self_loops`.
+
+    Returns:
+        [N, heads * channels].
+    """
     return layer(F.pad(x, (0, 0, 0, 1)), *edges)[:-1] if needs_static_shapes(x) else layer(x, *edges)

@@ -1,4 +1,4 @@
-"""The arguments of a paper's model, as the constructor of its released form takes them: written once, there."""
+"""The arguments of a paper's model in the constructor of its released form, without repeating them."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -11,10 +11,13 @@ from torch import nn
 def with_arguments_of(
     paper: type[nn.Module], *without: str, **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator of `def __init__(self, own: ... = ..., **paper)`: its signature becomes the arguments of `paper`, but for those in `without` and
-    with other `defaults`, then its own. All of the paper's come in `**paper`, whether given or not; others raise TypeError.
+    """Decorator: give `def __init__(self, own: ... = ..., **paper)` the arguments of the constructor of `paper`.
 
-    Raises TypeError where `without` or `defaults` name no argument of `paper`.
+    The signature becomes the arguments of `paper` except those in `without`, with other `defaults`, then its own
+    arguments. All arguments of the paper's model are passed in `**paper`, whether given or not. Others raise TypeError.
+
+    Raises:
+        TypeError: `without` or `defaults` name no argument of `paper`.
     """
     of_paper = signature(paper, eval_str=True).parameters
     if unknown := (set(without) | defaults.keys()) - of_paper.keys():

@@ -10,16 +10,18 @@ from gt_models.batch import GraphBatch
 class Subgraphs:
     """One induced subgraph around any node: its nodes up to `num_hops` hops, at most `max_nodes` of them.
 
-    Breadth first, edges taken in both directions. The first hop that would pass `max_nodes` is not taken whole: nodes of that frontier
-    are drawn at random until the subgraph has `max_nodes`. Edges keep their direction and features. A target's draw depends on `seed` and
-    the target alone, not on which targets are asked together.
+    Breadth first, edges taken in both directions. The first hop that would pass `max_nodes` is not taken whole: nodes
+    of that frontier are drawn at random until the subgraph has `max_nodes`. Edges keep their direction and features. A
+    target's draw depends on `seed` and the target alone, not on which targets are asked together.
 
     Args:
         graph: one graph (a batch counts as one disconnected graph).
         num_hops: K >= 0. max_nodes: M >= 1. seed: of the draws.
-        keep: remember each subgraph that was asked for (about 12 bytes a node and an edge), for many epochs over the same targets.
+        keep: cache each requested subgraph (about 12 bytes a node and an edge), for many epochs over the
+            same targets.
 
-    Raises ValueError for num_hops < 0 or max_nodes < 1.
+    Raises:
+        ValueError: num_hops < 0 or max_nodes < 1.
     """
 
     def __init__(self, graph: GraphBatch, num_hops: int, max_nodes: int, seed: int = 0, keep: bool = True):
@@ -29,16 +31,18 @@ class Subgraphs:
         n, (source, target) = graph.num_nodes, graph.edge_index.cpu().numpy()
         self._both = _Neighbours(np.concatenate([source, target]), np.concatenate([target, source]), n)
         self._outgoing = _Neighbours(source, target, n)
-        self._place = np.full(n, -1, dtype=np.int64)  # local index within the present subgraph, -1 outside
+        self._place = np.full(n, -1, dtype=np.int64)  # local index within the current subgraph, -1 outside
         self._kept: dict[int, tuple[np.ndarray, ...]] = {}
 
     def around(self, targets: Tensor) -> GraphBatch:
         """GraphBatch of a graph for each of `targets` (long [T]), the target first in each.
 
-        Per-node encodings come along; encodings["target"] [N, 1] marks the targets, extras["nodes"] [N] names the original nodes. Per-pair
-        encodings (RRWP) are to be computed on the result. A `y` per node becomes the targets' own [T, ...].
+        Per-node encodings come along; encodings["target"] [N, 1] marks the targets, extras["nodes"] [N] names the
+        original nodes. Per-pair encodings (RRWP) are to be computed on the result. A `y` per node becomes the targets'
+        own [T, ...].
 
-        Raises ValueError for a target outside the graph.
+        Raises:
+            ValueError: a target outside the graph.
         """
         graph, n = self.graph, self.graph.num_nodes
         if targets.numel() and not 0 <= int(targets.min()) <= int(targets.max()) < n:
@@ -84,7 +88,7 @@ class Subgraphs:
 
 
 def node_to_subgraphs(graph: GraphBatch, targets: Tensor, num_hops: int, max_nodes: int, seed: int = 0) -> GraphBatch:
-    """`Subgraphs(graph, ...).around(targets)`, for targets that are asked for once."""
+    """`Subgraphs(graph, ...).around(targets)`, for targets that are requested once."""
     return Subgraphs(graph, num_hops, max_nodes, seed, keep=False).around(targets)
 
 

@@ -1,4 +1,6 @@
-"""The standard Transformer encoder (Vaswani et al. 2017; PreLN: Xiong et al. 2020) over graphs of unlike size, without padding.
+"""The standard Transformer encoder over graphs of different sizes, without padding.
+
+Vaswani et al. 2017; PreLN: Xiong et al. 2020.
 
 Tokens of all graphs lie one after the other, [T, d] (`Packing`); every step but attention works on them row by row.
 """
@@ -10,14 +12,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gt_models.kernels.packed_attention import Group, Packing, by_groups, packed_attention
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.drop_path import DropPath
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.packing import Group, Packing, by_groups
 from gt_models.layers.performer import RandomFeatures, key_maximum, performer_attention
+from gt_models.layers.softmax_attention import SoftmaxAttention, fused_attention
 
 ATTENTIONS = ("softmax", "performer")
-# tokens of one graph from which a Performer layer goes by rows, and how many rows at a time
+# number of tokens of one graph above which a Performer layer is computed by rows, and how many rows at a time
 LONG, ROWS = 16384, 4096
 
 
@@ -57,8 +60,12 @@ class EncoderLayer(nn.Module):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, packing: "Packing", first_only: bool = False) -> Tensor:
-        """[T, d] -> [T, d]; or, with `first_only`, the first token of each graph alone, [B, d] in the order of `Packing.first`."""
-        # beyond this many tokens nothing of a layer is kept but its input, and it goes by rows: only the Performer's sums need all of them
+        """[T, d] -> [T, d].
+
+        Or, with `first_only`, the first token of each graph alone, [B, d] in the order of `Packing.first`.
+        """
+        # above this number of tokens only a layer's input is stored, and rows are computed in chunks: only the
+        # Performer's sums need all of them
         if len(x) > LONG and not first_only and self._can_go_by_rows(packing):
             return self._by_rows(x)
         branch = self.dropout(self.attn(self.attn_norm(x), packing, first_only))  # [T, d]
@@ -77,8 +84,8 @@ class EncoderLayer(nn.Module):
         return plain and self.attn.features is not None and packing.num_graphs == 1 and not self.drop_path.rate
 
     def _by_rows(self, x: Tensor) -> Tensor:
-        """The layer for one graph, `ROWS` tokens at a time, whose intermediates are formed again in the backward pass."""
-        parts, attn, projection = x.split(ROWS), self.attn, self.attn.features.projection
+        """The layer for one graph, `ROWS` tokens at a time. The backward pass computes intermediates again."""
+        chunks, attn, projection = x.split(ROWS), self.attn, self.attn.features.projection
 
         def keys(rows: Tensor, stabilizer: Tensor) -> tuple[Tensor, Tensor]:
             return attn.sums(self.attn_norm(rows), stabilizer, projection)
@@ -88,12 +95,12 @@ class EncoderLayer(nn.Module):
             return rows + self.feed_forward(rows)
 
         with torch.no_grad():
-            stabilizer = torch.stack([attn.key_maximum(self.attn_norm(rows)) for rows in parts]).amax(0)
+            stabilizer = torch.stack([attn.key_maximum(self.attn_norm(rows)) for rows in chunks]).amax(0)
         context, total = 0, 0
-        for rows in parts:
+        for rows in chunks:
             one, another = checkpoint(keys, rows, stabilizer, use_reentrant=False)
             context, total = context + one, total + another
-        return torch.cat([checkpoint(rest, rows, context, total, use_reentrant=False) for rows in parts])
+        return torch.cat([checkpoint(rest, rows, context, total, use_reentrant=False) for rows in chunks])
 
 
 class SelfAttention(nn.Module):
@@ -125,23 +132,31 @@ class SelfAttention(nn.Module):
             )
         if attention == "performer" and attn_dropout:
             raise ValueError(
-                f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set attn_dropout to 0"
+                f"attn_dropout {attn_dropout} with Performer attention, which has no weights to drop: set "
+                "attn_dropout to 0"
             )
-        self.num_heads, self.attn_dropout = num_heads, attn_dropout
+        self.num_heads = num_heads
         self.qkv = nn.Linear(hidden_dim, 3 * hidden_dim)
         self.out = nn.Linear(hidden_dim, hidden_dim)
         head_dim = hidden_dim // num_heads
         self.features = RandomFeatures(head_dim, num_features, redraw_interval) if attention == "performer" else None
+        self.softmax = SoftmaxAttention(num_heads, attn_dropout) if attention == "softmax" else None
 
     def forward(self, x: Tensor, packing: Packing, first_only: bool = False) -> Tensor:
-        """[T, d] -> [T, d]; or, with `first_only`, what the first token of each graph receives, [B, d] in the order of `Packing.first`."""
+        """[T, d] -> [T, d].
+
+        Or, with `first_only`, what the first token of each graph receives, [B, d] in the order of `Packing.first`.
+        """
         query, tokens = self.project(x, packing, first_only)
         attend = self._softmax if self.features is None else self._performer
         return self.output(attend(query, tokens, packing))
 
     @accelerated
     def project(self, x: Tensor, packing: Packing, first_only: bool) -> tuple[Tensor | None, Tensor]:
-        """None and queries, keys and values [T, 3d]; with `first_only`, queries of first tokens [B, d] and keys and values of all [T, 2d]."""
+        """None and queries, keys and values [T, 3d].
+
+        With `first_only`, queries of first tokens [B, d] and keys and values of all [T, 2d].
+        """
         tokens = self.qkv(x)
         if not first_only:
             return None, tokens
@@ -154,21 +169,21 @@ class SelfAttention(nn.Module):
 
     def key_maximum(self, x: Tensor) -> Tensor:
         """The keys' stabiliser of these tokens [T, d], [H, 1, 1] (Performer)."""
-        return key_maximum(self._heads(self.part(x, 1)), self.features.projection)
+        return key_maximum(self._heads(self.project_one(x, 1)), self.features.projection)
 
     def sums(self, x: Tensor, stabilizer: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
         """What tokens [T, d] add to phi(K)^T V, [H, m, d_h], and to the sum of phi(K), [H, m] (Performer)."""
-        phi = self.features(self._heads(self.part(x, 1)), False, None, stabilizer, projection)  # [H, T, m]
-        return phi.transpose(-1, -2) @ self._heads(self.part(x, 2)), phi.sum(-2)
+        phi = self.features(self._heads(self.project_one(x, 1)), False, None, stabilizer, projection)  # [H, T, m]
+        return phi.transpose(-1, -2) @ self._heads(self.project_one(x, 2)), phi.sum(-2)
 
     def read(self, x: Tensor, context: Tensor, total: Tensor, projection: Tensor) -> Tensor:
         """What tokens [T, d] receive from those sums over all tokens, [T, d] (Performer)."""
-        phi = self.features(self._heads(self.part(x, 0)), True, projection=projection)  # [H, T, m]
+        phi = self.features(self._heads(self.project_one(x, 0)), True, projection=projection)  # [H, T, m]
         out = (phi @ context) / (phi @ total.unsqueeze(-1))  # [H, T, d_h]
         return self.output(out.transpose(0, 1).flatten(1))
 
     @accelerated
-    def part(self, x: Tensor, which: int) -> Tensor:
+    def project_one(self, x: Tensor, which: int) -> Tensor:
         """Queries (0), keys (1) or values (2) of tokens, [T, d] -> [T, d]."""
         return self.qkv(x).chunk(3, 1)[which]
 
@@ -176,20 +191,20 @@ class SelfAttention(nn.Module):
         return x.unflatten(1, (self.num_heads, -1)).transpose(0, 1)  # [H, T, d_h]
 
     def _softmax(self, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
-        rate = self.attn_dropout if self.training else 0.0
-        seed = torch.randint(2**31 - 1, (1,)) if rate else torch.zeros(1, dtype=torch.long)
         dtype = tokens.dtype
-        if (
-            tokens.device.type == "cpu" and dtype != torch.float64
-        ):  # half precision is widened: the time is arithmetic, not memory
+        # half precision is widened on the CPU: the time there is arithmetic, not memory
+        if tokens.device.type == "cpu" and dtype != torch.float64:
             query, tokens = None if query is None else query.float(), tokens.float()
         with torch.autocast(tokens.device.type, enabled=False):
-            return packed_attention(query, tokens, packing, self.num_heads, rate, seed).to(dtype)
+            if tokens.is_cuda and torch.compiler.is_compiling():  # a compiled graph uses no attached form
+                rate = self.softmax.dropout.rate if self.training else 0.0
+                return fused_attention(query, tokens, packing, self.num_heads, rate).to(dtype)
+            return self.softmax(query, tokens, packing).to(dtype)
 
     def _performer(self, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
         def attend(q: Tensor, k: Tensor, v: Tensor, group: Group, _: int) -> Tensor:
-            # deviates: in the implementation padded keys take part in the keys' stabiliser, so that through eps a graph's output depends on
-            # the longest graph beside it; here only a graph's own tokens do
+            # deviates: in the implementation padded keys take part in the keys' stabiliser, so that through eps a
+            # graph's output depends on the longest graph of its batch; here only a graph's own tokens do
             return performer_attention(q, k, v, self.features, group.mask)
 
         return by_groups(query, tokens, packing, self.num_heads, attend)

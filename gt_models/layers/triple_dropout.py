@@ -4,15 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed
-from gt_models.kernels.dropout_hash import GOLDEN, hash32, threshold
+from gt_models.layers.dropout_hash import draw_seed, kept_in_rows
 
 
 class TripleDropout(nn.Module):
     """Drops single weights A_ilj with probability `rate` while training and scales the others by 1 / (1 - rate).
 
-    What is dropped is a hash of one number from torch's generator, of the pair (i, l), the head and j: it does not depend on padding, and a
-    kernel that never holds all weights drops the same.
+    What is dropped is a hash of one number from torch's generator, of the pair (i, l), the head and j: it does not
+    depend on padding, and a kernel that never holds all weights drops the same.
 
     Raises:
         ValueError: `rate` is outside [0, 1).
@@ -25,7 +24,10 @@ class TripleDropout(nn.Module):
         self.rate = rate
 
     def forward(self, weights: Tensor, batch: GraphBatch) -> Tensor:
-        """Weights [B, i, l, j, H], padded as in `GraphBatch.pairs_to_dense` -> the same shape; as they are outside of training."""
+        """Weights [B, i, l, j, H], padded as in `GraphBatch.pairs_to_dense` -> the same shape.
+
+        As they are outside of training.
+        """
         if not self.training or self.rate == 0.0:
             return weights
         pairs = batch.pairs_to_dense(torch.arange(batch.num_pairs, device=weights.device))  # [B, i, l]
@@ -45,6 +47,5 @@ def kept_triples(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, 
         num_heads, num_columns: H, and how many j there are.
         rate: the share that is dropped.
     """
-    heads, columns = (torch.arange(count, device=pairs.device) for count in (num_heads, num_columns))
-    row = hash32(((pairs[..., None] * num_heads + heads) & 0xFFFFFFFF) ^ seed.to(pairs.device))  # [B, i, l, H]
-    return hash32((row.unsqueeze(-2) + columns[:, None] * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
+    rows = pairs[..., None] * num_heads + torch.arange(num_heads, device=pairs.device)  # [B, i, l, H]
+    return kept_in_rows(seed, rows, num_columns, rate).transpose(-1, -2)

@@ -1,8 +1,11 @@
-"""Polynormer: node features multiplied by attention-weighted sums of node features, layer upon layer, so that L layers are a polynomial
-of degree 2^L; first over neighbours, then over all nodes, both in linear time.
+"""Polynormer: L layers that are a polynomial of degree 2^L in the node features, in linear time.
 
-Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024, https://arxiv.org/abs/2403.01232:
-Section 3 and Appendices G, H.2, I, K. What the authors' code does differently: `gt_models.released.polynormer`.
+Each layer multiplies node features by attention-weighted sums of node features, first over neighbours, then over all
+nodes.
+
+Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024,
+https://arxiv.org/abs/2403.01232: Section 3 and Appendices G, H.2, I, K. What the authors' code does differently:
+`gt_models.released.polynormer`.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +25,10 @@ from gt_models.layers.reset import ResetParameters
 from gt_models.polynormer.neighbours import neighbours
 from gt_models.registry import register_model
 
-PAPER = "Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024. https://arxiv.org/abs/2403.01232"
+PAPER = (
+    "Deng, Yue, Zhang: Polynormer: Polynomial-Expressive Graph Transformer in Linear Time, ICLR 2024. "
+    "https://arxiv.org/abs/2403.01232"
+)
 CHOICES = {
     "level": ("node", "graph"),
     "attention": ("local", "global", "local-to-global", "local-and-global"),
@@ -33,9 +39,12 @@ CHOICES = {
 
 
 class PolynomialBase(nn.Module):
-    """The base model, X^(l) = (W^(l) X^(l-1)) * (X^(l-1) + B^(l)) (equation 4): for one graph of `num_nodes` nodes, [n, d] -> [n, d].
+    """The base model, X^(l) = (W^(l) X^(l-1)) * (X^(l-1) + B^(l)) (equation 4).
 
-    2^L-polynomial-expressive (Theorem 3.3), but neither equivariant nor linear in n: what the equivariant layers below are derived from.
+    For one graph of `num_nodes` nodes, [n, d] -> [n, d].
+
+    2^L-polynomial-expressive (Theorem 3.3), but neither equivariant nor linear in n: what the equivariant layers below
+    are derived from.
     """
 
     def __init__(self, num_nodes: int, dim: int, num_layers: int):
@@ -56,7 +65,10 @@ class PolynomialBase(nn.Module):
 
 
 class Beta(nn.Module):
-    """The coefficients B = 1 sigma(beta)^T (equations 5 and 7), [d]; with the second eigenvector v2, sigma(v2 beta^T), [N, d] (equation 19)."""
+    """The coefficients B = 1 sigma(beta)^T (equations 5 and 7), [d].
+
+    With the second eigenvector v2, sigma(v2 beta^T), [N, d] (equation 19).
+    """
 
     def __init__(self, dim: int, num_layers: int):
         super().__init__()
@@ -69,14 +81,18 @@ class Beta(nn.Module):
         nn.init.normal_(self.weight, std=self.std)
 
     def forward(self, v2: Tensor | None) -> Tensor:  # [d], or [N, d] with v2 [N, 1]
-        # unstated: sigma beside v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside sigma(1 beta^T)
+        # unstated: sigma with v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside
+        # sigma(1 beta^T)
         return torch.sigmoid(self.weight if v2 is None else v2.to(self.weight.dtype) * self.weight)
 
 
 class Attention(ResetParameters):
-    """WV = sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) (equation 6), head last: channel c of head h is c * H + h (Listing 2).
+    """WV = sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) (equation 6).
 
-    W is the attention of each node over the nodes of its graph; it is never computed. Time O(N C^2 H). `with_value` False: `forward` is given V.
+    The head is the last index: channel c of head h is c * H + h (Listing 2).
+
+    W is the attention of each node over the nodes of its graph; it is never computed. Time O(N C^2 H). `with_value`
+    False: `forward` is given V.
     """
 
     def __init__(self, in_dim: int, dim: int, num_heads: int, share_query_key: bool = False, with_value: bool = True):
@@ -109,7 +125,9 @@ class Attention(ResetParameters):
 
 
 class LocalLayer(ResetParameters):
-    """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7), [N, in_dim] -> [N, d].
+    """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7).
+
+    [N, in_dim] -> [N, d].
 
     A is attention over neighbours; with `parallel` (equation 15) AV has the attention over all nodes added.
 
@@ -120,7 +138,7 @@ class LocalLayer(ResetParameters):
         relu: ReLU on H and AV.
         norm: equation 17, else equation 7.
         dropout: on AV.
-        parallel: attention over all nodes, without values of its own.
+        parallel: attention over all nodes, which uses the values of `local`.
     """
 
     def __init__(
@@ -147,7 +165,8 @@ class LocalLayer(ResetParameters):
 
     def mix(self, x: Tensor, batch: GraphBatch) -> Tensor:  # AV, [N, d]
         a = self.local(x, batch)
-        # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both attentions
+        # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both
+        # attentions
         return a if self.parallel is None else a + self.parallel(x, batch, self.local.linear(x))  # equation 15
 
     @accelerated
@@ -204,20 +223,26 @@ class Polynormer(ResetParameters):
     """Polynormer and Polynormer-r, version 1 and 2.
 
     Args:
-        in_dim, out_dim: width of continuous node features, or vocabulary sizes of categorical columns; outputs per node or graph.
+        in_dim, out_dim: width of continuous node features, or vocabulary sizes of categorical columns; outputs per node
+            or graph.
         level, pooling: "node", or "graph" by the "mean", "sum" or "max" over nodes.
         hidden_dim, num_heads: width d of all heads together; attention heads, local and global, which split d.
         num_local_layers, num_global_layers: L1, also the number of layers of "local-and-global"; L2.
-        attention: "local-to-global" (Section 3.3); "local" or "global" alone; "local-and-global" in parallel in each layer (equation 15).
+        attention: "local-to-global" (Section 3.3); "local" or "global" alone; "local-and-global" in parallel in each
+            layer (equation 15).
         relu: Polynormer-r: ReLU in each layer.
         version: "v1": B = 1 beta^T. "v2": B = v2 beta^T with the encoding "second_eigenvector" (equation 19).
         local_layer: A of equation 7: "gat", "gcn" (large graphs), or "random-walk" (A D^-1 of Appendix K).
-        norm: "layer": LayerNorm as in equation 17 and Listing 2. "none": equations 7 and 8 to the letter, a polynomial if `relu` is off.
-        in_dropout, dropout, global_dropout: on the input features; after the input layer and in each local layer; after each global layer
-            (None: as `dropout`).
+        norm: "layer": LayerNorm as in equation 17 and Listing 2. "none": equations 7 and 8 to the letter, a polynomial
+            if `relu` is off.
+        in_dropout, dropout, global_dropout: on the input features; after the input layer and in each local layer; after
+            each global layer (None: as `dropout`).
 
-    Training has two phases: `set_phase("local")` predicts from the local module alone, `set_phase("global")` (the start) from the whole.
-    Raises ValueError for arguments that are unknown or do not fit each other.
+    Training has two phases: `set_phase("local")` predicts from the local module alone, `set_phase("global")` (the
+    start) from the whole.
+
+    Raises:
+        ValueError: arguments that are unknown or do not fit each other.
     """
 
     def __init__(
@@ -247,11 +272,19 @@ class Polynormer(ResetParameters):
         self.input, self.dropout = FeatureEncoder(in_dim, hidden_dim, dropout=in_dropout), Dropout(dropout)
         self.local_layers = nn.ModuleList(
             LocalLayer(
-                hidden_dim, hidden_dim, neighbours(local_layer, num_heads), Beta(hidden_dim, num_local_layers), relu, norm == "layer", dropout,
-                Attention(hidden_dim, hidden_dim, num_heads, with_value=False) if attention == "local-and-global" else None,
+                hidden_dim,
+                hidden_dim,
+                neighbours(local_layer, num_heads),
+                Beta(hidden_dim, num_local_layers),
+                relu,
+                norm == "layer",
+                dropout,
+                Attention(hidden_dim, hidden_dim, num_heads, with_value=False)
+                if attention == "local-and-global"
+                else None,
             )
             for _ in range(0 if attention == "global" else num_local_layers)
-        )  # fmt: skip
+        )
         global_dropout = dropout if global_dropout is None else global_dropout
         self.global_layers = nn.ModuleList(
             GlobalLayer(
@@ -259,7 +292,8 @@ class Polynormer(ResetParameters):
             )
             for _ in range(num_global_layers if "global" in self.phases else 0)
         )
-        # unstated: how Listing 1's one output layer serves the local phase; it reads the local sum, as it later reads the global output
+        # unstated: how Listing 1's one output layer serves the local phase; it reads the local sum, as it later reads
+        # the global output
         self.head = nn.Linear(hidden_dim, out_dim)
 
     @property
@@ -268,7 +302,10 @@ class Polynormer(ResetParameters):
         return {"local-to-global": ("local", "global"), "global": ("global",)}.get(self.attention, ("local",))
 
     def set_phase(self, name: Literal["local", "global"]) -> None:
-        """Chooses what predicts: "local", the local module (warm-up), or "global", the whole model; ValueError for a phase it lacks."""
+        """Chooses what predicts: "local", the local module (warm-up), or "global", the whole model.
+
+        ValueError for an unknown phase.
+        """
         if name not in self.phases:
             raise ValueError(
                 f"a Polynormer with attention {self.attention!r} has the phases {self.phases}, not {name!r}"
@@ -276,7 +313,11 @@ class Polynormer(ResetParameters):
         self.phase = name
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Node outputs [N, out_dim] or graph outputs [B, out_dim]. Raises MissingEncoding where version 2 finds no second eigenvector."""
+        """Node outputs [N, out_dim] or graph outputs [B, out_dim].
+
+        Raises:
+            MissingEncoding: version 2 finds no second eigenvector.
+        """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -303,19 +344,28 @@ class Polynormer(ResetParameters):
         return self.predict(features, batch, self.head)
 
     def predict(self, features: Tensor, batch: GraphBatch, head: nn.Module) -> Tensor:  # [N, d] -> [N or B, out_dim]
-        # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean, then the same layer
+        # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean,
+        # then the same layer
         return head(pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features)
 
 
 def check_choices(**given: str) -> None:
-    """Raises ValueError for a value that is not among `CHOICES`; lists the known values."""
+    """Check that values are among `CHOICES`.
+
+    Raises:
+        ValueError: one is not; the message lists the known values.
+    """
     for name, value in given.items():
         if value not in CHOICES[name]:
             raise ValueError(f"{name}={value!r} is unknown; known: {', '.join(CHOICES[name])}")
 
 
 def check_sizes(attention: str, hidden_dim: int, num_heads: int, num_local_layers: int, num_global_layers: int) -> None:
-    """Raises ValueError for sizes that do not fit each other."""
+    """Check that sizes fit each other.
+
+    Raises:
+        ValueError: they do not.
+    """
     if hidden_dim % num_heads:
         raise ValueError(
             f"hidden_dim {hidden_dim} cannot be split into {num_heads} heads: choose a multiple of num_heads"

@@ -1,5 +1,8 @@
-"""The A of Polynormer's equation 7: attention over neighbours (GAT, Velickovic et al. 2018, https://arxiv.org/abs/1710.10903) or the fixed
-weights of GCN (Kipf & Welling 2017, https://arxiv.org/abs/1609.02907) and of random walks."""
+"""The A of Polynormer's equation 7: attention over neighbours, or the fixed weights of GCN or of random walks.
+
+GAT: Velickovic et al. 2018, https://arxiv.org/abs/1710.10903. GCN: Kipf & Welling 2017,
+https://arxiv.org/abs/1609.02907.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,10 +20,12 @@ from gt_models.layers.precision import full_precision
 class GraphAttention(nn.Module):
     """Attention over neighbours, `forward(x [N, in_dim], batch) -> [N, out_dim]`:
 
-        a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>)      out_i = sum_j a_ij W x_j      per head
+        a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>)      per head
+        out_i = sum_j a_ij W x_j
 
-    The heads are concatenated. Each node attends over its incoming edges and over itself exactly once, whatever self-loops the graph stores.
-    Parallel edges each count. There is no bias. The numbers are those of torch_geometric's GATConv.
+    The heads are concatenated. Each node attends over its incoming edges and over itself exactly once, whatever
+    self-loops the graph stores. Parallel edges each count. There is no bias. The numbers are those of torch_geometric's
+    GATConv.
 
     Raises:
         ValueError: `num_heads` does not divide `out_dim`.
@@ -57,11 +62,14 @@ class GraphAttention(nn.Module):
 
 
 class GraphConvolution(nn.Module):
-    """Sum over neighbours with fixed weights, `forward(x [N, in_dim], batch) -> [N, out_dim]`: out_i = sum_j w_ij W x_j + b.
+    """Sum over neighbours with fixed weights, out_i = sum_j w_ij W x_j + b.
+
+    `forward(x [N, in_dim], batch) -> [N, out_dim]`.
 
     Args:
-        kind: "gcn": w_ij = (d_i d_j)^-1/2 over neighbours and the node itself, where the degree d counts that self-loop, with bias.
-            "random-walk": w_ij = 1 / d_j over the edges as stored (A D^-1 of Polynormer's Appendix K), without bias.
+        kind: "gcn": w_ij = (d_i d_j)^-1/2 over neighbours and the node itself, where the degree d counts that
+            self-loop, with bias. "random-walk": w_ij = 1 / d_j over the edges as stored (A D^-1 of Polynormer's
+            Appendix K), without bias.
 
     Raises:
         ValueError: unknown `kind`.
@@ -100,7 +108,8 @@ class GraphConvolution(nn.Module):
 def edges_with_self_loops(batch: GraphBatch) -> tuple[Tensor, Tensor]:
     """Sources and targets of the edges, each node's self-loop exactly once, long [E + N].
 
-    No size depends on how many self-loops the graph stores: those get the target N, of which `edge_softmax` and `sum_over_edges` drop the sums.
+    No size depends on how many self-loops the graph stores: those get the target N, of which `edge_softmax` and
+    `sum_over_edges` drop the sums.
     """
     source, target = batch.edge_index
     nodes = torch.arange(batch.num_nodes, device=source.device)
@@ -118,7 +127,10 @@ def degree(nodes: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
 
 
 def neighbours(kind: str, num_heads: int) -> Callable[[int, int], nn.Module]:
-    """A constructor, called with input and output width, of "gat", "gcn" or "random-walk"; KeyError for another kind."""
+    """A constructor, called with input and output width, of "gat", "gcn" or "random-walk".
+
+    KeyError for another kind.
+    """
     if kind == "gat":
         return partial(GraphAttention, num_heads=num_heads)
     return partial(GraphConvolution, kind=kind)

@@ -1,1 +1,1 @@
-"""What the authors' released code does otherwise than the paper: one file per paper, overriding only what differs, each override with its reason."""
+"""What the authors' released code does differently from the paper: one file per paper."""

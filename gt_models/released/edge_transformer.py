@@ -1,5 +1,7 @@
-"""Edge Transformer as the authors released it (https://github.com/luis-mueller/towards-principled-gts, commit bab6ce7): further norms in the
-layer, a sum in place of phi, batch norms in the readout. It was run on M, M^2, M^4, ... as RRWP (`squaring` of the encoding)."""
+"""Edge Transformer as the authors released it (https://github.com/luis-mueller/towards-principled-gts, commit bab6ce7).
+
+Further norms in the layer, a sum in place of phi, batch norms in the readout. It was run on M, M^2, M^4, ... as RRWP
+(`squaring` of the encoding)."""
 
 # mypy: disable-error-code="assignment"
 
@@ -26,13 +28,16 @@ class EdgeTransformerReleased(EdgeTransformer):
         super().__init__(**paper, ffn_residual=True)
 
     @staticmethod
-    def parts() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:
+    def submodule_classes() -> tuple[type[nn.Module], type[nn.Module], type[nn.Module]]:
         """The three parts below in place of the paper's."""
         return ReleasedTokens, ReleasedLayer, ReleasedReadout
 
 
 class ReleasedLayer(EdgeTransformerLayer):
-    """U = LN(X + TriangularAttention(LN(X))); X <- LN(U + FFN(U)). Not in the paper: the last two norms and the second sum."""
+    """U = LN(X + TriangularAttention(LN(X))); X <- LN(U + FFN(U)).
+
+    Not in the paper: the last two norms and the second sum.
+    """
 
     def __init__(
         self, hidden_dim: int, num_heads: int, dropout: float, attn_dropout: float, act: str, ffn_residual: bool = True
@@ -64,8 +69,9 @@ class ReleasedTokens(PairTokens):
 
 
 class ReleasedReadout(PairReadout):
-    """BatchNorm-Linear-ReLU-Linear over pairs, and the same over nodes. Both sums read the same 2d hidden units; ReLU whatever the model's
-    activation is."""
+    """BatchNorm-Linear-ReLU-Linear over pairs, and the same over nodes.
+
+    Both sums read the same 2d hidden units; ReLU whatever the model's activation is."""
 
     def __init__(self, hidden_dim: int, act: str):
         nn.Module.__init__(self)  # other widths: nothing is drawn that is not used

@@ -1,7 +1,9 @@
-"""The Edge Transformer variant that the paper runs on BREC (Mueller and Morris, Section 6 and Appendix): a feed-forward of one Linear, an
-additional LayerNorm on the fused values. The paper says no more of it; the rest is the authors' code
-(https://github.com/luis-mueller/towards-principled-gts, expressivity/main.py): structure alone is read (2 on the diagonal, 1 on edges), one
-Linear serves for queries, keys and both values, and each layer adds a readout of its own to the embedding."""
+"""The Edge Transformer variant that the paper runs on BREC (Mueller and Morris, Section 6 and Appendix).
+
+a feed-forward of one Linear, an additional LayerNorm on the fused values. The paper says no more of it; the rest is the
+authors' code (https://github.com/luis-mueller/towards-principled-gts, expressivity/main.py): structure alone is read (2
+on the diagonal, 1 on edges), one Linear serves for queries, keys and both values, and each layer adds a readout of its
+own to the embedding."""
 
 # mypy: disable-error-code="arg-type"
 
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, Triangles
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
 
@@ -28,8 +31,8 @@ class EdgeTransformerBRECReleased(nn.Module):
         hidden_dim: width d of the pair states.
         num_layers: layers; each adds its own readout to the embedding.
         num_heads: must divide `hidden_dim`.
-        shared_weights: one Linear for queries, keys and both values, one LayerNorm for queries, keys and fused values (as the authors'
-            code has it); False gives each its own.
+        shared_weights: one Linear for queries, keys and both values, one LayerNorm for queries, keys and fused values
+            (as the authors' code has it); False gives each its own.
         output_norm: BatchNorm without affine map, momentum 1, on the embedding.
     """
 
@@ -67,7 +70,7 @@ class EdgeTransformerBRECReleased(nn.Module):
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Sum over layers of Linear([largest diagonal entry, largest other entry]): [B, out_dim]."""
         # on the CPU only: elsewhere the question would wait for the device, and the entries of an empty graph are zeros
-        if batch.ptr.device.type == "cpu" and not torch.compiler.is_compiling() and not batch.sizes.all():
+        if not needs_static_shapes(batch.ptr) and not batch.sizes.all():
             raise ValueError("a graph without nodes has no largest entry: leave empty graphs out of the batch")
         first, second = batch.pair_nodes
         diagonal = first == second  # [P]
@@ -86,14 +89,20 @@ class EdgeTransformerBRECReleased(nn.Module):
         return features if self.output_norm is None else self.output_norm(features)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Embeddings [B, out_dim] of a GraphBatch or a torch_geometric Data or Batch. Raises ValueError for a graph without nodes (on the
-        CPU)."""
+        """Embeddings [B, out_dim] of a GraphBatch or a torch_geometric Data or Batch.
+
+        Raises:
+            ValueError: a graph without nodes (on the CPU).
+        """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
 
 class BRECLayer(nn.Module):
-    """X <- LN(Linear([X, A])), A triangular attention with LayerNorm on queries, keys and fused values per head: [P, c] -> [P, d]."""
+    """X <- LN(Linear([X, A])): [P, c] -> [P, d].
+
+    A is triangular attention with LayerNorm on queries, keys and fused values per head.
+    """
 
     def __init__(self, in_dim: int, hidden_dim: int, num_heads: int, shared_weights: bool):
         super().__init__()
@@ -120,9 +129,12 @@ class BRECLayer(nn.Module):
 
 
 def _largest(x: Tensor, at: Tensor, owner: Tensor, num_graphs: int) -> Tensor:
-    """Largest entry per graph [B, d] of those rows of x [P, d] that `at` [P] marks; zero where it marks none (off the diagonal of one node)."""
-    # deviates: the authors' code takes the off-diagonal maximum over values of which the diagonal is lowered by a bound over the whole
-    # batch, which is the same maximum wherever an off-diagonal entry exists
+    """Largest entry per graph [B, d] of those rows of x [P, d] that `at` [P] marks.
+
+    Zero where it marks none (off the diagonal of one node).
+    """
+    # deviates: the authors' code takes the off-diagonal maximum over values of which the diagonal is lowered by a bound
+    # over the whole batch, which is the same maximum wherever an off-diagonal entry exists
     x = x.masked_fill(~at[:, None], -torch.inf)
     largest = x.new_full((num_graphs, x.size(1)), -torch.inf).scatter_reduce(0, owner[:, None].expand_as(x), x, "amax")
     marked = torch.zeros(num_graphs, dtype=torch.long, device=x.device).index_add(0, owner, at.long())

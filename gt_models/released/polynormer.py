@@ -1,4 +1,7 @@
-"""Polynormer as its authors released it, https://github.com/cornell-zhang/Polynormer (model.py, and large_graph_exp/ for large graphs)."""
+"""Polynormer as its authors released it, https://github.com/cornell-zhang/Polynormer.
+
+model.py, and large_graph_exp/ for large graphs.
+"""
 
 # mypy: disable-error-code="arg-type, assignment, union-attr"
 
@@ -60,7 +63,10 @@ class ConstantBeta(nn.Module):
 
 
 class ReleasedLocalLayer(LocalLayer):
-    """A linear skip W x beside the local attention (lins); on request LayerNorm before it (pre_ln) and BatchNorm after it (post_bn)."""
+    """A linear skip W x in parallel with the local attention (lins).
+
+    On request LayerNorm before it (pre_ln) and BatchNorm after it (post_bn).
+    """
 
     def __init__(self, in_dim: int, dim: int, *others, pre_norm: bool, batch_norm: bool):
         super().__init__(in_dim, dim, *others)
@@ -104,14 +110,15 @@ class ReleasedGlobalLayer(GlobalLayer):
     sparse_x=True,
 )
 class ReleasedPolynormer(Polynormer):
-    """Polynormer with the layers above, LayerNorm between local and global module, and a prediction head of its own for the local phase.
+    """Polynormer with the layers above, LayerNorm between its modules, and a head for the local phase.
 
     Args: as `Polynormer`, which always has its norms here, and
         beta: "sigmoid": as in the paper. "raw": the parameter itself. "constant": `beta_init`, not learnt.
         beta_init: where a raw or constant beta starts.
         pre_norm: LayerNorm before each local layer (pre_ln).
         batch_norm: BatchNorm after the local attention (post_bn).
-        input_layer: a linear layer from in_dim to d; without it the first local layer reads the features themselves (large graphs).
+        input_layer: a linear layer from in_dim to d; without it the first local layer reads the features themselves
+        (large graphs).
 
     Parts are drawn in the authors' order, hence built here and not by the paper's constructor.
     """
@@ -146,11 +153,13 @@ class ReleasedPolynormer(Polynormer):
             raise ValueError(f"beta={beta!r} is unknown; known: sigmoid, raw, constant")
         if (beta_init is None) != (beta == "sigmoid"):
             raise ValueError(
-                f"beta={beta!r} with beta_init={beta_init}: the start is given for 'raw' and 'constant', and drawn for 'sigmoid'"
+                f"beta={beta!r} with beta_init={beta_init}: the start is given for 'raw' and 'constant', and drawn "
+                "for 'sigmoid'"
             )
         if not input_layer and (attention == "global" or not isinstance(in_dim, int)):
             raise ValueError(
-                "without input_layer the first local layer reads continuous features: attention must not be 'global', in_dim an int"
+                "without input_layer the first local layer reads continuous features: attention must not be 'global', "
+                "in_dim an int"
             )
         self.level, self.attention, self.version, self.pooling = level, attention, version, pooling
         self.phase = self.phases[-1]
@@ -166,12 +175,21 @@ class ReleasedPolynormer(Polynormer):
         widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_local_layers - 1)
         self.local_layers = nn.ModuleList(
             ReleasedLocalLayer(
-                width, hidden_dim, neighbours(local_layer, num_heads), make_beta(num_local_layers), relu, True, dropout,
-                Attention(width, hidden_dim, num_heads, True, with_value=False) if attention == "local-and-global" else None,
-                pre_norm=pre_norm, batch_norm=batch_norm,
+                width,
+                hidden_dim,
+                neighbours(local_layer, num_heads),
+                make_beta(num_local_layers),
+                relu,
+                True,
+                dropout,
+                Attention(width, hidden_dim, num_heads, True, with_value=False)
+                if attention == "local-and-global"
+                else None,
+                pre_norm=pre_norm,
+                batch_norm=batch_norm,
             )
             for width in ([] if attention == "global" else widths)
-        )  # fmt: skip
+        )
         self.between_norm = nn.LayerNorm(hidden_dim) if both else None
         global_dropout = dropout if global_dropout is None else global_dropout
         self.global_layers = nn.ModuleList(
@@ -198,7 +216,7 @@ class ReleasedPolynormer(Polynormer):
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """As in `Polynormer`, with a separate head in the local phase."""
-        # the local phase trains a head of its own (pred_local)
+        # the local phase trains a separate head (pred_local)
         return self.predict(
             features, batch, self.local_head if self.phase == "local" and self.local_head else self.head
         )

@@ -1,4 +1,7 @@
-"""TokenGT as its authors released it, https://github.com/jw9730/tokengt (large-scale-regression), where that is not the paper."""
+"""TokenGT as its authors released it, where it differs from the paper.
+
+https://github.com/jw9730/tokengt (large-scale-regression).
+"""
 
 # mypy: disable-error-code="arg-type, assignment"
 
@@ -16,12 +19,15 @@ from gt_models.tokengt import REGISTERED, TokenGT
 class TokenGTReleased(TokenGT):
     """Arguments and errors of `TokenGT`. Beside the [graph] token each graph has a [null] token (tokenizer.py).
 
-    Orthogonal random features: an n_max x n_max matrix, n_max the largest graph of the batch, its first d_p channels, rows of unit length;
-    so a batch differs from its graphs alone.
+    Orthogonal random features: an n_max x n_max matrix, n_max the largest graph of the batch, its first d_p channels,
+    rows of unit length; so a batch differs from its graphs alone.
     """
 
     def build_output(self, hidden_dim: int, out_dim: int) -> None:
-        """A layer norm before the first layer and none after the last (tokengt_graph_encoder.py); a head with a hidden layer (tokengt.py)."""
+        """A layer norm before the first layer and none after the last (tokengt_graph_encoder.py).
+
+        a head with a hidden layer (tokengt.py).
+        """
         # deviates: the pooler and the final norm that it builds and never applies are left out (`build_unused`)
         self.null_token = nn.Parameter(torch.empty(1, hidden_dim))
         self.embedding_norm = nn.LayerNorm(hidden_dim)
@@ -29,7 +35,7 @@ class TokenGTReleased(TokenGT):
         self.head = TransformHead(hidden_dim, out_dim)
 
     def build_unused(self) -> None:
-        """Builds the pooler and the final norm that the released code builds and never applies: for its parameter counts alone."""
+        """Build the pooler and the final norm that the released code never applies, for its parameter counts."""
         dim = self.embedding_norm.normalized_shape[0]
         self.unused = nn.ModuleList([nn.Linear(dim, dim), nn.LayerNorm(dim)])
 

@@ -116,8 +116,8 @@ def test_the_roofline_names_what_bounds_a_step_and_what_to_do_first():
     small = counts | {"products": int(1e6)}
     assert "CUDA graph" in roofline.Step.of(small | {"calls": 10_000}).first
     assert "Triton" in roofline.Step.of(small | {"calls": 1, "bytes": int(1e12)}).first
-    text = roofline.report([{"cell": "a/b/c", "counts": small, "operations": ["linears", "packed_attention"]}])
-    assert "linears: summed; plain torch: packed_attention" in text
+    text = roofline.report([{"cell": "a/b/c", "counts": small, "operations": ["multi_linear", "packed_attention"]}])
+    assert "multi_linear: summed; packed_attention: fused" in text
     assert "memory" in text
 
 

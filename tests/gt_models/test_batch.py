@@ -88,7 +88,7 @@ def test_reads_torch_geometric():
         assert read.edge_attr.shape == (2 * count, 1)
         assert read.sizes.tolist() == [3] * count
         assert read.encodings["rwse"].shape == (3 * count, 2)
-    bare = Data(x=torch.ones(3, 1), edge_index=one.edge_index, batch=torch.tensor([0, 1, 1]))
+    bare = Data(x=torch.ones(3, 1), edge_index=one.edge_index[:, 1:], batch=torch.tensor([0, 1, 1]))
     assert GraphBatch.of(bare).sizes.tolist() == [1, 2]
     assert GraphBatch.of(read) is read
 
@@ -175,6 +175,41 @@ def test_graphs_that_do_not_lie_one_after_the_other(changes, says):
 def test_graphs_without_nodes_in_a_batch_vector():
     data = Data(x=torch.ones(3, 1), edge_index=torch.zeros(2, 0).long(), batch=torch.tensor([0, 2, 2]))
     assert GraphBatch.of(data).ptr.tolist() == [0, 1, 1, 3]
+
+
+def test_an_edge_between_two_graphs_is_refused():
+    says = r"edge 1 joins node 1 of graph 0 and node 2 of graph 1: edge_index must join nodes of one graph"
+    edges, ptr = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([0, 2, 4])
+    with pytest.raises(ValueError, match=says):
+        GraphBatch(torch.ones(4, 1), edges, ptr)
+    with pytest.raises(ValueError, match=says):
+        GraphBatch.of(Data(x=torch.ones(4, 1), edge_index=edges, batch=torch.tensor([0, 0, 1, 1])))
+    batch = GraphBatch(torch.ones(4, 1), edges[:, ::2], ptr)
+    with pytest.raises(ValueError, match=says):
+        batch.edge_index = edges
+    assert torch.equal(batch.edge_index, edges[:, ::2])
+
+
+def test_new_edges_are_counted_again():
+    batch = GraphBatch(torch.ones(4, 1), torch.tensor([[0], [1]]), torch.tensor([0, 2, 4]))
+    assert batch.max_edges == 1
+    batch.edge_index = torch.tensor([[0, 2, 3], [1, 3, 2]])
+    assert batch.max_edges == 2
+    net = create_model("tokengt-attention", node_id_dim=3, hidden_dim=8, head_dim=2).eval()
+    assert net(batch).shape == (2, 15, 4, 5)
+
+
+def test_any_number_of_hyperedges_in_the_graphs_of_a_torch_geometric_batch():
+    graphs = [ring(), ring()]
+    for data, index in zip(graphs, ([[0, 1, 2], [1, 2, 3]], [[0, 2, 3]]), strict=True):
+        data.hyperedge_index_t = torch.tensor(index).t()
+    found = GraphBatch.of(Batch.from_data_list(graphs))
+    assert found.encodings["hyperedge_index"].tolist() == [[0, 1, 2], [1, 2, 3], [4, 6, 7]]
+    assert set(found.encodings) == {"hyperedge_index"}
+    net = create_model(
+        "tokengt", in_dim=3, out_dim=2, level="hyperedge", order=3, node_identifiers="orf", hidden_dim=8, num_heads=2
+    )
+    assert net(Batch.from_data_list(graphs)).shape == (3, 2)
 
 
 @pytest.mark.parametrize("model", ["hot", "tokengt"])

@@ -8,6 +8,7 @@ from tests.conftest import ROOT
 
 # several modules, one test file
 TESTED_IN = {
+    "api.py": "test_library.py",
     "__init__.py": "test_registry.py",
     "encodings/__init__.py": "encodings/test_encoding.py",
     "baselines/appnp.py": "baselines/test_gprgnn.py",
@@ -17,14 +18,13 @@ TESTED_IN = {
     "baselines/sage.py": "baselines/test_message_passing.py",
     "edge_transformer.py": "edge_transformer/test_edge_transformer.py",
     "encodings/blocks.py": "encodings/test_laplacian.py",
-    "face.py": "test_library.py",
-    "facts.py": "test_library.py",
+    "metadata.py": "test_library.py",
     "hot/cooccurrence.py": "../gt_bench/tasks/test_hyperedge_prediction.py",
-    "kernels/autocast.py": "kernels/test_linears.py",
-    "kernels/dropout_hash.py": "kernels/test_dropout.py",
+    "kernels/autocast.py": "kernels/test_multi_linear.py",
     "kernels/kernel_attention_groups.py": "kernels/test_kernel_attention.py",
-    "nn/equivariant_basis.py": "test_tokengt_attention.py",
-    "nn/identifiers.py": "test_tokengt.py",
+    "layers/equivariant_basis.py": "test_tokengt_attention.py",
+    "layers/dropout_hash.py": "kernels/test_dropout.py",
+    "layers/identifiers.py": "test_tokengt.py",
     "released/ppgt_node2subgraph.py": "released/test_ppgt.py",
     "transforms.py": "test_library.py",
 }

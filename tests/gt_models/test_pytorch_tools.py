@@ -18,7 +18,7 @@ from tests.gt_models.test_compile import OnTensors, batch, build, tensors
 
 CONVERTED = [
     "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt",
-    "tokengt-released",
+    "tokengt-attention", "tokengt-released",
 ]  # fmt: skip
 # their forwards read weights of children, or call kernels: to be written as plain equations
 NOT_YET = ["hot", "hot-released", "ppgt", "ppgt-released", "ppgt-node2subgraph-released"]
@@ -39,9 +39,7 @@ def imports_kernels(path: Path) -> bool:
 
 def test_every_paper_s_model_is_listed():
     papers = ("edge-transformer", "hot", "polynormer", "ppgt", "tokengt")
-    assert set(CONVERTED) | set(NOT_YET) == {name for name in list_models() if name.startswith(papers)} - {
-        "tokengt-attention"
-    }
+    assert set(CONVERTED) | set(NOT_YET) == {name for name in list_models() if name.startswith(papers)}
 
 
 @pytest.mark.parametrize("name", CONVERTED)
@@ -171,12 +169,7 @@ def test_half_precision(name):
     assert all(p.grad is None or p.grad.isfinite().all() for p in half.parameters())
 
 
-NO_SECOND = pytest.mark.xfail(strict=True, reason="scaled_dot_product_attention has no second derivative on a CPU")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[NO_SECOND] if name.startswith("tokengt") else []) for name in CONVERTED]
-)
+@pytest.mark.parametrize("name", CONVERTED)
 def test_second_derivatives_of_the_equations(name):
     """Against differences of the first derivatives, along one direction."""
     model, data = build(name).double().eval(), batch().to("cpu", torch.float64)

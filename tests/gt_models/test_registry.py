@@ -1,10 +1,14 @@
 """Names, arguments and what a model states about itself."""
 
+import tomllib
+from importlib.metadata import EntryPoint
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from gt_models import list_models, model_info
+from gt_models import create_model, list_models, model_info, registry
+from tests.conftest import ROOT
 from tests.gt_models.baselines.test_gcn import build, graphs
 
 
@@ -20,6 +24,33 @@ def test_face():
         assert not torch.equal(model(data), model(data))
         model.eval()
         assert torch.equal(model(data), model(graph))
+
+
+def test_trained_models_are_loaded_by_whom_is_registered_else_by_an_entry_point(monkeypatch):
+    found = []
+    monkeypatch.setattr(registry, "_PRETRAINED", [])
+    monkeypatch.setattr(registry, "entry_points", lambda group: found if group == "gt_models.pretrained" else [])
+    with pytest.raises(ValueError, match="no installed package loads trained models"):
+        create_model("mlp", pretrained="a")
+    found.append(EntryPoint("other", "builtins:max", registry.PRETRAINED))
+    assert create_model("mlp", pretrained="a") == "mlp"
+    registry.register_pretrained("builtins:min")
+    assert create_model("mlp", pretrained="a") == "a"
+    with pytest.raises(KeyError, match="no model named 'mpl'"):
+        create_model("mpl", pretrained="a")
+
+
+def test_the_benchmark_declares_and_registers_the_same_loader():
+    import gt_bench  # noqa: F401
+
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["gt_models.pretrained"]
+    assert list(declared.values()) == [registry._PRETRAINED[0].value]
+    assert registry.pretrained_loader().__name__ == "model_of"
+
+
+def test_the_library_does_not_name_the_benchmark():
+    """Not even in a string, by which it could import it."""
+    assert not [path for path in (ROOT / "gt_models").rglob("*.py") if "gt_bench" in path.read_text()]
 
 
 @pytest.mark.parametrize("name", list_models())

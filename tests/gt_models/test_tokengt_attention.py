@@ -16,7 +16,8 @@ from gt_models.layers.equivariant_basis import (
     pair_indices,
     set_partitions,
 )
-from gt_models.layers.transformer import Packing, SelfAttention
+from gt_models.layers.packing import Packing
+from gt_models.layers.transformer import SelfAttention
 from gt_models.tokengt_attention import GROUPS, GROUPS_ON_GPU, TokenGTAttention, basis_loss
 from tests.gt_models import checks
 

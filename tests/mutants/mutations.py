@@ -149,8 +149,8 @@ MUTATIONS = [
     ),
     # attention without its scale
     Mutation(
-        LAYERS, f"{KERNELS}/packed_attention.py", "attn_mask=group.mask, dropout_p=dropout)",
-        "attn_mask=group.mask, dropout_p=dropout, scale=1.0)", "embedded/chains/tokengt",
+        LAYERS, "gt_models/layers/softmax_attention.py", "scores = (q / math.sqrt(q.size(-1))) @ k", "scores = q @ k",
+        "embedded/chains/tokengt",
     ),
     # softmax over queries
     Mutation(
@@ -177,7 +177,7 @@ MUTATIONS = [
     ),
     # a normalisation constant
     Mutation(
-        LAYERS, f"{NN}/gcn_sum.py", "scale[edges.target] * scale[edges.compressed[1]]", "scale[edges.target] ** 2",
+        LAYERS, f"{NN}/gcn_sum.py", "scale[edges.target] * scale[edges.csr[1]]", "scale[edges.target] ** 2",
         "polynormer/computer/appnp",
     ),
     Mutation(LAYERS, f"{NN}/performer.py", "(0.5 * c * c)", "(0.5 * c)", "tokengt/chameleon/tokengt-lap-performer"),

@@ -1,4 +1,4 @@
-"""The Edge Transformer's maps of pairs by oneDNN on the CPU, and triangular attention without a tensor of all triples."""
+"""The Edge Transformer's maps of pairs by oneDNN on the CPU; triangular attention without a tensor of triples."""
 
 import torch
 from torch import Tensor, nn
@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import FeedForward, Triangles, TriangularAttention
 from gt_models.kernels.dispatch import Form, attach, differs, reads
-from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gelu_mlp import gelu_mlp
 from gt_models.kernels.row_linear import row_linear, too_small
 from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.triple_dropout import TripleDropout
 
 
@@ -46,11 +46,15 @@ def triangles(module: Triangles, x: Tensor, batch: GraphBatch, fusion_norm: nn.M
     return triangular_attention(x, batch, seed, rate, fusion_norm)
 
 
+def _triangles_why_not(module: Triangles, *_: object) -> str | None:
+    return reads(module, {"dropout": TripleDropout})
+
+
 attach(
     TriangularAttention, "forward", "triangular_attention_maps", [Form("oneDNN", lambda: attention, _attention_why_not)]
 )
 attach(FeedForward, "forward", "pair_feed_forward", [Form("oneDNN", lambda: feed_forward, _feed_forward_why_not)])
 attach(
     Triangles, "forward", "triangles",
-    [Form("no triples", lambda: triangles, lambda module, *_: reads(module, {"dropout": TripleDropout}), ("cpu", "cuda"))],
+    [Form("no triples", lambda: triangles, _triangles_why_not, ("cpu", "cuda"))],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Polynormer's layers with the maps of a node's features as one operation, and attention over neighbours without a tensor of all edges."""
+"""Polynormer's layers: maps of node features as one operation, attention over neighbours without a tensor of edges."""
 
 from types import NoneType
 
@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels import linear_attention
 from gt_models.kernels.dispatch import Form, attach, differs, reads
-from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_norm import gated_norm
 from gt_models.kernels.graph_attention import graph_attention
-from gt_models.kernels.linears import linears
+from gt_models.kernels.multi_linear import multi_linear
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.csr import csr_edges
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.gcn_sum import gcn_sum
 from gt_models.polynormer import Attention, GlobalLayer, LocalLayer
 from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
@@ -29,7 +29,7 @@ GLOBAL: Types = {
 }  # fmt: skip
 
 
-# -- maps of a node's features ---------------------------------------------------------------------------------------------------------
+# -- maps of a node's features -----------------------------------------------------------------------------------------
 
 
 def local_layer(layer: LocalLayer, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
@@ -66,7 +66,7 @@ def project(layer: ReleasedGlobalLayer, x: Tensor, output: nn.Linear) -> Tensor:
 
 
 def _maps(x: Tensor, *maps: nn.Linear) -> tuple[Tensor, ...]:
-    return linears(x, *(m.weight for m in maps), *(m.bias for m in maps))
+    return multi_linear(x, *(m.weight for m in maps), *(m.bias for m in maps))
 
 
 def _local_why_not(layer: LocalLayer, x: Tensor, *_: object) -> str | None:
@@ -96,12 +96,12 @@ attach(
 )  # fmt: skip
 
 
-# -- attention ---------------------------------------------------------------------------------------------------------------------------
+# -- attention ---------------------------------------------------------------------------------------------------------
 
 
 def attend(layer: GraphAttention, value: Tensor, batch: GraphBatch) -> Tensor:
     """`GraphAttention.attend`."""
-    edges = csr_edges(batch).compressed
+    edges = csr_edges(batch).csr
     return graph_attention(value, layer.att_source, layer.att_target, *edges, layer.negative_slope)
 
 
@@ -110,8 +110,8 @@ def convolve(layer: GraphConvolution, value: Tensor, batch: GraphBatch) -> Tenso
     if layer.bias is not None:
         return gcn_sum(value, csr_edges(batch))[0] + layer.bias
     edges = csr_edges(batch, self_loops=False)
-    weight = edges.out_degree.to(value.dtype)[edges.compressed[1]].reciprocal()
-    return neighbour_sum(value, weight, *edges.compressed)
+    weight = edges.out_degree.to(value.dtype)[edges.csr[1]].reciprocal()
+    return neighbour_sum(value, weight, *edges.csr)
 
 
 attach(GraphAttention, "attend", "polynormer_neighbours", [Form("edges by node", lambda: attend, devices=BOTH)])
@@ -154,7 +154,7 @@ attach(
 )  # fmt: skip
 
 
-# -- what closes a layer, on a GPU -------------------------------------------------------------------------------------------------------
+# -- what closes a layer, on a GPU -------------------------------------------------------------------------------------
 
 
 def combine(layer: LocalLayer, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:

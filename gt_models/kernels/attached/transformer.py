@@ -4,8 +4,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, attach, reads
-from gt_models.kernels.linears import linears
-from gt_models.kernels.packed_attention import Packing
+from gt_models.kernels.multi_linear import multi_linear
+from gt_models.layers.packing import Packing
 from gt_models.layers.transformer import EncoderLayer, SelfAttention
 
 BOTH = ("cpu", "cuda")
@@ -23,13 +23,13 @@ def project(attention: SelfAttention, x: Tensor, packing: Packing, first_only: b
         return None, _map(attention.qkv, x)
     d, weight, bias = x.size(1), attention.qkv.weight, attention.qkv.bias
     query = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d])  # [B, d]
-    return query, linears(x, weight[d:], bias[d:])[0]
+    return query, multi_linear(x, weight[d:], bias[d:])[0]
 
 
-def part(attention: SelfAttention, x: Tensor, which: int) -> Tensor:
-    """`SelfAttention.part`: a third of the product."""
+def project_one(attention: SelfAttention, x: Tensor, which: int) -> Tensor:
+    """`SelfAttention.project_one`: a third of the product."""
     weight, bias = (p.chunk(3)[which] for p in (attention.qkv.weight, attention.qkv.bias))
-    return linears(x, weight, bias)[0]
+    return multi_linear(x, weight, bias)[0]
 
 
 def output(attention: SelfAttention, x: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def output(attention: SelfAttention, x: Tensor) -> Tensor:
 
 
 def _map(layer: nn.Linear, x: Tensor) -> Tensor:
-    return linears(x, layer.weight, layer.bias)[0]
+    return multi_linear(x, layer.weight, layer.bias)[0]
 
 
 def _feed_forward_why_not(layer: EncoderLayer, x: Tensor) -> str | None:
@@ -60,5 +60,10 @@ attach(
     [Form("oneDNN", lambda: feed_forward, _feed_forward_why_not, BOTH)],
 )
 attach(SelfAttention, "project", "attention_projection", [Form("oneDNN", lambda: project, _qkv_why_not, BOTH)])
-attach(SelfAttention, "part", "attention_part", [Form("oneDNN", lambda: part, _qkv_why_not, BOTH)])
+attach(
+    SelfAttention,
+    "project_one",
+    "attention_projection_of_one",
+    [Form("oneDNN", lambda: project_one, _qkv_why_not, BOTH)],
+)
 attach(SelfAttention, "output", "attention_output", [Form("oneDNN", lambda: output, _output_why_not, BOTH)])

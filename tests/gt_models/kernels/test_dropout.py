@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from gt_models.kernels import use
-from gt_models.kernels.dropout import drop, kept
-from gt_models.kernels.dropout_hash import hash32, threshold
+from gt_models.kernels.dropout import drop
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout_hash import hash32, kept, threshold
 
 SEED = torch.tensor([5])
 FORMS = ["reference", "numba"]
@@ -29,6 +29,25 @@ def test_the_reference_against_whole_numbers():
         torch.testing.assert_close(
             drop(x, SEED, 0.3), torch.where(torch.tensor(expected), x / 0.7, 0.0), rtol=1e-12, atol=0
         )
+
+
+def unmix(x: int) -> int:
+    """The inverse of `mix`: a shift by at least half the width is its own inverse, an odd factor has one."""
+    x ^= x >> 16
+    x = x * pow(0x846CA68B, -1, 2**32) % 2**32
+    x ^= x >> 15 ^ x >> 30
+    x = x * pow(0x7FEB352D, -1, 2**32) % 2**32
+    return x ^ x >> 16
+
+
+def test_two_seeds_never_share_the_hash_of_an_entry():
+    """hash32 is a bijection, so hash32(seed) + position * GOLDEN differs for two seeds at each position, and its hash does too."""
+    for value in (0, 1, 5, 2**15, 2**31 - 1, 2**31, 2**32 - 1, *torch.randint(2**32, (1000,)).tolist()):
+        assert unmix(mix(value)) == mix(unmix(value)) == value
+    position = torch.arange(10000)
+    one, other = (hash32((hash32(torch.tensor(seed)) + position * 0x9E3779B9) % 2**32) for seed in (5, 6))
+    assert not (one == other).any()
+    assert one.unique().numel() == len(position)  # GOLDEN is odd: no two positions below 2^32 share one either
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

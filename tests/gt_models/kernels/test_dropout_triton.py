@@ -5,8 +5,7 @@ from tests.gt_models.kernels.in_triton import interpreted
 THE_SAME_ENTRIES = """
 import json, torch, triton
 import triton.language as tl
-from gt_models.kernels.dropout import kept_at
-from gt_models.kernels.dropout_hash import threshold
+from gt_models.layers.dropout_hash import kept_at, threshold
 from gt_models.kernels.dropout_triton import hash32, is_kept
 
 @triton.jit

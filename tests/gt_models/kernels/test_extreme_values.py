@@ -11,11 +11,13 @@ from gt_models.kernels import use
 from gt_models.kernels.dropout import drop
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.kernels.graph_attention import graph_attention, small_edges
-from gt_models.kernels.packed_attention import Packing, packed_attention
+from gt_models.kernels.grit_attention import grit_attention
+from gt_models.kernels.packed_attention import packed_attention
 from gt_models.kernels.sparse_linear import sparse_linear
 from gt_models.kernels.taken_rows import taken_rows
 from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.kernels.walk_powers import walk_powers
+from gt_models.layers.packing import Packing
 
 FOUR = GraphBatch(torch.zeros(4, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 4]))
 PAIR = torch.tensor([3, 2])
@@ -35,6 +37,24 @@ CALLS = {
     "graph attention": (
         graph_attention,
         lambda: (draw(7, 8), draw(2, 4), draw(2, 4), *small_edges(torch.device("cpu"))[0], 0.2),
+    ),
+    "GRIT's attention": (
+        grit_attention,
+        lambda: (draw(4, 2, 3), draw(4, 2, 3), draw(4, 2, 3), draw(16, 2, 2, 3), draw(2, 3), FOUR, 5.0, 0.0, None),
+    ),
+    "GRIT's attention with dropout": (
+        grit_attention,
+        lambda: (
+            draw(4, 2, 3),
+            draw(4, 2, 3),
+            draw(4, 2, 3),
+            draw(16, 2, 2, 3),
+            draw(2, 3),
+            FOUR,
+            5.0,
+            0.5,
+            torch.tensor([3]),
+        ),
     ),
     "packed attention": (packed_attention, lambda: (None, draw(5, 24), Packing.of(PAIR), 2, 0.0, torch.tensor([3]))),
     "packed attention, one key": (
@@ -74,15 +94,16 @@ def test_no_fast_form_hides_a_nan(name, value):
                 ]
                 arguments[place].data.view(-1)[spot] = value
                 with use(form):
-                    out = operation(*arguments)
+                    outs = operation(*arguments)
+                outs = outs if isinstance(outs, tuple) else (outs,)
                 wanted = [t for t in arguments if isinstance(t, Tensor) and t.requires_grad]
-                found.append(
-                    [out.detach(), *torch.autograd.grad(out.sum(), wanted, materialize_grads=True, allow_unused=True)]
-                )
-            assert torch.equal(found[0][0].isnan(), found[1][0].isnan()), (
-                f"output, {value} at {spot} of argument {place}"
-            )
-            for expected, gradient in zip(*found, strict=True):
+                total = sum(out.sum() for out in outs)
+                gradients = torch.autograd.grad(total, wanted, materialize_grads=True, allow_unused=True)
+                found.append(([out.detach() for out in outs], gradients))
+            (outs, gradients), (fast_outs, fast_gradients) = found
+            for expected, out in zip(outs, fast_outs, strict=True):
+                assert torch.equal(expected.isnan(), out.isnan()), f"output, {value} at {spot} of argument {place}"
+            for expected, gradient in zip(gradients, fast_gradients, strict=True):
                 assert not (expected.isnan() & ~gradient.isnan()).any(), (
                     f"gradient, {value} at {spot} of argument {place}"
                 )

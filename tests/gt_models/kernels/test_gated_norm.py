@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
-from gt_models.kernels.dropout import kept
 from gt_models.kernels.gated_norm import gated_norm
+from gt_models.layers.dropout_hash import kept
 
 SEED = torch.tensor([3])
 ROWS = ("h", "a")

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from gt_models.kernels import use
-from gt_models.kernels.graph_attention import compressed, graph_attention
+from gt_models.kernels.graph_attention import graph_attention
+from gt_models.layers.csr import csr_of
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
@@ -16,7 +17,7 @@ def case(num_nodes: int, num_edges: int, heads: int, width: int, dtype: torch.dt
     source, target = torch.randint(0, max(1, num_nodes - 1), (2, num_edges))
     value = torch.randn(num_nodes, heads * width, dtype=dtype, requires_grad=True)
     vectors = [torch.randn(heads, width, dtype=dtype, requires_grad=True) for _ in range(2)]
-    return (value, *vectors, *compressed(source, target, num_nodes), 0.2), list(
+    return (value, *vectors, *csr_of(source, target, num_nodes), 0.2), list(
         zip(source.tolist(), target.tolist(), strict=True)
     )
 
@@ -72,7 +73,7 @@ def test_wide_indices_and_edges_without_a_node_change_nothing(form):
     keep = torch.ones(153, dtype=torch.bool).index_fill(0, dropped, False)
     more_source, more_target = torch.full((153,), 7), torch.full((153,), 40)
     more_source[keep], more_target[keep] = source, target
-    wide = tuple(t.long() for t in compressed(more_source, more_target, 40))
+    wide = tuple(t.long() for t in csr_of(more_source, more_target, 40))
     with use(graph_attention=form):
         outs = [graph_attention(*arguments[:3], *e, 0.2) for e in (arguments[3:8], wide)]
     assert torch.equal(*outs)

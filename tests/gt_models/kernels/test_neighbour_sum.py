@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from gt_models.kernels import use
-from gt_models.kernels.graph_attention import compressed
 from gt_models.kernels.neighbour_sum import neighbour_sum
+from gt_models.layers.csr import csr_of
 
 
 def case(num_nodes: int, num_edges: int, width: int):
@@ -16,7 +16,7 @@ def case(num_nodes: int, num_edges: int, width: int):
         torch.randn(num_nodes, width, dtype=torch.float64, requires_grad=True),
         torch.randn(num_edges, dtype=torch.float64),
     )
-    return (value, weight, *compressed(source, target, num_nodes)), list(
+    return (value, weight, *csr_of(source, target, num_nodes)), list(
         zip(source[order].tolist(), target[order].tolist(), strict=True)
     )
 

@@ -6,9 +6,9 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels import forms_taken, use
-from gt_models.kernels.dropout import drop, drop_sparse
+from gt_models.kernels.dropout import drop
 from gt_models.kernels.sparse_linear import sparse_linear
-from gt_models.layers.dropout import Dropout
+from gt_models.layers.dropout import Dropout, drop_sparse
 from gt_models.layers.features import FeatureEncoder
 from gt_models.registry import create_model, list_models, model_info
 from tests.gt_models.checks import assert_threads_change_no_bit

@@ -2,7 +2,7 @@
 
 import torch
 
-from gt_models.layers.cached import build_to_keep, cached_property
+from gt_models.layers.cached import cached_property, outside_inference_mode
 
 
 class Counts:
@@ -23,6 +23,6 @@ def test_computed_once_and_kept_as_an_attribute():
 
 def test_made_outside_of_inference_mode():
     with torch.inference_mode():
-        assert not build_to_keep(torch.ones, 2).is_inference()
+        assert not outside_inference_mode(torch.ones, 2).is_inference()
         assert not Counts().value.is_inference()
         assert torch.ones(2).is_inference()

@@ -10,7 +10,7 @@ from tests.gt_models.polynormer.cases import messy_graph
 def test_edges_are_those_of_the_batch_by_target_and_by_source(self_loops):
     graph = messy_graph()
     edges = csr_edges(graph, self_loops)
-    ptr, col, ptr_t, col_t, perm_t = (t.tolist() for t in edges.compressed)
+    ptr, col, ptr_t, col_t, perm_t = (t.tolist() for t in edges.csr)
     found = sorted((j, i) for i in range(6) for j in col[ptr[i] : ptr[i + 1]])
     stored = [(j, i) for j, i in zip(*graph.edge_index.tolist(), strict=True) if j != i or not self_loops]
     assert found == sorted(stored + [(i, i) for i in range(6)] * self_loops)

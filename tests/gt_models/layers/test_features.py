@@ -36,6 +36,18 @@ def test_a_category_outside_its_vocabulary_is_refused(row, says):
         FeatureEncoder([3, 5], 8)(torch.tensor([[2, 4], row]))
 
 
+@pytest.mark.parametrize("row", [[3, 0], [0, -1]])
+def test_a_category_outside_its_vocabulary_fails_where_no_value_may_be_read(row):
+    """In a compiled graph, as on a GPU: another column's row must not be taken."""
+    torch._dynamo.reset()
+    compiled = torch.compile(FeatureEncoder([3, 5], 8), fullgraph=True, backend="aot_eager")
+    x = torch.tensor([[2, 4], [0, 1]])
+    torch.testing.assert_close(compiled(x), compiled._orig_mod(x))
+    with pytest.raises(IndexError):
+        compiled(torch.tensor([[2, 4], row]))
+    torch._dynamo.reset()
+
+
 def test_to_empty_leaves_nothing_undefined():
     encoder = FeatureEncoder([3, 5], 8)
     empty = FeatureEncoder([3, 5], 8).to_empty(device="cpu")

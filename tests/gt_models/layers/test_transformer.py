@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gt_models.kernels import forms_taken, use
-from gt_models.layers.transformer import EncoderLayer, Packing
+from gt_models.layers.packing import Packing
+from gt_models.layers.transformer import EncoderLayer
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
@@ -83,6 +84,29 @@ def test_compiles_without_graph_breaks():
     (expected,) = torch.autograd.grad(run(x, counts).sum(), x)
     torch.testing.assert_close(grad, expected)
     torch._dynamo.reset()
+
+
+def test_two_forwards_of_a_long_graph_before_one_backward(monkeypatch):
+    """By rows a layer computes its features again in the backward pass: with the projection that the forward pass had, not the latest."""
+    monkeypatch.setattr("gt_models.layers.transformer.LONG", 40)
+    monkeypatch.setattr("gt_models.layers.transformer.ROWS", 16)
+    x, packing = torch.randn(50, 12, dtype=torch.float64), Packing.of(torch.tensor([50]))
+
+    def gradients(together: bool) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        layer = EncoderLayer(12, 2, 24, dropout=0.2, activation_dropout=0.2, attention="performer", redraw_interval=1)
+        layer.double()
+        losses = []
+        for _ in range(2):
+            layer.attn.features.step()
+            losses.append(layer(x, packing).square().sum())
+            if not together:
+                losses.pop().backward()
+        if together:
+            sum(losses).backward()
+        return [p.grad for p in layer.parameters()]
+
+    torch.testing.assert_close(gradients(True), gradients(False))
 
 
 @pytest.mark.parametrize("heads", [1, 3])

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gt_models.kernels import forms_taken, use
-from gt_models.layers.transformer import EncoderLayer, Packing, SelfAttention
+from gt_models.layers.packing import Packing
+from gt_models.layers.transformer import EncoderLayer, SelfAttention
 
 
 @pytest.mark.parametrize("first_only", [False, True])
@@ -28,6 +29,6 @@ def test_they_are_the_plain_layer(first_only):
 def test_a_part_is_a_third_of_the_maps(which):
     attention, x = SelfAttention(6, 2).double(), torch.randn(5, 6, dtype=torch.float64)
     with forms_taken() as taken:
-        found = attention.part(x, which)
-    assert taken["attention_part"] == {"oneDNN": 1}
+        found = attention.project_one(x, which)
+    assert taken["attention_projection_of_one"] == {"oneDNN": 1}
     torch.testing.assert_close(found, attention.qkv(x)[:, 6 * which : 6 * which + 6], rtol=1e-12, atol=1e-12)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gt_models.kernels import use
-from gt_models.kernels.linears import linears
+from gt_models.kernels.multi_linear import multi_linear
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
@@ -20,8 +20,8 @@ def test_summed_agrees_with_the_reference(with_bias, rows):
     ]
     leaves, results = [x, *weights, *(b for b in biases if b is not None)], []
     for form in ("reference", "summed"):
-        with use(linears=form):
-            out = torch.cat(linears(x, *weights, *biases), 1)
+        with use(multi_linear=form):
+            out = torch.cat(multi_linear(x, *weights, *biases), 1)
         results.append([out, *torch.autograd.grad(out.sin().sum(), leaves)])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
@@ -39,8 +39,8 @@ def test_onednn_agrees_with_products_in_double_precision(with_bias, width):
     results = []
     for form, dtype in (("reference", torch.float64), ("numba", torch.float32)):
         arguments = [None if t is None else t.detach().to(dtype).requires_grad_() for t in (x, *weights, *biases)]
-        with use(linears=form):
-            out = torch.cat(linears(*arguments), 1)
+        with use(multi_linear=form):
+            out = torch.cat(multi_linear(*arguments), 1)
         results.append([out, *torch.autograd.grad(out.sin().sum(), [t for t in arguments if t is not None])])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected.float(), rtol=1e-4, atol=1e-4 * expected.abs().max().item())
@@ -53,8 +53,8 @@ def test_onednn_forms_the_same_bits_again_and_reads_rows_that_lie_apart():
         (x, weight),
         (x.detach().contiguous().requires_grad_(), weight.detach().contiguous().requires_grad_()),
     ) * 2:
-        with use(linears="numba"):
-            (out,) = linears(rows, columns, None)
+        with use(multi_linear="numba"):
+            (out,) = multi_linear(rows, columns, None)
         results.append([out, *torch.autograd.grad(out.square().sum(), (rows, columns))])
     for later in results[1:]:
         assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-2) for a, b in zip(results[0], later, strict=True))
@@ -66,8 +66,8 @@ def test_threads_do_not_change_a_bit_of_narrow_maps():
     arguments = [torch.randn(*shape, requires_grad=True) for shape in ((3000, 64), (64, 64), (32, 64), (64,), (32,))]
 
     def step() -> list[torch.Tensor]:
-        with use(linears="numba"):
-            out = torch.cat(linears(*arguments), 1)
+        with use(multi_linear="numba"):
+            out = torch.cat(multi_linear(*arguments), 1)
         return [out, *torch.autograd.grad(out.square().sum(), arguments)]
 
     assert_threads_change_no_bit(step)
@@ -75,8 +75,8 @@ def test_threads_do_not_change_a_bit_of_narrow_maps():
 
 def test_a_backward_pass_inside_autocast_computes_as_the_forward_pass_did():
     x, weight = torch.randn(6, 5, requires_grad=True), torch.randn(3, 5, requires_grad=True)
-    (out,) = linears(x, weight, None)
+    (out,) = multi_linear(x, weight, None)
     with torch.autocast("cpu", torch.bfloat16):
         (grad,) = torch.autograd.grad(out.sum(), x)
-        assert linears(x, weight, None)[0].dtype == torch.bfloat16
+        assert multi_linear(x, weight, None)[0].dtype == torch.bfloat16
     torch.testing.assert_close(grad, weight.sum(0).expand(6, 5))

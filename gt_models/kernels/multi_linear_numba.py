@@ -1,6 +1,8 @@
-"""Several linear maps of the same rows on the CPU, by oneDNN, whose products take the widest vectors of any processor. MKL, torch's own library for
-them, takes those of AMD's for half as wide as they are: 112 GFLOP/s on a thread where these reach 185 to 240 (EPYC of family 26, rows of 64 to 768
-numbers). Of narrow maps a kernel forms the gradients of weight and bias, which copies neither side.
+"""Several linear maps of the same rows on the CPU, by oneDNN, whose products take the widest vectors of any processor.
+
+MKL, torch's own library for them, takes those of AMD's for half as wide as they are: 112 GFLOP/s on a thread where
+these reach 185 to 240 (EPYC of family 26, rows of 64 to 768 numbers). Of narrow maps a kernel forms the gradients of
+weight and bias, which copies neither side.
 """
 
 import torch
@@ -10,10 +12,11 @@ from torch.autograd.function import once_differentiable
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.row_linear_numba import parameter_gradients, product
 
-NARROW = 256  # numbers of a row; the kernel's gradient of 10,000 rows of 64 takes 0.41 ms and oneDNN's 0.59, of 512 29.4 and 27.9
+# numbers of a row; the kernel's gradient of 10,000 rows of 64 takes 0.41 ms and oneDNN's 0.59, of 512 29.4 and 27.9
+NARROW = 256
 
 
-class _Linears(torch.autograd.Function):
+class _MultiLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
         count = len(parameters) // 2
@@ -41,7 +44,7 @@ class _Linears(torch.autograd.Function):
         )
 
 
-linears = _Linears.apply
+multi_linear = _MultiLinear.apply
 
 
 def _of_parameters(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:

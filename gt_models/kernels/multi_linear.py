@@ -10,7 +10,10 @@ from gt_models.kernels.dispatch import Form, Operation
 
 
 def reference(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
-    """x [N, d] -> [N, d_k] for each weight [d_k, d] and bias [d_k] or None; `parameters` are all weights, then all biases."""
+    """x [N, d] -> [N, d_k] for each weight [d_k, d] and bias [d_k] or None.
+
+    `parameters` are all weights, then all biases.
+    """
     weights, biases = _halves(parameters)
     return tuple(F.linear(x, w, b) for w, b in zip(weights, biases, strict=True))
 
@@ -19,7 +22,7 @@ def _halves(parameters: tuple) -> tuple[tuple, tuple]:
     return parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
 
 
-class _Linears(torch.autograd.Function):
+class _MultiLinear(torch.autograd.Function):
     """The gradient of x is summed inside the matrix products, not by passes over memory after them."""
 
     @staticmethod
@@ -62,17 +65,17 @@ def _example(x: Tensor, *parameters: Tensor | None) -> tuple[tuple, dict]:
 
 
 def _numba():
-    from gt_models.kernels.linears_numba import linears
+    from gt_models.kernels.multi_linear_numba import multi_linear
 
-    return linears
+    return multi_linear
 
 
-linears = Operation(
-    "linears",
+multi_linear = Operation(
+    "multi_linear",
     reference,
     [
         Form("numba", _numba, _too_small, dtypes=(torch.float32,)),
-        Form("summed", lambda: _Linears.apply, _why_not, devices=("cpu", "cuda")),
+        Form("summed", lambda: _MultiLinear.apply, _why_not, devices=("cpu", "cuda")),
     ],
     _example,
 )
