@@ -129,7 +129,9 @@ def cells_by_operation() -> dict[str, list[str]]:
 
 
 # called only by fast forms of models, which tests/gt_models/kernels/attached/ compares with the equations that golden runs use
-OF_FAST_FORMS = {"attention_part", "gated_norm", "graph_attention", "sparse_linear", "triangular_attention"}
+OF_FAST_FORMS = {
+    "attention_part", "gated_norm", "graph_attention", "kernel_attention", "sparse_linear", "triangular_attention",
+}  # fmt: skip
 
 
 def test_every_operation_is_called_by_some_golden_run():
