@@ -2,11 +2,11 @@
 
     python benchmarks/hot.py [--quick] [--threads 2]
 
-Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random graph of mean
-degree 10, loss the sum of outputs, the support (sorting, transposes) built anew in every step. Plain: the same layers, with Eq. (21) in
-its reference form and Eq. (17) as one score per pair of entries. The authors' implementation took, with its own batch building
-beside it, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k 4,382 and 2,810, 50k 38,234
-and 12,173; softmax 1k 1,732 and 1,540.
+Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random
+graph of mean degree 10, loss the sum of outputs, the support (sorting, transposes) computed again in every step. Plain:
+the same layers by their equations (`kernels.use("reference")`). The authors' implementation took, with its own batch
+building beside it, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k
+4,382 and 2,810, 50k 38,234 and 12,173; softmax 1k 1,732 and 1,540.
 
 Prints: a table of a step, ours and plain beside two floors and the authors' figures; and one of the growth with edges.
 Takes: some minutes with --quick, and many times that without: 50,000 edges in plain torch are most of it.
@@ -26,7 +26,6 @@ from benchmarks.command import parser_of
 from benchmarks.measured_process import NUM_THREADS, machine_rates, measure, measure_together, print_table, sparse_graph
 from gt_models import kernels
 from gt_models.batch import GraphBatch
-from gt_models.released.hot import ReleasedAttention
 
 AUTHORS_MS = {("kernel", 1_000): 361, ("kernel", 10_000): 4_382, ("kernel", 50_000): 38_234, ("softmax", 1_000): 1_732}
 AUTHORS_FLOPS = 160e9  # matrix products there, a second
@@ -38,16 +37,14 @@ def ours(num_edges: int, attention: str) -> Builder:
 
     batch = sparse_graph(num_edges)
     model = create_model(
-        "hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4, attention=attention,
-        redraw_interval=None,
+        "hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4,
+        attention=attention, redraw_interval=None,
     )  # fmt: skip
     return model, lambda: model(GraphBatch(batch.x, batch.edge_index, batch.ptr, batch.edge_attr)).sum()
 
 
 def plain(num_edges: int, attention: str) -> Builder:
     model, loss = ours(num_edges, attention)
-    for layer in model.layers:
-        layer.attention.__class__ = PlainAttention
 
     def reference() -> Tensor:
         with kernels.use("reference"):
@@ -56,24 +53,19 @@ def plain(num_edges: int, attention: str) -> Builder:
     return model, reference
 
 
-class PlainAttention(ReleasedAttention):
-    """Eq. (17) with the same weights, as it is written."""
+def hyperedges(num_nodes: int = 400, num_hyperedges: int = 2_000) -> Builder:
+    """Two layers 1 -> 1 and one 1 -> 3 of width 64, as in HOT's Table 4."""
+    from gt_models import create_model
 
-    def softmax(self, values, queries, keys, support):
-        v, attended = [x.unflatten() for x in self.class_values(values, support)], []
-        for number, c in enumerate(self.classes):
-            sources = self.query_source(support, c), self.key_source(support, c)
-            q, k = (u if s is None else u[s] for u, s in zip((queries[number], keys[number]), sources, strict=True))
-            key_group, query_group, _ = support.groups(c)
-            mask = query_group[:, None] == key_group  # [r_q, r_k]
-            for a in c.free:
-                node = support.sets[c.k].nodes(c.input_pattern)[a]
-                for other in support.sets[c.l].nodes(c.output_pattern):
-                    mask = mask & (other[:, None] != node)
-            scores = torch.einsum("qhd,khd->hqk", q, k) * q.size(-1) ** -0.5
-            weights = scores.masked_fill(~mask, -1e9).softmax(-1) * mask
-            attended.append(torch.einsum("hqk,khv->qhv", weights, v[number]))
-        return attended
+    rng = torch.Generator().manual_seed(0)
+    triples = torch.stack([torch.randperm(num_nodes, generator=rng)[:3] for _ in range(num_hyperedges)])
+    x, no_edges = torch.randn(num_nodes, 64, generator=rng), torch.zeros(2, 0, dtype=torch.long)
+    extras = {"hyperedge_index": triples}
+    model = create_model(
+        "hot-released", in_dim=64, out_dim=1, level="hyperedge", hidden_dim=64, num_layers=2, num_heads=4,
+        attention="kernel", head_dims=[64, 64], head_dropout=0.1, redraw_interval=None,
+    )  # fmt: skip
+    return model, lambda: model(GraphBatch(x, no_edges, torch.tensor([0, num_nodes]), extras=extras)).sum()
 
 
 def work(num_edges: int, attention: str) -> tuple[float, float]:

@@ -255,7 +255,8 @@ class HyperedgePrediction(Task):
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, HyperedgeTargets]:
         """Returns logits [H] and their targets."""
         output = model(batch).squeeze(-1)
-        return output, HyperedgeTargets(batch.y, batch.extras.get("reconstruction_error"))
+        errors = (getattr(module, "reconstruction_error", None) for module in model.modules())
+        return output, HyperedgeTargets(batch.y, next((error for error in errors if error is not None), None))
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
         """Computes loss and metrics. The loss does not contain the reconstruction error."""

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.encoders import make_encoder
+from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
-from gt_models.hot.tensor_head import hyperedge_index
 from gt_models.registry import register_model
 
 
@@ -67,7 +67,7 @@ class HyperSAGNN(nn.Module):
         self.level, self.order, self.num_heads, self.head_dim = level, hyperedge_order, num_heads, head_dim
         # deviates: entries of a node are dropped once per step, and all nodes are reconstructed; the authors do both
         # for each node of a batch as often as it occurs there
-        self.input = node_input(node_encoder, 1, in_dim, None, hidden_dim)
+        self.input = make_encoder(node_encoder, 1, in_dim, None, hidden_dim)
         dim, inner = self.input.width, num_heads * head_dim
         self.query_norm, self.key_norm, self.value_norm = (nn.LayerNorm(dim) for _ in range(3))
         self.query, self.key, self.value = (nn.Linear(dim, inner, bias=False) for _ in range(3))

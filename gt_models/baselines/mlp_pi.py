@@ -9,9 +9,9 @@ from typing import Literal
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
-from gt_models.hot.tensor_input import TensorInput
 from gt_models.layers.mlp import activation as make_activation
 from gt_models.registry import register_model
 
@@ -30,7 +30,7 @@ class InvariantMLP(nn.Module):
         normalize_sums: layers average over a class' entries where Eq. 1 sums (authors: True).
         light: only classes without sums in the layers 2 -> 2.
         global_classes: False drops the classes in which input and output share no node.
-        edge_columns, degree_embeddings: see `TensorInput`.
+        edge_columns, degree_embeddings: see `TensorEncoder`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class InvariantMLP(nn.Module):
         if form not in ("sparse", "dense"):
             raise ValueError(f"unknown form {form!r}; known: sparse, dense")
         self.form = form
-        self.input = TensorInput(2, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
+        self.input = TensorEncoder(2, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
         widths = [self.input.width] + [hidden_dim] * num_layers
         self.layers = nn.ModuleList(
             EquivariantLinear(2, 2, width, hidden_dim, light, normalize_sums, global_classes=global_classes)

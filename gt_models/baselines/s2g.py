@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.hot.cooccurrence import node_input
+from gt_models.hot.encoders import make_encoder
 from gt_models.hot.equivariant_linear import EquivariantLinear
+from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
-from gt_models.hot.tensor_head import hyperedge_index
 from gt_models.layers.mlp import MLP
 from gt_models.registry import register_model
 
@@ -65,7 +65,7 @@ class SetToGraph(nn.Module):
         if not set_dims and node_dim is None:
             raise ValueError("set_dims is empty: give at least one width, or node_dim")
         self.level, self.order, self.unit_norm = level, 2 if level == "pair" else hyperedge_order, unit_norm
-        self.input = node_input(node_encoder, 1, in_dim, None, set_dims[0] if node_dim is None else node_dim)
+        self.input = make_encoder(node_encoder, 1, in_dim, None, set_dims[0] if node_dim is None else node_dim)
         widths = [self.input.width, *set_dims]
         self.layers = nn.ModuleList(
             EquivariantLinear(1, 1, a, b, normalize=normalize_sums) for a, b in zip(widths, set_dims, strict=False)

@@ -1,6 +1,7 @@
-"""Equivalence classes of multi-indices as set partitions (Kim et al. 2021, "Transformers Generalize DeepSets ...", Section 2).
+"""Equivalence classes of multi-indices as set partitions (Kim et al. 2021, Section 2).
 
-A linear layer L_{k->l} has one weight per partition of its k input and l output positions: Bell(k + l) classes, enumerated here.
+A linear layer L_{k->l} has one weight per partition of its k input and l output positions. There are Bell(k + l)
+classes.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ Partition = tuple[tuple[int, ...], ...]
 
 @cache
 def set_partitions(n: int) -> tuple[Partition, ...]:
-    """All partitions of {0, ..., n-1}: blocks in order of their first element, the coarsest partition first. There are Bell(n)."""
+    """All Bell(n) partitions of {0, ..., n-1}, the coarsest first; blocks are in the order of their first element."""
     if n == 0:
         return ((),)
     found = []
@@ -34,7 +35,8 @@ class EquivalenceClass:
 
     Attributes:
         k, l: input and output order.
-        blocks: partition of the positions 0..k-1 (input) and k..k+l-1 (output); positions in one block hold the same node.
+        blocks: partition of the positions 0..k-1 (input) and k..k+l-1 (output); positions in one block hold the same
+            node.
     """
 
     k: int
@@ -42,14 +44,14 @@ class EquivalenceClass:
     blocks: Partition
 
     def __post_init__(self) -> None:
-        # now, and not at first use: torch.compile reads what is there, but cannot follow the lock of functools.cached_property (Python 3.11)
+        # computed here: torch.compile cannot trace the lock of functools.cached_property (Python 3.11) at first use
         self.input_pattern, self.output_pattern, self.shared, self.free, self.coarser, self._hash  # noqa: B018
 
     @cached_property
     def _hash(self) -> int:
         return hash((self.k, self.l, self.blocks))
 
-    def __hash__(self) -> int:  # of look-ups, hundreds of times a step
+    def __hash__(self) -> int:  # cached: called hundreds of times in a training step
         return self._hash
 
     @cached_property
@@ -66,7 +68,7 @@ class EquivalenceClass:
 
     @cached_property
     def shared(self) -> tuple[tuple[int, int], ...]:
-        """(block of the input pattern, block of the output pattern) for each block that holds positions of both."""
+        """(block of the input pattern, block of the output pattern) for each block with positions of both."""
         pairs = []
         for block in self.blocks:
             ins, outs = tuple(p for p in block if p < self.k), tuple(p - self.k for p in block if p >= self.k)
@@ -76,35 +78,35 @@ class EquivalenceClass:
 
     @cached_property
     def free(self) -> tuple[int, ...]:
-        """Blocks of the input pattern that no output position shares: the indices that are summed over."""
+        """Blocks of the input pattern without an output position: the nodes that are summed over."""
         held = {a for a, _ in self.shared}
         return tuple(a for a in range(len(self.input_pattern)) if a not in held)
 
     @property
     def is_light(self) -> bool:
-        """No sum over the input: the lightweight layers' classes (Section 4.1)."""
+        """Whether the class has no sum over the input, as those of lightweight layers (Section 4.1)."""
         return not self.free
 
     @property
     def is_global(self) -> bool:
-        """Input and output share no node: the classes that the ablation "w/o global" removes (Section 5)."""
+        """Whether input and output share no node, as in the classes that "w/o global" removes (Section 5)."""
         return bool(self.free) and not self.shared
 
     @property
     def key_plan(self) -> tuple:
-        """Classes of one plan sum over the same keys in the same groups."""
+        """Classes with equal `key_plan` sum over the same input tuples in the same groups."""
         held = tuple(a for a, _ in self.shared)
         return (self.input_pattern, held, self.blocks if len(held) > 1 else ())
 
     @property
     def query_plan(self) -> tuple:
-        """Classes of one plan have the same queries in the same groups."""
+        """Classes with equal `query_plan` have the same output tuples in the same groups."""
         held = tuple(b for _, b in self.shared)
         return (self.output_pattern, held, self.blocks if len(held) > 1 else ())
 
     @cached_property
     def coarser(self) -> tuple["EquivalenceClass", ...]:
-        """The classes in which one or more summed nodes coincide with output nodes that were not shared."""
+        """The classes in which one or more summed nodes equal output nodes that are not shared in this class."""
         taken = {b for _, b in self.shared}
         open_outputs = [b for b in range(len(self.output_pattern)) if b not in taken]
         found = []
@@ -126,7 +128,7 @@ class EquivalenceClass:
 def from_patterns(
     input_pattern: Partition, output_pattern: Partition, shared: tuple[tuple[int, int], ...], k: int, l: int
 ) -> EquivalenceClass:
-    """The class with these patterns in which input block a and output block b hold the same node for each (a, b) in `shared`."""
+    """The class with these patterns and one node in input block a and output block b for each (a, b) in `shared`."""
     partner = dict(shared)
     blocks = []
     for a, ins in enumerate(input_pattern):
@@ -139,9 +141,12 @@ def from_patterns(
 
 @cache
 def equivalence_classes(k: int, l: int, distinct_output: bool = False) -> tuple[EquivalenceClass, ...]:
-    """The Bell(k + l) classes of L_{k->l}, those of one output pattern side by side and the light ones first.
+    """The Bell(k + l) classes of L_{k->l}, by output pattern, those without a sum first.
 
-    `distinct_output`: only classes whose output nodes all differ (k-uniform hyperedges).
+    Args:
+        k: input order.
+        l: output order.
+        distinct_output: only classes whose output nodes all differ (k-uniform hyperedges).
     """
     classes = [EquivalenceClass(k, l, p) for p in set_partitions(k + l)]
     if distinct_output:
@@ -155,7 +160,8 @@ def equivalence_classes(k: int, l: int, distinct_output: bool = False) -> tuple[
 def light_classes(k: int, l: int, distinct_output: bool = False) -> tuple[EquivalenceClass, ...]:
     """Classes of the lightweight layer (Eq. 14): those without a sum over the input.
 
-    Where there is none (an input of order k > 0, an output of order 0) all classes are kept: Proposition 2 asks for a nonempty subset.
+    If there is none (k > 0, l = 0), all classes: Proposition 2 needs a nonempty subset. See `equivalence_classes` for
+    the arguments.
     """
     classes = equivalence_classes(k, l, distinct_output)
     # unstated: lightweight layers to order 0 (queries of the readout). All classes, as the authors' implementation

@@ -1,7 +1,7 @@
-"""Supports of higher-order tensors: which tuples of nodes an order-0, 1, 2 or 3 tensor is stored on, and how tuples of two orders meet.
+"""Supports of higher-order tensors: the stored tuples of nodes of each order, and index tensors between orders.
 
-Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i, i) and on the edges. Dense form: on all pairs.
-Everything here is integer arithmetic on the batch, done once per batch by sorting, and shared by all layers.
+Sparse form (Kim et al. 2021, Section 4.2): order 2 is stored on the diagonal (i, i) and on the edges. Dense form: on
+all pairs. Index tensors are computed once per batch, by sorting, and shared by all layers.
 """
 
 # mypy: disable-error-code="arg-type, assignment"
@@ -12,20 +12,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition, distinct, set_partitions
-from gt_models.kernels.grouped import Grouped
-from gt_models.kernels.taken_rows import taken_rows
 from gt_models.layers.static_shapes import needs_static_shapes
 
 
 class TupleSet:
-    """Tuples of one order, rows of one equality pattern side by side.
+    """The stored tuples of one order, those of one equality pattern in consecutive rows.
 
     Args:
-        index: long [m, order], node ids in the batch.
-        graph: long [m], graph of each tuple.
+        index: node ids in the batch, long [m, order].
+        graph: graph of each tuple, long [m].
         rows: the range of rows of each pattern.
     """
 
@@ -36,21 +35,22 @@ class TupleSet:
         return self.index.size(0)
 
     def nodes(self, pattern: Partition) -> list[Tensor]:
-        """The node of each block of `pattern`, [r] each, for the r tuples that have it."""
+        """For each block of `pattern`, its node in the tuples of this pattern, long [tuples] each."""
         return [self.index[self.rows[pattern], block[0]] for block in pattern]
 
 
 class Support:
-    """The tuple sets of a batch by order, and what layers look up in them (cached by name).
+    """The stored tuples of a batch by order, and a cache of index tensors.
 
-    Build it with `Support(batch)` (orders 0 and 1), `sparse` or `complete`. `sets[0]` are the graphs and `sets[1]` the nodes.
+    Build it with `Support(batch)` (orders 0 and 1), `Support.sparse` or `Support.complete`.
 
     Attributes:
-        fixed: on a device, and under torch.compile, every size follows from the sizes of the batch: nothing waits for the device, and no graph
-            breaks. On the CPU sizes may follow from what the batch holds.
-        spare: the entries of order 2 that nothing reads, bool [rows]; None where there are none.
-        edge_rows: of `sparse` and `complete`, the entry of each edge, long [E].
-        flat_rows: of `complete`, by order the row of each tuple in flat, row-major order per graph.
+        sets: the stored tuples by order; order 0 are the graphs, order 1 the nodes.
+        fixed: whether every size follows from the sizes of the batch, as on a GPU and under torch.compile: no
+            synchronisation, no graph break. Otherwise sizes may depend on the values of the batch.
+        spare: unused rows of order 2, bool [rows]; None if there are none.
+        edge_rows: the row of each edge, long [E] (`sparse` and `complete`).
+        flat_rows: by order, the row of each tuple in flat, row-major order per graph (`complete`).
     """
 
     edge_rows: Tensor
@@ -72,10 +72,10 @@ class Support:
 
     @classmethod
     def sparse(cls, batch: GraphBatch) -> "Support":
-        """Order 2 on the n diagonal entries, then the edges without repetition, sorted by source and target.
+        """Store order 2 on the n diagonal entries, then on the edges without duplicates, sorted by source and target.
 
-        A self-loop is the diagonal entry of its node; parallel edges are one entry. Where sizes are fixed there are as many entries as nodes
-        and edges, and those of self-loops and repetitions are spare and come last.
+        A self-loop is the diagonal entry of its node; parallel edges are one entry. If sizes are fixed, there are n + E
+        rows: those of self-loops and duplicates are spare and come last.
         """
         support, n = cls(batch), batch.num_nodes
         source, target = batch.edge_index
@@ -96,7 +96,7 @@ class Support:
 
     @classmethod
     def complete(cls, batch: GraphBatch, order: int) -> "Support":
-        """Orders 2..`order` on all tuples of nodes of one graph."""
+        """Store orders 2 to `order` on all tuples of nodes of one graph."""
         support = cls(batch)
         for k in range(2, order + 1):
             counts = support.sizes**k
@@ -123,45 +123,53 @@ class Support:
         return support
 
     def _num_tuples(self, nodes: int) -> int:
-        """Tuples of so many distinct nodes of one graph, in the whole batch."""
+        """Number of tuples of `nodes` distinct nodes of one graph, in the whole batch."""
         if nodes <= 2:
             return self.num_nodes if nodes == 1 else self.batch.num_pairs - self.num_nodes
         return sum(math.perm(n, nodes) for n in self.sizes.tolist())
 
     def add_hyperedges(self, index: Tensor) -> "Support":
-        """Order `index.size(1)` on the given tuples [H, order] of distinct nodes of one graph, kept in their order (repetitions too)."""
+        """Store order `index.size(1)` on tuples of distinct nodes of one graph, long [H, order], with duplicates."""
         self.sets[index.size(1)] = TupleSet(
             index, self.graph_of_node[index[:, 0]], {distinct(index.size(1)): slice(0, index.size(0))}
         )
         return self
 
-    def take(self, values: Tensor, classes: tuple[EquivalenceClass, ...]) -> Tensor:
-        """For classes without sum and of one output pattern: the one input entry of each of its tuples, side by side [r, classes x d]; 0
-        where it is not stored."""
-        if len(classes) == 1 and isinstance(only := self.light_rows(classes[0]), slice):
-            return values[only]
-        taken = taken_rows(values, self.cached(("rows", classes), lambda: self._taken_rows(classes)))
-        return taken.view(-1, len(classes) * values.size(1))
+    def gather(self, values: Tensor, classes: tuple[EquivalenceClass, ...]) -> Tensor:
+        """The one input entry that each output tuple has in each of these classes without a sum.
 
-    def _taken_rows(self, classes: tuple[EquivalenceClass, ...]) -> Grouped:
-        """Input row of each output tuple and class, [r x classes]; beyond the last row where it is not stored."""
+        Args:
+            values: [rows of order k, d].
+            classes: classes without a sum and of one output pattern.
+
+        Returns:
+            [output tuples, classes x d]; 0 where the entry is not stored.
+        """
+        if len(classes) == 1 and isinstance(rows := self.input_rows(classes[0]), slice):
+            return values[rows]
+        stacked = self.cached(("gathered", classes), lambda: self.gathered_rows(classes))
+        with_zeros = F.pad(values, (0, 0, 0, 1))
+        return with_zeros.index_select(0, stacked.flatten()).view(-1, len(classes) * values.size(1))
+
+    def gathered_rows(self, classes: tuple[EquivalenceClass, ...]) -> Tensor:
+        """Input row of each output tuple and class, long [output tuples, classes]; if not stored, behind the last."""
         columns, count = [], len(self.sets[classes[0].k])
         for c in classes:
-            rows = self.light_rows(c)
+            rows = self.input_rows(c)
             columns.append(torch.arange(rows.start, rows.stop, device=self.device) if isinstance(rows, slice) else rows)
-        rows = torch.stack(columns, 1).flatten()
-        return Grouped(torch.where(rows < 0, count, rows), count + 1)
+        stacked = torch.stack(columns, 1)
+        return torch.where(stacked < 0, count, stacked)
 
     def cached(self, key: Any, build: Callable[[], Any]) -> Any:
-        """What `build` gives, computed once for this support and kept under `key`."""
-        if torch.compiler.is_compiling():  # a compiler finds what is computed twice
+        """The result of `build`, computed once and cached under `key`."""
+        if torch.compiler.is_compiling():  # a compiler removes common subexpressions itself
             return build()
         if key not in self._cache:
             self._cache[key] = build()
         return self._cache[key]
 
     def lookup(self, order: int, columns: list[Tensor]) -> Tensor:
-        """Row of each tuple (columns[0][r], columns[1][r], ...) in the set of that order; -1 where it is not stored."""
+        """The row of each tuple (columns[0][r], columns[1][r], ...) of this order, long [r]; -1 if it is not stored."""
         if order == 1:
             return columns[0]
         if order not in self._codes:
@@ -177,27 +185,33 @@ class Support:
         return torch.where(columns[0] == columns[1], columns[0], found) if order == 2 else found
 
     def rows_of_distinct(self, columns: list[Tensor]) -> Tensor:
-        """Row of each tuple of distinct nodes among all of them."""
+        """The row of each tuple of distinct nodes, counted from the first such tuple of its order, long [r]."""
         return self.lookup(len(columns), columns) - self.sets[len(columns)].rows[distinct(len(columns))].start
 
     def counted(self, order: int, rows: slice, group: Tensor, beyond: int) -> Tensor:
-        """`group` of the entries `rows` of that order; `beyond` for spare ones."""
+        """`group` of the entries `rows` of this order, and `beyond` for spare ones."""
         return group if self.spare is None or order != 2 else torch.where(self.spare[rows], beyond, group)
 
-    def light_rows(self, c: EquivalenceClass) -> Tensor | slice:
-        """For a class without sum: the input row of each output tuple of the class' pattern; -1 where it is not stored."""
-        return self.cached(("light", c), lambda: self._light_rows(c))
+    def input_rows(self, c: EquivalenceClass) -> Tensor | slice:
+        """Input row of each output tuple of the pattern of a class without a sum; -1 if it is not stored."""
+        return self.cached(("input rows", c), lambda: self._input_rows(c))
 
     def groups(self, c: EquivalenceClass, all_rows: bool = False) -> tuple[Tensor, Tensor, int]:
-        """Group of each key and of each query, and the number of groups: keys and queries of a group share nodes, or a graph.
+        """Groups of keys and queries that share the class' shared nodes, or only their graph.
 
-        `all_rows`: keys are the input tuples of every pattern, grouped by position.
+        Args:
+            c: the class.
+            all_rows: keys are the input tuples of every pattern, grouped by position.
+
+        Returns:
+            Group of each key, long [keys]; group of each query, long [queries]; number of groups.
         """
-        # unstated: Eq. (21) takes the union of keys over all queries. Read per shared node, as the authors' implementation does: with one union
-        # for the whole graph no class would pass a message along an edge, which Theorem 2 needs
+        # unstated: Eq. (21) takes the union of keys over all queries. Read per shared node, as the authors'
+        # implementation does: with one union for the whole graph no class would pass a message along an edge, which
+        # Theorem 2 needs
         source, target = self.sets[c.k], self.sets[c.l]
         rows = slice(0, len(source)) if all_rows else source.rows[c.input_pattern]
-        spare = int(self.spare is not None)  # spare entries are a group of their own, which nothing reads
+        spare = int(self.spare is not None)  # spare entries are a separate group without queries
         if not c.shared:
             keys = self.counted(c.k, rows, source.graph[rows], self.num_graphs)
             return keys, target.graph[target.rows[c.output_pattern]], self.num_graphs + spare
@@ -208,7 +222,7 @@ class Support:
         codes, place = torch.unique(torch.cat([self._code(keys), self._code(queries)]), return_inverse=True)
         return place[: keys[0].numel()], place[keys[0].numel() :], codes.numel()
 
-    def _light_rows(self, c: EquivalenceClass) -> Tensor | slice:
+    def _input_rows(self, c: EquivalenceClass) -> Tensor | slice:
         source, target = self.sets[c.k], self.sets[c.l]
         if c.k == 0:
             return target.graph[target.rows[c.output_pattern]]
@@ -233,7 +247,8 @@ class Support:
     def _code(self, columns: list[Tensor]) -> Tensor:
         if self.num_nodes ** len(columns) >= 2**63:
             raise ValueError(
-                f"{self.num_nodes} nodes are too many for tuples of order {len(columns)} in one batch: use smaller batches"
+                f"{self.num_nodes} nodes are too many for tuples of order {len(columns)} in one batch: use smaller "
+                "batches"
             )
         code = columns[0]
         for column in columns[1:]:

@@ -1,7 +1,7 @@
-"""Rows in groups, sorted once for all that read them."""
+"""Rows in groups, sorted once for all kernels that read them, and the arguments of attention within groups."""
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -33,3 +33,45 @@ class Sorted(NamedTuple):
     of: np.ndarray
     ptr: np.ndarray
     rows: np.ndarray
+
+
+class Columns(NamedTuple):
+    """The heads [r, H, d] in columns first to first + H d of `rows` [r, width]."""
+
+    rows: Tensor
+    first: int
+    heads: int
+    width: int
+
+    def unflatten(self) -> Tensor:
+        """[r, H, d]."""
+        return self.rows[:, self.first : self.first + self.heads * self.width].unflatten(1, (self.heads, self.width))
+
+
+class Groups:
+    """Which keys a query attends to: those of its group.
+
+    Args:
+        entries: the group of each of E entries. An entry is a key with a value.
+        queries: the group of each of R queries.
+        key: the key of each entry; None: entry e has key e.
+
+    Attributes:
+        layout: index arrays that a fast form derives from these and reads again in later calls.
+    """
+
+    def __init__(self, entries: Grouped, queries: Grouped, key: Grouped | None = None):
+        self.entries, self.queries, self.key = entries, queries, key
+        self.layout: Any = None
+
+
+class Attention(NamedTuple):
+    """One attention of several: (number of the matrix, first column) of queries, keys and values; groups; the number of
+    its output.
+    """
+
+    query: tuple[int, int]
+    key: tuple[int, int]
+    value: tuple[int, int]
+    groups: Groups
+    out: int

@@ -1,8 +1,9 @@
 """Kernel attention within groups on the CPU, all attentions of a layer in one call.
 
-The sums over a group's entries are a few hundred numbers per head. They are formed in a core's first cache and read there by the group's
-queries; the backward pass forms them again. Features of queries are never stored, those of keys as long as a pass lasts, and the gradients of
-the sums from the groups to the keys. Each number has one writer: a head of a group, or a key.
+The sums over a group's entries are a few hundred numbers per head. They are computed in the L1 cache of a core, where
+the group's queries read them. The backward pass computes them again. Features of queries are never stored. Features of
+keys and gradients of sums are stored during one pass only. Each number is written by one thread: that of a head of a
+group, or of a key.
 """
 
 # mypy: disable-error-code="arg-type"
@@ -34,14 +35,15 @@ from gt_models.kernels.compiled import (
     run_parts,
     shares,
 )
-from gt_models.kernels.grouped import Sorted
-from gt_models.kernels.kernel_attention_groups import Attention, Groups
+from gt_models.kernels.grouped import Attention, Groups, Sorted
 
-BLOCK = 512  # rows that are added up before they are added to a sum; the fewest rows of a thread
+BLOCK = 512  # rows that are summed before they are added to a total; the minimum number of rows of a thread
 QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(
     0, 16, 2
 )  # columns of a table of matrices: addresses, each before its stride
-uintp = np.uintp  # of an index without a sign Numba does not ask whether it counts from the end: three instructions for each number read
+uintp = (
+    np.uintp
+)  # an unsigned index: Numba omits its check for negative indices, three instructions for each number read
 
 
 class _KernelAttention(torch.autograd.Function):
@@ -101,18 +103,20 @@ kernel_attention = _KernelAttention.apply
 
 
 def _rows(t: Tensor) -> Tensor:
-    """With the numbers of a row side by side: columns of a wide matrix are not copied."""
+    """A tensor with contiguous rows; columns of a wide matrix are not copied."""
     return t if t.stride(1) == 1 else t.contiguous()
 
 
 def _shares(costs: np.ndarray, repeats: int = 1) -> list[int]:
-    """`shares` of units that come `repeats` times each; one thread for all where there are few rows."""
+    """`shares` of units that are repeated `repeats` times each; one thread if there are few rows."""
     alone = torch.get_num_threads() == 1 or costs.sum() < 2 * BLOCK
     return [0, repeats * len(costs)] if alone else shares(np.repeat(costs, repeats))
 
 
 def _table(attentions: Sequence[Attention], width: int, *tensors: Sequence[Tensor]) -> np.ndarray:
-    """Of each attention its matrices: queries, keys and values, and the output; then those of gradients, where there are any."""
+    """Addresses and strides of each attention's queries, keys, values and output, then of their gradients if there are
+    any.
+    """
     found = [[(t.data_ptr(), t.element_size(), t.stride(0)) for t in ts] for ts in tensors]
     table, first = [], [0] * len(tensors[1])
     for a in attentions:
@@ -130,7 +134,8 @@ class _Layout:
     """The groups of several attentions, one after another, and their keys likewise.
 
     Attributes:
-        groups: of each group its attention; offsets of its entries, their rows and keys; offsets of its queries, their rows.
+        groups: of each group its attention; offsets of its entries, their rows and keys; offsets of its queries, their
+            rows.
         keys: of each key its attention and its row; offsets of its entries, their rows and groups.
         group_costs, key_costs: rows that a group, or a key, reads.
     """
@@ -176,8 +181,9 @@ def _pointer(typing, dtype, address):
 def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> SimpleNamespace:
     """For heads of `width` channels of queries and keys and `channels` of values.
 
-    Features that are taken one by one are read from `spread`, at `nil` + f: `nil` is 0, which LLVM does not know, so that a number comes from
-    memory to all lanes in the instruction that multiplies by it, and not out of a register by two of its own.
+    Features that are taken one by one are read from `spread`, at `nil` + f: `nil` is 0, which LLVM does not know, so
+    that a number comes from memory to all lanes in the instruction that multiplies by it, and not out of a register by
+    two of its own.
 
     phi [keys, heads, features]. Sums [groups, heads, size]: S^T [channels, features], then z.
     """

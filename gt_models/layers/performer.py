@@ -108,15 +108,17 @@ class RandomFeatures(nn.Module):
         mask: Tensor | None = None,
         stabilizer: Tensor | None = None,
         projection: Tensor | None = None,
+        detach: bool = True,
     ) -> Tensor:
-        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, and `stabilizer`: see `softmax_kernel`.
+        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, `stabilizer` and `detach`: see
+        `softmax_kernel`.
 
         `projection`: that of the forward pass, for what is computed again in the backward pass; None: the current
         one."""
         projection = self.projection if projection is None else projection
         if self.kernel == "relu":
             return relu_kernel(u, projection, self.eps, mask=mask)
-        return softmax_kernel(u, projection, is_query, self.eps, mask=mask, stabilizer=stabilizer)
+        return softmax_kernel(u, projection, is_query, self.eps, mask=mask, stabilizer=stabilizer, detach=detach)
 
 
 def softmax_kernel(

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.hot import HigherOrderAttention, HigherOrderTransformer
-from gt_models.hot.cooccurrence import node_input
+from gt_models.hot import COST, LEVELS, PAPER, HigherOrderAttention, HigherOrderTransformer
+from gt_models.hot.attention import ByClass, scaled_projection
+from gt_models.hot.encoders import make_encoder
 from gt_models.hot.equivalence_classes import EquivalenceClass, distinct
-from gt_models.hot.settings import COST, LEVELS, PAPER
-from gt_models.hot.stabilizers import call_maximum
+from gt_models.hot.head import PredictionHead
 from gt_models.hot.support import Support
-from gt_models.hot.tensor_head import TensorHead
+from gt_models.layers.performer import RandomFeatures
 from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 
@@ -26,17 +27,21 @@ class ReleasedAttention(HigherOrderAttention):
         """Keys are computed at a class' summed nodes alone, where Proposition 1 has them at the whole input tuple."""
         return c.free
 
-    def takes_all_rows(self, c: EquivalenceClass) -> bool:
+    def sums_all_patterns(self, c: EquivalenceClass) -> bool:
         """Kernel sums over row or column neighbours contain the diagonal entry, which Eq. (21) leaves out."""
         return self.attention == "kernel" and len(c.input_pattern) > 1 and bool(c.shared)
 
-    def stabilizers(self, keys: list[Tensor], support: Support, projection: Tensor) -> list[Tensor]:
-        """One maximum over all keys of one order in a call, padding among them."""
-        most = {}
-        for o, (_, of_keys) in self.columns.items():
-            spare = None if o < 2 or support.spare is None else support.spare[support.sets[o].rows[distinct(o)]]
-            most[o] = call_maximum([keys[s] for s in of_keys], projection, spare)
-        return [most[len(self.key_blocks(c))] for c in self.classes]
+    def key_stabilizers(self, keys: ByClass, support: Support, features: RandomFeatures) -> ByClass:
+        """One maximum over all keys of one order in the whole call; the authors' zero padding takes part in it."""
+        most: dict[int, Tensor] = {}
+        for c in self.classes:
+            o = len(self.key_blocks(c))
+            projected = scaled_projection(keys[c], features)
+            if o == 2 and support.spare is not None:
+                projected = projected.masked_fill(support.spare[support.sets[o].rows[distinct(o)], None, None], 0.0)
+            largest = projected.amax() if projected.numel() else projected.new_zeros(())
+            most[o] = largest.clamp(min=0.0) if o not in most else torch.maximum(most[o], largest)
+        return {c: most[len(self.key_blocks(c))] for c in self.classes}
 
 
 @register_model("hot-released", levels=LEVELS, cost=COST, paper=f"{PAPER}, as released: https://github.com/jw9730/hot")
@@ -45,7 +50,8 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
 
     Args:
         kernel: every published cell of the kernel form ran "generalized".
-        readout_dim, readout_heads: query, key and value width and heads of the last layer where l = 0; None as in the other layers.
+        readout_dim, readout_heads: query, key and value width and heads of the last layer where l = 0; None as in the
+            other layers.
         input_dropout: after the input map.
         head_dims: None: LN and Linear to `out_dim`; else LN, Linear(d, d) and an MLP of these hidden widths with ReLU.
         head_diagonal: pairs: each layer of that MLP adds a second linear on the diagonal (Delaunay sets).
@@ -77,7 +83,7 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
         self, encoder: str, in_dim: int | Sequence[int], edge_dim: int | Sequence[int] | None, hidden_dim: int
     ) -> nn.Module:
         """Embeddings of an edge's columns are averaged, and in-degrees are embedded (on PCQM4M)."""
-        return node_input(encoder, self.k, in_dim, edge_dim, hidden_dim, "mean", self.degree_embeddings)
+        return make_encoder(encoder, self.k, in_dim, edge_dim, hidden_dim, "mean", self.degree_embeddings)
 
     def last_widths(self, qk_dim: int, v_dim: int, num_heads: int) -> tuple[int, int, int]:
         """The readout to order 0 has widths and heads of its own (regression/examples/pcqm4m-lsc/enc.sh)."""
@@ -87,7 +93,7 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
 
     def make_head(self, hidden_dim: int, out_dim: int) -> nn.Module:
         """An MLP after the layer norm and a Linear of unchanged width."""
-        return TensorHead(
+        return PredictionHead(
             hidden_dim, out_dim, self.head_dims, self.head_diagonal and self.level == "pair", self.head_dropout
         )
 

@@ -79,8 +79,8 @@ MUTATIONS = [
     Mutation(MODELS, POLYNORMER, "x = x if total is None else total", "x = x", "embedded/torus-colours/polynormer"),
     # a mean in place of a sum
     Mutation(
-        MODELS, "gt_models/hot/equivariant_linear.py", "if self.normalize else total",
-        "if not self.normalize else total", "hot/pcqm4m-lsc/hot-sparse-kernel-small",
+        MODELS, "gt_models/hot/equivariant_linear.py", "            if self.normalize:",
+        "            if not self.normalize:", "hot/pcqm4m-lsc/hot-sparse-kernel-small",
     ),
     Mutation(MODELS, f"{BASELINES}/gprgnn.py", "self.alpha * powers[:-1]", "powers[:-1]", "polynormer/computer/appnp"),
     Mutation(

@@ -1,5 +1,6 @@
 """Hyperedge prediction: negatives, co-occurrence and node encoder against simple code, and training runs."""
 
+import copy
 import math
 from collections import Counter
 
@@ -13,7 +14,7 @@ from gt_bench.data.packed import PackedHeader, pack
 from gt_bench.tasks.hyperedge_prediction import HyperedgeTargets, Negatives, cooccurrence
 from gt_bench.tasks.registry import create_task
 from gt_models.batch import GraphBatch
-from gt_models.hot.cooccurrence import CooccurrenceInput
+from gt_models.hot.encoders import CooccurrenceEncoder
 from tests.gt_bench.tasks.runs import assert_resumes, experiment
 
 SIZES = [9, 6, 3]
@@ -88,7 +89,7 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
         torch.tensor([0, len(KIND)]),
         torch.from_numpy(shares).double()[:, None],
     )
-    encoder = CooccurrenceInput([n + 1 for n in SIZES], 4, dropout=0.0).double()
+    encoder = CooccurrenceEncoder([n + 1 for n in SIZES], 4, dropout=0.0).double()
     with torch.no_grad():
         encoder.norm_weight.normal_()
         encoder.norm_bias.normal_()
@@ -114,15 +115,16 @@ def test_the_node_encoder_is_a_tied_autoencoder_per_type():
                 errors.append(sum((dense[v, others[i]] - decoded[i]).item() ** 2 for i in entries) / len(entries))
         assert len(errors) <= size
         error += sum(errors) / len(errors)
-    assert batch.extras["reconstruction_error"].item() == pytest.approx(error, abs=1e-12)
-    (out.square().sum() + batch.extras["reconstruction_error"]).backward()
+    assert not batch.extras
+    copy.deepcopy((encoder, batch))  # which a tensor of a graph does not allow
+    assert encoder.reconstruction_error.item() == pytest.approx(error, abs=1e-12)
+    (out.square().sum() + encoder.reconstruction_error).backward()
     seen = encoder.weight.grad.abs().sum(1) > 0
     used = {(KIND[v], u) for u, v in zip(*edges.tolist(), strict=True)}
     assert int(seen.sum()) == len(used)  # the other rows are nodes without training hyperedges
     encoder.eval()
-    batch.extras.clear()
     encoder(batch, None, torch.float64)
-    assert not batch.extras
+    assert encoder.reconstruction_error is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_input_that_does_not_fit_is_named(change, words):
         "edge_attr": torch.ones(2, 1),
     }
     with pytest.raises(ValueError, match=words):
-        CooccurrenceInput([10, 7, 4], 4)(GraphBatch(**(fields | change)), None, torch.float32)
+        CooccurrenceEncoder([10, 7, 4], 4)(GraphBatch(**(fields | change)), None, torch.float32)
 
 
 def test_the_loss_weighs_known_hyperedges_five_times():

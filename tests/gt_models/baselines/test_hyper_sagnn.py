@@ -117,7 +117,8 @@ def test_the_encoder_of_the_paper_leaves_its_error():
     )
     model = create_model("hyper-sagnn", in_dim=[3, 4], out_dim=1, hidden_dim=8)
     assert model(batch).shape == (3, 1)
-    assert batch.extras["reconstruction_error"] > 0
+    assert model.input.reconstruction_error > 0
+    assert set(batch.extras) == {"hyperedge_index"}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,11 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from gt_models.batch import GraphBatch
-from gt_models.hot import equivariant_linear as module
 from gt_models.hot.equivalence_classes import equivalence_classes
-from gt_models.hot.equivariant_linear import LARGE, EquivariantLinear, class_count, linear
+from gt_models.hot.equivariant_linear import EquivariantLinear, class_count
 from gt_models.hot.support import Support
-from gt_models.kernels import forms_taken
 from tests.gt_models.checks import collate, permute, random_graphs
 from tests.gt_models.reference import hot as reference
 
@@ -171,28 +168,3 @@ def test_parity_with_the_authors_linear_layers(parity, name):
     for a, c in enumerate(layer.classes):
         theirs = case["g.weight.weight"].reshape(-1, 8, 6)[AUTHORS[k, l].index(c.blocks)]
         torch.testing.assert_close(layer.weight.grad[a * 8 : a * 8 + 8], theirs, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("columns", [slice(None), slice(16, None)])
-def test_a_large_product_is_given_to_onednn_without_gaps(monkeypatch, turned, columns):
-    """oneDNN takes a weight with gaps between its rows and columns, a thousand times as slowly."""
-    torch.manual_seed(0)
-    whole = torch.randn(64, 48, requires_grad=True)
-    weight = whole[:, columns].T if turned else whole[:, columns]
-    x, bias = torch.randn(1 + LARGE // weight.numel(), weight.size(1), requires_grad=True), torch.randn(weight.size(0))
-    given = []
-    monkeypatch.setattr(module, "row_linear", lambda x, w, b: given.append(w) or F.linear(x, w, b))
-    found = linear(x, weight, bias)
-    assert given[0].is_contiguous() or given[0].T.is_contiguous()
-    torch.testing.assert_close(found, F.linear(x, weight, bias))
-    monkeypatch.undo()
-    with forms_taken() as taken:
-        outcomes = [f(x, weight, bias) for f in (linear, F.linear)]
-    assert sum(taken["row_linear"].values()) == 1
-    results = [[out, *torch.autograd.grad(out.square().sum(), (x, whole))] for out in outcomes]
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-2)
-    with forms_taken() as taken:
-        linear(x[1:2], weight, bias)
-    assert not taken

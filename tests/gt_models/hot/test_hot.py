@@ -1,4 +1,6 @@
-"""HOT against its equations, the authors' numbers and parameter counts, its theorem, and what every model must satisfy."""
+"""HOT against its equations, the authors' numbers and parameter counts, its theorem, and what every model must
+satisfy.
+"""
 
 import pytest
 import torch
@@ -65,7 +67,8 @@ def test_encoder_layer_is_its_definition(global_classes):
 
 
 def test_softmax_kernel_approaches_softmax_where_all_keys_are_shared():
-    """Enc 1 -> 0 style attention over all keys: class {i}{j1, j2} of 1 -> 2 sums over all nodes in the kernel form; with many features the
+    """Enc 1 -> 0 style attention over all keys: class {i}{j1, j2} of 1 -> 2 sums over all nodes in the kernel form;
+    with many features the
     kernel form is exp(q k / sqrt d) over that union."""
     graph = checks.random_graphs(sizes=(6,))[0]
     support = Support.complete(graph, 2)
@@ -254,6 +257,25 @@ def test_features_that_do_not_fit_are_refused():
         build().layers[0](torch.randn(len(Support.sparse(graph).sets[2]), 8), Support.sparse(graph))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_heads": 3}, "multiple of num_heads"),
+        ({"v_dim": 9}, "multiple of num_heads"),
+        ({"attention": "linear"}, "softmax, kernel"),
+        ({"kernel": "relu"}, "generalized"),
+        ({"form": "coo"}, "sparse or dense"),
+        ({"input_order": 3}, "nodes and edges"),
+        ({"name": "hot-released", "degree_embeddings": 4}, "vocabulary sizes"),
+        ({"level": "hyperedge", "hyperedge_order": 2, "input_order": 2}, "input_order=1"),
+        ({"level": "hyperedge", "hyperedge_order": 1}, "two nodes or more"),
+    ],
+)
+def test_settings_that_cannot_be_say_what_can(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        build(**arguments)
+
+
 # the linear cost
 
 
@@ -267,7 +289,9 @@ def test_features_that_do_not_fit_are_refused():
 )
 @pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
 def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
-    """Values and gradients, with groups of one graph in several pieces, isolated nodes, one-way edges, heads wider than a vector."""
+    """Values and gradients, with groups of one graph in several pieces, isolated nodes, one-way edges, heads wider than
+    a vector.
+    """
     sizes, rng = (400, 3, 1, 60), torch.Generator().manual_seed(0)
     starts = torch.tensor([0, 400, 403, 404])
     edges = [torch.randint(0, n, (2, 3 * n), generator=rng) + start for n, start in zip(sizes, starts, strict=True)]

@@ -1,4 +1,6 @@
-"""Which tuples are stored, and that fixed sizes (on a device, under torch.compile) give what the sizes of the data give."""
+"""Which tuples are stored, and that fixed sizes (on a device, under torch.compile) give what the sizes of the data
+give.
+"""
 
 import pytest
 import torch
@@ -28,7 +30,7 @@ def test_an_entry_of_itself_and_of_the_diagonal_is_a_range_of_rows(k, l, dense):
         columns = [
             nodes[block_of[a]] for position in range(k) for a, block in enumerate(c.input_pattern) if position in block
         ]
-        rows = support.light_rows(c)
+        rows = support.input_rows(c)
         if isinstance(rows, slice):
             ranges += 1
             rows = torch.arange(rows.start, rows.stop)

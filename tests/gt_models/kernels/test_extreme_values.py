@@ -14,7 +14,6 @@ from gt_models.kernels.graph_attention import graph_attention, small_edges
 from gt_models.kernels.grit_attention import grit_attention
 from gt_models.kernels.packed_attention import packed_attention
 from gt_models.kernels.sparse_linear import sparse_linear
-from gt_models.kernels.taken_rows import taken_rows
 from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.kernels.walk_powers import walk_powers
 from gt_models.layers.packing import Packing
@@ -147,12 +146,3 @@ def test_the_self_check_of_a_sparse_linear_map_passes_for_any_number_of_columns(
     with use(sparse_linear="numba"):
         sparse_linear(torch.ones(1), torch.tensor([0, 1]), torch.tensor([0]), torch.ones(4, columns), None)
     assert list(sparse_linear._failed.values()) == [None]
-
-
-def test_the_self_check_passes_where_the_first_call_has_no_rows():
-    from gt_models import create_model
-
-    taken_rows._failed.clear()
-    model = create_model("hot", in_dim=3, out_dim=1, level="node", hidden_dim=8, num_heads=2, num_layers=1)
-    model(GraphBatch(torch.zeros(0, 3), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0])))
-    assert set(taken_rows._failed.values()) <= {None}

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from gt_models.kernels import kernel_attention as operation
+from gt_models.hot import attention
 from gt_models.kernels import use
-from gt_models.kernels.grouped import Grouped
-from gt_models.kernels.kernel_attention import Columns, kernel_attention, kernel_attentions
-from gt_models.kernels.kernel_attention_groups import Groups
+from gt_models.kernels.grouped import Columns, Grouped, Groups
+from gt_models.kernels.kernel_attention import kernel_attention, kernel_attentions
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
@@ -99,7 +98,7 @@ def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):
     arguments, inputs = case(40, 30, 7, 2, 3, 5, shared=False)
     with use("reference"):
         expected = outcome(arguments, inputs)
-        monkeypatch.setattr(operation, "LARGE", 0)
+        monkeypatch.setattr(attention, "LARGE", 0)
         torch.testing.assert_close(outcome(arguments, inputs), expected, rtol=1e-12, atol=1e-12)
 
 

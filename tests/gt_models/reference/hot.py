@@ -93,8 +93,8 @@ def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=N
         target = tuples[o]
         rows = run_linear(layer, values, tuples)
         column = 0
-        for kind, plans in (("q", module.queries[o]), ("k", module.keys[o])):
-            for c in (c for plan in plans for c in plan):
+        for kind, classes in (("q", module.query_slots[o]), ("k", module.key_slots[o])):
+            for c in classes:
                 part = rows[:, column : column + module.qk_dim].reshape(len(target), heads, -1)
                 slots[c, kind] = dict(zip(target, part, strict=True))
                 column += module.qk_dim
@@ -104,7 +104,7 @@ def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=N
     for row, j in enumerate(tuples[l]):
         joined = []
         for c in module.classes:
-            s = module.value_slots.index(c)
+            s = module.value_order.index(c)
             part = slice(s * module.v_dim, (s + 1) * module.v_dim)
             v = (values @ module.value.weight[part].T + module.value.bias[part]).reshape(len(values), heads, -1)
             result = torch.zeros(heads, module.v_dim // heads, dtype=values.dtype)

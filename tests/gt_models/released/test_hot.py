@@ -87,8 +87,9 @@ def load_authors(layer: ReleasedAttention, case, keys) -> None:
         for name, mine in layer.maps.items():
             theirs = fc[name] if name == "1" else fc[name][[LIGHT_2_TO_2.index(c.blocks) for c in mine.classes]]
             columns = []
-            for plans, where, offset in ((layer.queries, QUERIES, 0), (layer.keys, keys, 4 if name == "1" else 6)):
-                for c in (c for plan in plans[int(name)] for c in plan):
+            first_key = 4 if name == "1" else 6
+            for slots, where, offset in ((layer.query_slots, QUERIES, 0), (layer.key_slots, keys, first_key)):
+                for c in slots[int(name)]:
                     order, slot = where[number[c.blocks]]
                     assert order == name
                     columns += range((slot + offset) * 4, (slot + offset) * 4 + 4)
@@ -97,7 +98,7 @@ def load_authors(layer: ReleasedAttention, case, keys) -> None:
             mine.weight.copy_(theirs[:, :, columns].flatten(0, 1))
             mine.bias.copy_(bias[name][:, columns])
         v = [
-            s for c in layer.value_slots for s in range(VALUES[number[c.blocks]] * 4, VALUES[number[c.blocks]] * 4 + 4)
+            s for c in layer.value_order for s in range(VALUES[number[c.blocks]] * 4, VALUES[number[c.blocks]] * 4 + 4)
         ]
         layer.value.weight.copy_(case["w.fc_v.weight"][v])
         layer.value.bias.copy_(case["w.fc_v.bias"][v])

@@ -1,4 +1,4 @@
-"""What follows a higher-order encoder: its head, and the check of the hyperedges that it is asked about."""
+"""The prediction head of a higher-order encoder, and the hyperedges that it predicts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,13 +10,16 @@ from gt_models.batch import GraphBatch
 from gt_models.layers.static_shapes import needs_static_shapes
 
 
-class TensorHead(nn.Module):
-    """[rows, in_dim] -> [rows, out_dim].
+class PredictionHead(nn.Module):
+    """LayerNorm, Linear and optionally an MLP: [rows, in_dim] -> [rows, out_dim].
 
     Args:
-        hidden_dims: None: LN, Linear. Else LN, Linear(d, d), then Linears through these widths with ReLU between.
-        diagonal: each of the latter adds a second Linear on the diagonal of flat pairs (authors, on Delaunay sets).
-        dropout: after each ReLU.
+        in_dim: input width.
+        out_dim: output width.
+        hidden_dims: hidden widths of the MLP with ReLU that follows a Linear of unchanged width; None: no MLP.
+        diagonal: each layer of the MLP adds a second Linear on the diagonal of flat pairs (authors' code, Delaunay
+            sets).
+        dropout: dropout rate after each ReLU.
     """
 
     def __init__(
@@ -33,29 +36,38 @@ class TensorHead(nn.Module):
         dims = [] if hidden_dims is None else [in_dim, *hidden_dims, out_dim]
         self.mlp = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(dims))
         self.on_diagonal = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(dims)) if diagonal else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(dropout) if len(dims) > 2 else None
 
     def reset_parameters(self) -> None:
         for layer in (self.norm, self.project, *self.mlp, *(self.on_diagonal or ())):
             layer.reset_parameters()
 
     def forward(self, values: Tensor, batch: GraphBatch) -> Tensor:
-        """Rows of a tensor [rows, hidden_dim] -> [rows, out_dim]."""
+        """[rows, in_dim] -> [rows, out_dim]."""
         values = self.project(self.norm(values))
         for depth, layer in enumerate(self.mlp):
             out = layer(values)
             if self.on_diagonal is not None:
                 place = batch.pair_ptr[batch.batch] + batch.local * (batch.sizes[batch.batch] + 1)
                 out = out.index_add(0, place, self.on_diagonal[depth](values.index_select(0, place)))
-            values = self.dropout(out.relu()) if depth < len(self.mlp) - 1 else out
+            values = out if self.dropout is None or depth == len(self.mlp) - 1 else self.dropout(out.relu())
         return values
 
 
 def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
-    """`batch.extras["hyperedge_index"]` (or an attribute of that name of a torch_geometric Data), long [H, order] of node ids in the batch.
+    """The hyperedges to predict.
 
-    Raises ValueError where it is missing, of another order, or (on the CPU, where no device has to be waited for) names a node twice or one
-    that is not there, or spans two graphs.
+    Args:
+        batch: a batch with `extras["hyperedge_index"]`, long [H, order] of node ids in the batch, or a torch_geometric
+            Data's attribute of this name.
+        order: nodes of a hyperedge.
+
+    Returns:
+        long [H, order].
+
+    Raises:
+        ValueError: the index is missing or of another order; on the CPU also a node twice or outside the batch, or
+            nodes of two graphs.
     """
     index = batch.extras.get("hyperedge_index", batch.encodings.get("hyperedge_index"))
     if index is None:
@@ -64,7 +76,8 @@ def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
         )
     if index.dim() != 2 or index.size(1) != order:
         raise ValueError(
-            f"hyperedge_index of shape {tuple(index.shape)} given to a model built for hyperedges of {order} nodes: give [H, {order}]"
+            f"hyperedge_index of shape {tuple(index.shape)} given to a model built for hyperedges of {order} nodes: "
+            f"give [H, {order}]"
         )
     if index.numel() and not needs_static_shapes(index):
         if bool((index < 0).any() | (index >= batch.num_nodes).any()):

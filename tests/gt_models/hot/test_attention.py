@@ -1,4 +1,8 @@
-"""Which classes attend, their weights and their start."""
+"""Theorem 1, initialisation, and the stabilizers of the softmax kernel: they cancel, and their gradient is the
+derivative.
+"""
+
+import types
 
 import pytest
 import torch
@@ -6,6 +10,8 @@ import torch
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.equivariant_linear import EquivariantLinear, class_sum
 from gt_models.hot.support import Support
+from gt_models.layers.performer import RandomFeatures
+from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
 from tests.gt_models.hot.test_hot import (
     _float64,  # noqa: F401
@@ -17,18 +23,15 @@ from tests.gt_models.reference import hot as reference
 class Ones(HigherOrderAttention):
     """Every coefficient is 1 (proof of Theorem 1)."""
 
-    def softmax(self, values, queries, keys, support):
-        found = []
-        for c in self.classes:
-            s = self.value_slots.index(c) * self.v_dim
-            v = values @ self.value.weight[s : s + self.v_dim].T + self.value.bias[s : s + self.v_dim]
-            found.append(class_sum(v, support, c).unflatten(1, (self.num_heads, -1)))
-        return found
+    def softmax_attention(self, queries, keys, values, support):
+        return {c: class_sum(v.flatten(1), support, c).unflatten(1, (self.num_heads, -1)) for c, v in values.items()}
 
 
 @pytest.mark.parametrize(("k", "l"), [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2), (1, 3)])
 def test_attention_of_ones_is_the_equivariant_linear_layer(k, l):
-    """Theorem 1: alpha = 1 gives L_{k->l} with w_mu = w^V w^O, the light classes taken by the layer's own linear path."""
+    """Theorem 1: alpha = 1 gives L_{k->l} with w_mu = w^V w^O, the light classes taken by the layer's own linear
+    path.
+    """
     graph = checks.random_graphs(sizes=(5,))[0]
     support = supports(graph, k, l)
     attend = Ones(k, l, 4, 4, 6, 2)
@@ -43,7 +46,7 @@ def test_attention_of_ones_is_the_equivariant_linear_layer(k, l):
                 at = own.classes.index(c)
                 linear.weight[a * 4 : a * 4 + 4] += own.weight[at * 4 : at * 4 + 4, -4:]
             if c in attend.classes:
-                v, o = (order.index(c) * 6 for order in (attend.value_slots, attend.classes))
+                v, o = (order.index(c) * 6 for order in (attend.value_order, attend.classes))
                 linear.weight[a * 4 : a * 4 + 4] += (
                     attend.value.weight[v : v + 6].T @ attend.output.weight[:, o : o + 6].T
                 )
@@ -69,3 +72,23 @@ def test_initialisation():
     for linear in (*layer.maps.values(), EquivariantLinear(2, 2, 48, 40), layer.value, layer.output):
         assert linear.weight.std().item() == pytest.approx((2 / sum(linear.weight.shape)) ** 0.5, rel=0.05)
         assert (linear.bias == 0).all()
+
+
+def test_stabilizer_does_not_change_the_kernel():
+    """With eps 0 it cancels: per graph, for the whole call, or none at all give one result."""
+    batch = checks.collate(checks.random_graphs())
+    support, features = Support.sparse(batch), RandomFeatures(2, 5, None, "softmax", eps=0.0)
+    layer = HigherOrderAttention(2, 2, 4, 4, 4, 2, attention="kernel")
+    values = torch.randn(len(support.sets[2]), 4)
+    per_graph = layer(values, support, features)
+    layer.key_stabilizers = types.MethodType(ReleasedAttention.key_stabilizers, layer)
+    torch.testing.assert_close(layer(values, support, features), per_graph, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", [HigherOrderAttention, ReleasedAttention])
+def test_gradient_of_the_softmax_kernel_is_the_derivative(form):
+    batch = checks.collate(checks.random_graphs(sizes=(4, 3)))
+    support, features = Support.sparse(batch), RandomFeatures(2, 3, None, "softmax", eps=0.1)
+    layer = form(2, 2, 4, 4, 4, 2, attention="kernel")
+    values = torch.randn(len(support.sets[2]), 4, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda v: layer(v, support, features), values)

@@ -5,15 +5,17 @@ import torch
 from torch_geometric.data import Data
 
 from gt_models import GraphBatch, create_model
+from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.support import Support
-from gt_models.hot.tensor_input import TensorInput
 from tests.gt_models.hot.test_hot import _float64  # noqa: F401
 
 
 @pytest.mark.parametrize("edge_columns", ["sum", "mean"])
 def test_categorical_input_by_loops(edge_columns):
-    """Embeddings of all columns, of edges added up or averaged; two tables of in-degrees, the last row for all larger ones."""
-    part = TensorInput(2, [5, 3], [4, 2], 6, edge_columns, degree_embeddings=3)
+    """Embeddings of all columns, of edges added up or averaged; two tables of in-degrees, the last row for all larger
+    ones.
+    """
+    part = TensorEncoder(2, [5, 3], [4, 2], 6, edge_columns, degree_embeddings=3)
     edges = torch.tensor([[0, 1, 2, 3, 4], [1, 0, 1, 1, 1]])
     x, attr = (
         torch.tensor([[0, 1], [4, 2], [3, 0], [0, 0], [1, 1]]),
@@ -35,7 +37,7 @@ def test_categorical_input_by_loops(edge_columns):
 
 def test_settings_of_parts_that_cannot_be_say_what_can():
     with pytest.raises(ValueError, match="sum, mean"):
-        TensorInput(2, [5], [4], 6, "max")
+        TensorEncoder(2, [5], [4], 6, "max")
 
 
 def test_torch_geometric_data_and_categorical_features():

@@ -24,7 +24,7 @@ def test_softmax_without_queries_is_the_mean_layer():
                 at = own.classes.index(c)
                 linear.weight[a * 4 : a * 4 + 4] = own.weight[at * 4 : at * 4 + 4, -4:]
             else:
-                v, o = (order.index(c) * 4 for order in (attend.value_slots, attend.classes))
+                v, o = (order.index(c) * 4 for order in (attend.value_order, attend.classes))
                 linear.weight[a * 4 : a * 4 + 4] = (
                     attend.value.weight[v : v + 4].T @ attend.output.weight[:, o : o + 4].T
                 )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from gt_models.hot.tensor_head import TensorHead
+from gt_models.hot.head import PredictionHead
 from tests.gt_models import checks
 from tests.gt_models.hot.test_hot import _float64, build  # noqa: F401
 from tests.gt_models.reference import hot as reference
@@ -12,7 +12,7 @@ from tests.gt_models.reference import hot as reference
 def test_head_by_loops():
     """LN, Linear, then an MLP; on the diagonal of the pairs each of its layers adds a second one."""
     batch = checks.collate(checks.random_graphs(sizes=(3, 2)))
-    head, values = TensorHead(4, 2, [5], diagonal=True), torch.randn(13, 4)
+    head, values = PredictionHead(4, 2, [5], diagonal=True), torch.randn(13, 4)
     hidden = reference.layer_norm(values, head.norm) @ head.project.weight.T + head.project.bias
     for depth in range(2):
         own, extra, rows = head.mlp[depth], head.on_diagonal[depth], []
