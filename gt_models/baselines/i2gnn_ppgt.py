@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.precision import dtype_of
 from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased
@@ -91,7 +92,7 @@ class I2GNNPPGT(nn.Module):
         seen = torch.cat(
             [rrwp[graph, local, first], rrwp[graph, local, second]], 1
         )  # [S, 2 K], S nodes of all subgraphs
-        h = self.node_linear(seen.to(self.node_linear.weight.dtype))  # [S, d]
+        h = self.node_linear(seen.to(dtype_of(self.node_linear)))  # [S, d]
         if _some(h.size(0), self.training):
             for layer in self.layers:
                 h = layer(h, source, target)

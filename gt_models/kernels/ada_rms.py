@@ -14,7 +14,6 @@ def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
     def rms(u: Tensor) -> Tensor:  # [..., 1]
         return (u.square().mean(-1, keepdim=True) + eps).sqrt()
 
-    # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the zero token finite
     return x / rms(x) * rms(alpha * x + beta)
 
 

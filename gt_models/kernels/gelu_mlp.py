@@ -1,7 +1,7 @@
 """Two linear maps with GELU between them, the feed-forward network of a transformer: y = W2 gelu(W1 x + b1) + b2."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, Operation
@@ -30,8 +30,3 @@ def _numba():
 
 
 gelu_mlp = Operation("gelu_mlp", reference, [Form("numba", _numba, _why_not, dtypes=(torch.float32,))], _example)
-
-
-def feed_forward(x: Tensor, first: nn.Linear, second: nn.Linear) -> Tensor:
-    """second(gelu(first(x))), [rows, in] -> [rows, out]."""
-    return gelu_mlp(x, first.weight, first.bias, second.weight, second.bias)
