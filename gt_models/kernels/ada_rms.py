@@ -18,7 +18,8 @@ def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
 
 
 class _TwoNumbers(torch.autograd.Function):
-    """Keeps x and two numbers a token; plain autograd keeps six tensors of x's size, which on n^2 pairs is most of a step's memory.
+    """Keeps x and two numbers a token; plain autograd keeps six tensors of x's size, which on n^2 pairs is most of a
+    step's memory.
 
     With s = rms(x), t = rms(u), u = alpha x + beta, r = t / s and g = <dy, x>:
     dx = dy r + alpha u g / (d s t) - x g t / (d s^3), dalpha = sum x u g / (d s t), dbeta = sum u g / (d s t).

@@ -1,8 +1,11 @@
 """Attention with a pair bias and a gate (PPGT, Section 3.2, Eqs. 2, 4 and 5), https://arxiv.org/abs/2504.12588.
 
-    w_ij = gate_ij softmax_j( c <q_i, k_j> + s |k_j|^2 + bias_ij )     out_i = sum_j w_ij v_j     per head, over the nodes j of i's graph
+    w_ij = gate_ij softmax_j( c <q_i, k_j> + s |k_j|^2 + bias_ij )     out_i = sum_j w_ij v_j
 
-c = 1 / sqrt(d) and s = -1 / (2 sqrt(d)) is simplified L2 attention: up to a constant per query the logit is -|q_i - k_j|^2 / (2 sqrt(d)).
+per head, over the nodes j of the graph of i.
+
+c = 1 / sqrt(d) and s = -1 / (2 sqrt(d)) is simplified L2 attention: up to a constant per query the logit is
+-|q_i - k_j|^2 / (2 sqrt(d)).
 s = 0 is scaled dot-product attention.
 """
 
@@ -28,7 +31,8 @@ def reference(
 
     Args:
         qkv: queries, keys and values side by side.
-        pairs: the bias of each head, then the gate of each head, on the flat pairs of the batch, query before key: [P, 2 H], or [P, H] without gate.
+        pairs: the bias of each head, then the gate of each head, on the flat pairs of the batch, query before key: [P,
+            2 H], or [P, H] without gate.
         num_heads: H.
         batch: of which only the sizes of the graphs are read.
         scale, key_scale: c and s above.

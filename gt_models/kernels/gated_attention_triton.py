@@ -1,8 +1,9 @@
 """Gated attention on a GPU: no weight of a pair is stored.
 
-A program has one head of one graph and a tile of its nodes. The forward pass goes along the keys with a running softmax and keeps the logarithm of
-each softmax's sum. The backward pass computes each weight again, twice: for queries along the keys, which also gives the gradients of bias and gate,
-and for keys along the queries. Each number has one writer, so that two runs give the same bits.
+A program has one head of one graph and a tile of its nodes. The forward pass goes along the keys with a running softmax
+and keeps the logarithm of each softmax's sum. The backward pass computes each weight again, twice: for queries along
+the keys, which also gives the gradients of bias and gate, and for keys along the queries. Each number has one writer,
+so that two runs give the same bits.
 """
 
 import torch
@@ -21,7 +22,8 @@ LOG2E = tl.constexpr(1.4426950408889634)
 class _GatedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, qkv: Tensor, pairs: Tensor, heads: int, batch: GraphBatch, scale: float, key_scale: float, dropout: float, seed: Tensor | None
+        ctx, qkv: Tensor, pairs: Tensor, heads: int, batch: GraphBatch, scale: float, key_scale: float, dropout: float,
+            seed: Tensor | None
     ) -> Tensor:  # fmt: skip
         qkv, pairs = qkv.contiguous(), pairs if pairs.stride(1) == 1 else pairs.contiguous()
         nodes, width = len(qkv), qkv.size(1) // (3 * heads)
@@ -44,7 +46,8 @@ class _GatedAttention(torch.autograd.Function):
         inner = (grad * out).unflatten(1, (heads, -1)).sum(2)  # sum over j of w_ij dw_ij, [N, H]
         for by_key in (False, True) if len(qkv) else ():
             _backward[ctx.grid](
-                qkv, pairs, ptr, pair_ptr, grad, stats, inner, dqkv, dpairs, stride=pairs.stride(0), BY_KEY=by_key, **ctx.arguments
+                qkv, pairs, ptr, pair_ptr, grad, stats, inner, dqkv, dpairs, stride=pairs.stride(0), BY_KEY=by_key,
+                **ctx.arguments
             )  # fmt: skip
         return dqkv, dpairs, *[None] * 6
 
@@ -102,7 +105,9 @@ def _forward(
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr, GATED: tl.constexpr,
     SCALE: tl.constexpr, KEY_SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Of TILE queries: out [N, H, C], and in base 2 the logarithm of the sum of the powers of their scores, stats [N, H]."""
+    """Of TILE queries: out [N, H, C], and in base 2 the logarithm of the sum of the powers of their scores, stats [N,
+    H].
+    """
     start, h, graph = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
     first, p0 = tl.load(ptr + graph), tl.load(pair_ptr + graph)
     n = tl.load(ptr + graph + 1) - first
@@ -145,7 +150,9 @@ def _backward(
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr, GATED: tl.constexpr,
     SCALE: tl.constexpr, KEY_SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of TILE queries and of their biases and gates, along the keys; of TILE keys and values, along the queries (`BY_KEY`)."""
+    """Gradients of TILE queries and of their biases and gates, along the keys; of TILE keys and values, along the
+    queries (`BY_KEY`).
+    """
     start, h, graph = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
     first, p0 = tl.load(ptr + graph), tl.load(pair_ptr + graph)
     n = tl.load(ptr + graph + 1) - first

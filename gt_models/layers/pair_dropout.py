@@ -10,8 +10,8 @@ from gt_models.kernels.dropout import draw_seed, kept_at
 class PairDropout(nn.Module):
     """Drops single weights with probability `rate` while training and scales the others by 1 / (1 - rate).
 
-    What is dropped is a hash of one number from torch's CPU generator, of the pair and the head, on every device: it does not depend on padding,
-    and a kernel that never holds all weights drops the same.
+    What is dropped is a hash of one number from torch's CPU generator, of the pair and the head, on every device: it
+    does not depend on padding, and a kernel that never holds all weights drops the same.
 
     Raises:
         ValueError: `rate` is outside [0, 1).

@@ -1,9 +1,10 @@
-"""PPGT: nodes are the tokens of a plain transformer with simplified L2 attention and AdaRMSNorm. The graph enters by one encoding per ordered pair
-of nodes (RRWP through a stem of MLPs), which each layer reads as a bias and a gate of its attention.
+"""PPGT: nodes are the tokens of a plain transformer with simplified L2 attention and AdaRMSNorm. The graph enters by
+one encoding per ordered pair of nodes (RRWP through a stem of MLPs), which each layer reads as a bias and a gate of
+its attention.
 
-Ma, Pal, Zhang, Torr, Coates: Plain Transformers Can be Powerful Graph Learners, 2025, https://arxiv.org/abs/2504.12588: Section 3 and Appendix B.
-Equations 1 and 3 are in `norms`, 9 and 10 in `stem`, the class token of Section 3.3 in `class_attention`. What the authors' code does differently:
-`gt_models.released.ppgt`.
+Ma, Pal, Zhang, Torr, Coates: Plain Transformers Can be Powerful Graph Learners, 2025,
+https://arxiv.org/abs/2504.12588: Section 3 and Appendix B. Equations 1 and 3 are in `norms`, 9 and 10 in `stem`, the
+class token of Section 3.3 in `class_attention`. What the authors' code does differently: `gt_models.released.ppgt`.
 """
 
 from collections.abc import Sequence
@@ -26,11 +27,15 @@ from gt_models.ppgt.norms import make_norm
 from gt_models.ppgt.stem import PairStem, stem_init
 from gt_models.registry import register_model
 
-PAPER = "Ma, Pal, Zhang, Torr, Coates: Plain Transformers Can be Powerful Graph Learners, 2025. https://arxiv.org/abs/2504.12588"
+PAPER = (
+    "Ma, Pal, Zhang, Torr, Coates: Plain Transformers Can be Powerful Graph Learners, 2025. "
+    "https://arxiv.org/abs/2504.12588"
+)
 
 
 class SL2Attention(nn.Module):
-    """Multi-head attention with simplified L2 scores, a bias and a gate per pair (equation 5), on the nodes of each graph.
+    """Multi-head attention with simplified L2 scores, a bias and a gate per pair (equation 5), on the nodes of each
+    graph.
 
     Args:
         dim, num_heads: width of all heads together, and their number.
@@ -42,7 +47,8 @@ class SL2Attention(nn.Module):
     """
 
     def __init__(
-        self, dim: int, num_heads: int, attention: str, scale_queries: bool, attn_dropout: float, pair_dim: int, urpe: bool
+        self, dim: int, num_heads: int, attention: str, scale_queries: bool, attn_dropout: float, pair_dim: int,
+        urpe: bool,
     ):  # fmt: skip
         super().__init__()
         root = (dim // num_heads) ** 0.5
@@ -120,8 +126,10 @@ class PPGT(nn.Module):
     Args:
         in_dim, out_dim, level, edge_dim: see `create_model`; `edge_dim=None` reads no edge features.
         hidden_dim, num_layers, num_heads, ffn_expansion: the backbone.
-        rrwp_dim: RRWP channels that are read, K + 1 for the "PE-dim K" of the paper: the identity and K powers, by the published parameter counts.
-        stem_dim, pair_dim, num_stem_ffn, stem_ffn_expansion: the pair stem (MLP-dim, edge-dim, FFN blocks); pair_dim None is hidden_dim.
+        rrwp_dim: RRWP channels that are read, K + 1 for the "PE-dim K" of the paper: the identity and K powers, by
+            the published parameter counts.
+        stem_dim, pair_dim, num_stem_ffn, stem_ffn_expansion: the pair stem (MLP-dim, edge-dim, FFN blocks); pair_dim
+            None is hidden_dim.
         num_frequencies: S of the sinusoidal enhancement (equation 9); 0 leaves it out.
         attention: "sl2" (equation 4) or "sdp" (equation 2).
         urpe: whether weights are multiplied by the gate phi(p) (equation 5).
@@ -130,7 +138,8 @@ class PPGT(nn.Module):
         attn_dropout: rate at which gated weights are dropped.
         drop_path: rate of stochastic depth, per graph, the same for every branch.
         pooling: "sum", "mean" or "class-attention" (graph level).
-        head: "halving" widths, as in the published count of ZINC (Table 7), or "constant", as in that of BREC (Table 10).
+        head: "halving" widths, as in the published count of ZINC (Table 7), or "constant", as in that of BREC (Table
+            10).
         head_layers: linear layers of the head.
 
     Raises:
@@ -178,7 +187,8 @@ class PPGT(nn.Module):
         super().__init__()
         if hidden_dim % num_heads:
             raise ValueError(
-                f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: choose heads that split the width evenly"
+                f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: "
+                "choose heads that split the width evenly"
             )
         given: dict[str, tuple] = {"level": (level, ("graph", "node")), "attention": (attention, ("sl2", "sdp"))}
         given |= {"urpe": (urpe, (True, False)), "head": (head, ("halving", "constant"))}
@@ -188,7 +198,8 @@ class PPGT(nn.Module):
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
         if head == "halving" and hidden_dim >> (head_layers - 1) < 1:
             raise ValueError(
-                f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: head='constant', or fewer head_layers"
+                f"a head of width {hidden_dim} cannot halve {head_layers - 1} times: "
+                "head='constant', or fewer head_layers"
             )
         pair_dim = pair_dim or hidden_dim
         self.level, self.rrwp_dim, self.num_heads, self.urpe, self.pooling = level, rrwp_dim, num_heads, urpe, pooling
@@ -202,8 +213,9 @@ class PPGT(nn.Module):
         self.stem = self.stem_class(*sizes, norm)
         heads, layer = (num_heads, attention, self.scale_queries, attn_dropout), (ffn_expansion, norm, drop_path)
         self.layers = Backbone(
-            PPGTLayer(hidden_dim, self.attention_class(hidden_dim, *heads, pair_dim, urpe), *layer) for _ in range(num_layers)
-        )  # fmt: skip
+            PPGTLayer(hidden_dim, self.attention_class(hidden_dim, *heads, pair_dim, urpe), *layer)
+            for _ in range(num_layers)
+        )
         self.norm = make_norm(norm, hidden_dim)
         self.class_attention = None
         if level == "graph" and pooling == "class-attention":
@@ -214,7 +226,8 @@ class PPGT(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Appendix B.2: truncated normal 0.02 in backbone and head, Kaiming uniform in the stems, N(0, 1) for embeddings."""
+        """Appendix B.2: truncated normal 0.02 in backbone and head, Kaiming uniform in the stems, N(0, 1) for
+        embeddings."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -225,12 +238,14 @@ class PPGT(nn.Module):
         stems = [self.diagonal_encoder, *(getattr(self, f"{name}_encoder") for name in self.node_extras)]
         for linear in (*stems, *(e.linear for e in (self.node_encoder, self.edge_encoder) if e and e.linear)):
             stem_init(linear, 1.0)
-        # unstated: the learnt vectors; as in the authors' implementation N(0, 1) for edges, truncated normal 0.02 for target and class
+        # unstated: the learnt vectors; as in the authors' implementation N(0, 1) for edges, truncated normal 0.02 for
+        # target and class
         if self.edge_vector is not None:
             nn.init.normal_(self.edge_vector)
 
     def forward(self, batch: GraphBatch, edge_values: Tensor | None = None) -> Tensor:
-        """[B, out_dim] or [N, out_dim]. `edge_values` [E, pair_dim] join the pairs of the edges (encodings learnt elsewhere)."""
+        """[B, out_dim] or [N, out_dim]. `edge_values` [E, pair_dim] join the pairs of the edges (encodings learnt
+        elsewhere)."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch, edge_values), batch)
 
@@ -291,7 +306,8 @@ class PPGT(nn.Module):
         if self.edge_encoder is not None:
             if batch.edge_attr is None:
                 raise ValueError(
-                    "the model was built with edge_dim and the batch has no edge_attr: set it, or build with edge_dim=None"
+                    "the model was built with edge_dim and the batch has no edge_attr: "
+                    "set it, or build with edge_dim=None"
                 )
             parts.append(self.edge_encoder(batch.edge_attr))
         if self.edge_vector is not None:

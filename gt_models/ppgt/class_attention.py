@@ -1,4 +1,5 @@
-"""A class token that reads a graph off its nodes (PPGT, Section 3.3, after CaiT), and the residual connection of all layers."""
+"""A class token that reads a graph off its nodes (PPGT, Section 3.3, after CaiT), and the residual connection of all
+layers."""
 
 from collections.abc import Callable
 
@@ -29,7 +30,8 @@ class Residual(nn.Module):
 class ClassAttention(nn.Module):
     """A class token per graph queries the nodes in a few layers, [N, dim] -> [B, dim].
 
-    The token starts as a learnt vector plus an MLP of the graph's number of nodes. It has no place in the graph, hence no pair bias and no gate.
+    The token starts as a learnt vector plus an MLP of the graph's number of nodes. It has no place in the graph,
+    hence no pair bias and no gate.
 
     Args:
         dim: width.
@@ -59,7 +61,8 @@ class ClassAttention(nn.Module):
 
 
 class ClassAttentionLayer(nn.Module):
-    """One layer of `ClassAttention`: the token attends to the nodes (equation 4), then an MLP on the token (equation 7).
+    """One layer of `ClassAttention`: the token attends to the nodes (equation 4), then an MLP on the token (equation
+    7).
 
     Args: as `gt_models.ppgt.SL2Attention` and `gt_models.ppgt.PPGTLayer`.
     """

@@ -12,7 +12,8 @@ NORMS = ("adarms", "rms", "batch", "layer")
 class AdaRMSNorm(nn.Module):
     """Equation 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim].
 
-    At the start alpha is 0 and beta 1, which is RMSNorm; alpha 1 and beta 0 are the identity. A token keeps its direction: one number scales it.
+    At the start alpha is 0 and beta 1, which is RMSNorm; alpha 1 and beta 0 are the identity. A token keeps its
+    direction: one number scales it.
     """
 
     def __init__(self, dim: int, eps: float = 1e-6):
@@ -31,7 +32,8 @@ class AdaRMSNorm(nn.Module):
     @full_precision
     @accelerated
     def normalise(self, x: Tensor) -> Tensor:  # [..., dim] -> [..., dim]
-        # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the zero token finite
+        # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the
+        # zero token finite
         return x / rms(x, self.eps) * rms(self.alpha * x + self.beta, self.eps)  # equation 3
 
     def extra_repr(self) -> str:

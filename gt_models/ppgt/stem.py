@@ -30,7 +30,8 @@ class PreNormFFN(nn.Module):
 
 
 class PairStem(nn.Module):
-    """Norm(FFN(... FFN(FC(e'_ij) + MLP(SPE(p'_ij))))) (equation 10): raw channels of pairs [P, in_dim] -> pair encodings [P, out_dim].
+    """Norm(FFN(... FFN(FC(e'_ij) + MLP(SPE(p'_ij))))) (equation 10): raw channels of pairs [P, in_dim] -> pair
+    encodings [P, out_dim].
 
     Args:
         in_dim, out_dim: input and output width.

@@ -1,8 +1,9 @@
 """PPGT as its authors released it, https://github.com/LiamMa/PPGT: what differs from the paper.
 
-Always: the gate is 1 + phi (equation 5 has phi); <q, k> is not divided by the root of a head's width (equation 5 divides both terms); a degree
-counts neighbours, not edges that leave; the target of an edge is the query of its pair. The last two are the same on undirected graphs.
-By default: a head of constant width; FFN blocks of the stem start as the backbone does (`FFN.init_weights` reaches no layer).
+Always: the gate is 1 + phi (equation 5 has phi); <q, k> is not divided by the root of a head's width (equation 5
+divides both terms); a degree counts neighbours, not edges that leave; the target of an edge is the query of its pair.
+The last two are the same on undirected graphs. By default: a head of constant width; FFN blocks of the stem start as
+the backbone does (`FFN.init_weights` reaches no layer).
 """
 
 # mypy: disable-error-code="arg-type, misc, operator, union-attr"
@@ -37,8 +38,10 @@ class PPGTReleased(PPGT):
     Args:
         degree: whether log degree joins the nodes and 1 / degree the pairs.
         node_order: whether log order joins the nodes.
-        position_dim: width of the node encoding "position" that joins nodes, and pairs as p_j - p_i (superpixels); 0 for none.
-        stem_ffn_init: FFN blocks of the stem: "truncated" normal 0.02, or "kaiming" uniform as published (Appendix B.2).
+        position_dim: width of the node encoding "position" that joins nodes, and pairs as p_j - p_i (superpixels); 0
+            for none.
+        stem_ffn_init: FFN blocks of the stem: "truncated" normal 0.02, or "kaiming" uniform as published (Appendix
+            B.2).
         stem_norm: one more norm on nodes before the backbone and on pairs before the stem's FFN blocks.
         layer_scale: initial scale of the branches of backbone and class attention; None for no scale.
         pool_norm: batch norm after pooling.
@@ -98,7 +101,8 @@ class PPGTReleased(PPGT):
         return {name: channels[name] for name in self.node_extras}
 
     def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
-        """Order and degrees as configured, [P, 1] each, behind the difference of the positions [P, position_dim] (superpixels)."""
+        """Order and degrees as configured, [P, 1] each, behind the difference of the positions [P, position_dim]
+        (superpixels)."""
         query, key = batch.pair_nodes
         order, *degrees = super().extra_pair_channels(batch, dtype)
         channels = [order, *degrees] if "degree" in self.node_extras else [order]
@@ -124,7 +128,8 @@ class PPGTReleased(PPGT):
 
 
 class ReleasedStem(PairStem):
-    """FFN blocks start truncated normal, as the backbone does. `pre_norm`, one more norm before them, is set by the model."""
+    """FFN blocks start truncated normal, as the backbone does. `pre_norm`, one more norm before them, is set by the
+    model."""
 
     truncated = True
 

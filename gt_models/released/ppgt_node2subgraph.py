@@ -1,5 +1,6 @@
-"""PPGT on one large graph as its authors released it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT: each node is predicted from the
-subgraph around it, in which it carries a mark, through a class token. Without degrees and order; branches are scaled."""
+"""PPGT on one large graph as its authors released it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT:
+each node is predicted from the subgraph around it, in which it carries a mark, through a class token. Without degrees
+and order; branches are scaled."""
 
 # mypy: disable-error-code="operator"
 
@@ -18,8 +19,8 @@ from gt_models.released.ppgt import PPGTReleased
 
 # what it never varies
 FIXED = {
-    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant", "degree": False, "node_order": False,
-    "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False, "pool_norm": False, "out_norm": False,
+    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant", "degree": False,
+    "node_order": False, "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False, "pool_norm": False, "out_norm": False,
 }  # fmt: skip
 
 
@@ -33,7 +34,8 @@ class Node2SubgraphReleased(PPGTReleased):
         stem_drop_path: rate of stochastic depth in the stem, drawn per graph and FFN block.
         head_dropout: rate of dropout before each linear layer of the head.
         node_mask_rate: probability with which a node's embedded features are zeroed in training.
-        layer_scale, stem_layer_scale: initial scale of the branches of backbone and class attention, and of the stem's FFN blocks.
+        layer_scale, stem_layer_scale: initial scale of the branches of backbone and class attention, and of the
+            stem's FFN blocks.
         class_attention_layers: layers through which the class token reads the nodes.
         The others: see `PPGTReleased`.
     """

@@ -1,4 +1,6 @@
-"""PPGT's layers: the bias and gate of all layers as one product, attention without padded weights, norms and MLPs in one pass each."""
+"""PPGT's layers: the bias and gate of all layers as one product, attention without padded weights, norms and MLPs in
+one pass each.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +25,7 @@ STEMS = (PairStem, ReleasedStem, PrintedStartStem)
 LARGE, CHUNK = 2**18, 2**14  # pairs from which a stem stores its inputs only, and how many it computes at a time
 
 
-# -- attention -------------------------------------------------------------------------------------------------------------------------
+# -- attention -------------------------------------------------------------------------------------------------------
 
 
 def backbone(layers: Backbone, x: Tensor, p: Tensor, batch: GraphBatch) -> Tensor:
@@ -70,7 +72,7 @@ for attention in ATTENTIONS:
     attach(attention, "heads", name, [Form("by graph", lambda: heads, _heads_why_not, BOTH)])
 
 
-# -- norms and MLPs --------------------------------------------------------------------------------------------------------------------
+# -- norms and MLPs --------------------------------------------------------------------------------------------------
 
 
 def normalise(norm: AdaRMSNorm, x: Tensor) -> Tensor:
@@ -93,7 +95,7 @@ for owner, name in ((PreNormFFN, "ppgt_stem_ffn"), *((stem, f"ppgt_mlp_of_{stem.
     attach(owner, "mlp", name, [Form("one pass", lambda: mlp, _mlp_why_not)])
 
 
-# -- memory of many pairs --------------------------------------------------------------------------------------------------------------
+# -- memory of many pairs --------------------------------------------------------------------------------------------
 
 
 def in_chunks(stem: PairStem, raw: Tensor, edge: Tensor | None = None, keep: Tensor | None = None) -> Tensor:

@@ -20,11 +20,12 @@ def difference(a, b):
 
 found, single, nans = [], [], []
 for sizes, heads, width, dropout, gated in (  # more nodes than a tile has, one, none
-    ((6, 1, 0, 20), 3, 5, 0.0, True), ((6, 1, 0, 20), 2, 8, 0.4, True), ((9, 10), 2, 12, 0.4, False), ((5, 9), 1, 40, 0.0, False),
-    ((0,), 2, 5, 0.0, True), ((), 2, 5, 0.0, True),
+    ((6, 1, 0, 20), 3, 5, 0.0, True), ((6, 1, 0, 20), 2, 8, 0.4, True), ((9, 10), 2, 12, 0.4, False),
+    ((5, 9), 1, 40, 0.0, False), ((0,), 2, 5, 0.0, True), ((), 2, 5, 0.0, True),
 ):
     arguments = case(sizes, heads, width, dropout, gated)
-    found.append([difference(*pair) for pair in zip(results(reference, arguments), results(gated_attention, arguments))])
+    both = zip(results(reference, arguments), results(gated_attention, arguments))
+    found.append([difference(*pair) for pair in both])
 arguments = case((6, 1, 0, 20), 3, 8, 0.2, dtype=torch.float32)
 single = [difference(*pair) for pair in zip(results(reference, arguments), results(gated_attention, arguments))]
 

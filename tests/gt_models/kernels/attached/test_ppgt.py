@@ -88,7 +88,7 @@ def test_a_subclass_of_attention_keeps_its_equations():
     assert not torch.allclose(model(batch), before)
 
 
-# -- memory of many pairs --------------------------------------------------------------------------------------------------------------
+# -- memory of many pairs --------------------------------------------------------------------------------------------
 
 
 def stem_and_inputs(norm: str = "adarms") -> tuple[PairStem, list[torch.Tensor]]:
