@@ -1,4 +1,6 @@
-"""I2GNN + PPGT: subgraph encodings of edges, learnt end to end, as further pair encodings (PPGT, Section 5.1 [4] and Appendix A.2)."""
+"""I2GNN + PPGT: subgraph encodings of edges, learnt end to end, as further pair encodings (PPGT, Section 5.1 [4] and
+Appendix A.2).
+"""
 
 # mypy: disable-error-code="operator"
 
@@ -8,14 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.precision import dtype_of
 from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased
 
 # what no run of it varies
 FIXED = (
-    "pair_dim", "attention", "urpe", "norm", "head", "degree", "node_order", "position_dim", "stem_ffn_init", "stem_norm", "layer_scale",
-    "pool_norm",
+    "pair_dim", "attention", "urpe", "norm", "head", "degree", "node_order", "position_dim", "stem_ffn_init", "stem_norm",
+    "layer_scale", "pool_norm",
 )  # fmt: skip
 BREC = {
     "hidden_dim": 96,
@@ -30,12 +33,12 @@ BREC = {
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
 class I2GNNPPGT(nn.Module):
-    """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (v, i) and (v, j); a GIN reads it to one vector for the
-    pair (i, j) of PPGT as released. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+    """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (v, i) and (v, j); a GIN reads it to
+    one vector for the pair (i, j) of PPGT as released. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
-        subgraph_hops: radius of a subgraph. subgraph: "edge" takes the nodes near either end (the paper's neighbourhood of the edge),
-            "source" those near the first end (the authors' implementation).
+        subgraph_hops: radius of a subgraph. subgraph: "edge" takes the nodes near either end (the paper's neighbourhood
+            of the edge), "source" those near the first end (the authors' implementation).
         gin_layers: layers of the GIN, each as wide as the pair encodings.
         The others: see `PPGTReleased`; defaults are the paper's BREC setting (Table 10).
 
@@ -52,8 +55,9 @@ class I2GNNPPGT(nn.Module):
         rrwp_dim, hidden_dim = released["rrwp_dim"], released["hidden_dim"]
         self.rrwp_dim, self.subgraph_hops, self.subgraph = rrwp_dim, subgraph_hops, subgraph
         self.ppgt = _Backbone(**released)
-        # unstated: all of the GIN but its depth and batch norm; as wide as the pairs, walks that end at i and j, nothing after a layer's norm,
-        # sum, batch norm, bias-free linear, and the backbone's initialisation, from the authors' implementation
+        # unstated: all of the GIN but its depth and batch norm; as wide as the pairs, walks that end at i and j,
+        # nothing after a layer's norm, sum, batch norm, bias-free linear, and the backbone's initialisation, from the
+        # authors' implementation
         self.node_linear = nn.Linear(2 * rrwp_dim, hidden_dim)
         self.layers = nn.ModuleList([GINLayer(hidden_dim) for _ in range(gin_layers)])
         self.norm = nn.BatchNorm1d(hidden_dim)
@@ -70,7 +74,9 @@ class I2GNNPPGT(nn.Module):
         nn.init.trunc_normal_(self.out.weight, std=0.02)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data or Batch."""
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data
+        or Batch.
+        """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -91,7 +97,7 @@ class I2GNNPPGT(nn.Module):
         seen = torch.cat(
             [rrwp[graph, local, first], rrwp[graph, local, second]], 1
         )  # [S, 2 K], S nodes of all subgraphs
-        h = self.node_linear(seen.to(self.node_linear.weight.dtype))  # [S, d]
+        h = self.node_linear(seen.to(dtype_of(self.node_linear)))  # [S, d]
         if _some(h.size(0), self.training):
             for layer in self.layers:
                 h = layer(h, source, target)
@@ -103,7 +109,9 @@ class I2GNNPPGT(nn.Module):
 
 
 def _some(count: int, training: bool) -> bool:
-    """Whether there are rows for a batch norm. A compiled model must not ask: it is compiled for some, and raises where there are none."""
+    """Whether there are rows for a batch norm. A compiled model must not ask: it is compiled for some, and raises where
+    there are none.
+    """
     if torch.compiler.is_compiling():
         torch._check(count > 1 if training else count > 0)
         return True
@@ -131,16 +139,19 @@ class GINLayer(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """Nodes of all subgraphs x [S, dim]; `source`, `target`: the subgraphs' edges as indices into them, long [M]."""
+        """Nodes of all subgraphs x [S, dim]; `source`, `target`: the subgraphs' edges as indices into them, long
+        [M].
+        """
         mixed = ((1.0 + self.eps) * x).index_add(0, target, x[source])  # [S, d]
         return x + self.norm(self.linear2(nn.functional.gelu(self.linear1(mixed))))
 
 
 def edge_subgraphs(batch: GraphBatch, hops: int, source_only: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Subgraphs around all directed edges but self-loops: nodes within `hops` of an end (of the first end), along edges.
+    """Subgraphs around all directed edges but self-loops: nodes within `hops` of an end (of the first end), along
+    edges.
 
-    Returns (owner, node, source, target): the edge that owns each subgraph node, its original node, long [S]; and the induced edges
-    as indices into those, long [M].
+    Returns (owner, node, source, target): the edge that owns each subgraph node, its original node, long [S]; and the
+    induced edges as indices into those, long [M].
     """
     n, device = batch.max_nodes, batch.ptr.device
     graph, first, second = batch.edge_slots()

@@ -14,12 +14,12 @@ def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
     def rms(u: Tensor) -> Tensor:  # [..., 1]
         return (u.square().mean(-1, keepdim=True) + eps).sqrt()
 
-    # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the zero token finite
     return x / rms(x) * rms(alpha * x + beta)
 
 
 class _TwoNumbers(torch.autograd.Function):
-    """Keeps x and two numbers a token; plain autograd keeps six tensors of x's size, which on n^2 pairs is most of a step's memory.
+    """Keeps x and two numbers a token; plain autograd keeps six tensors of x's size, which on n^2 pairs is most of a
+    step's memory.
 
     With s = rms(x), t = rms(u), u = alpha x + beta, r = t / s and g = <dy, x>:
     dx = dy r + alpha u g / (d s t) - x g t / (d s^3), dalpha = sum x u g / (d s t), dbeta = sum u g / (d s t).

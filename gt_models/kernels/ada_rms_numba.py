@@ -51,7 +51,9 @@ ada_rms = _AdaRMS.apply
 
 @cache
 def _kernels(dtype: torch.dtype, dim: int) -> SimpleNamespace:
-    """For tokens of `dim` numbers. alpha and beta are copied to the stack, where LLVM sees that no store changes them."""
+    """For tokens of `dim` numbers. alpha and beta are copied to the stack, where LLVM sees that no store changes
+    them.
+    """
     number = real(dtype)
     zero, size = number(0), number(dim)
 
@@ -76,7 +78,8 @@ def _kernels(dtype: torch.dtype, dim: int) -> SimpleNamespace:
 
     @compiled
     def backward(begin, end, x, alpha, beta, eps, grad, dx, sums):
-        """With s = rms(x)^2, t = rms(u)^2, u = alpha x + beta, r = sqrt(t / s) and g = <dy, x> / d: dx = r dy + alpha u g r / t - x g r / s;
+        """With s = rms(x)^2, t = rms(u)^2, u = alpha x + beta, r = sqrt(t / s) and g = <dy, x> / d: dx = r dy + alpha u
+        g r / t - x g r / s;
         sums [blocks, 2, d]: of x u g r / t and of u g r / t over a block of tokens."""
         a, b, row, dy = local(number, dim), local(number, dim), local(number, dim), local(number, dim)
         by_alpha, by_beta = local(number, dim), local(number, dim)

@@ -1,18 +1,20 @@
 """Attention with a pair bias and a gate (PPGT, Section 3.2, Eqs. 2, 4 and 5), https://arxiv.org/abs/2504.12588.
 
-    w_ij = gate_ij softmax_j( c <q_i, k_j> + s |k_j|^2 + bias_ij )     out_i = sum_j w_ij v_j     per head, over the nodes j of i's graph
+    w_ij = gate_ij softmax_j( c <q_i, k_j> + s |k_j|^2 + bias_ij )     out_i = sum_j w_ij v_j
 
-c = 1 / sqrt(d) and s = -1 / (2 sqrt(d)) is simplified L2 attention: up to a constant per query the logit is -|q_i - k_j|^2 / (2 sqrt(d)).
+per head, over the nodes j of the graph of i.
+
+c = 1 / sqrt(d) and s = -1 / (2 sqrt(d)) is simplified L2 attention: up to a constant per query the logit is
+-|q_i - k_j|^2 / (2 sqrt(d)).
 s = 0 is scaled dot-product attention.
 """
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
-from gt_models.kernels.dropout import kept_at
+from gt_models.layers.pair_dropout import kept_pairs
 
 
 def reference(
@@ -28,41 +30,31 @@ def reference(
     """Queries, keys and values of all nodes [N, 3 d], heads side by side in each -> [N, d].
 
     Args:
-        pairs: bias of each head, and beside it the gates, over the flat pairs of the batch, P = sum n_b^2, query before key: [P, 2 H], or
-            [P, H] where there is no gate.
+        qkv: queries, keys and values side by side.
+        pairs: the bias of each head, then the gate of each head, on the flat pairs of the batch, query before key: [P,
+            2 H], or [P, H] without gate.
         num_heads: H.
-        batch: which nodes belong together.
+        batch: of which only the sizes of the graphs are read.
         scale, key_scale: c and s above.
         dropout: rate at which single weights are dropped, after the gate.
-        seed: long [1]: on the CPU which ones is a hash of it, the pair and the head. Elsewhere the device's generator draws them. None: none.
+        seed: long [1], decides which weights are dropped, see `PairDropout`; None drops nothing.
 
-    Holds padded weights, [H, B, n, n].
+    Holds padded weights, [B, H, n, n].
     """
-    graphs, n = batch.num_graphs, batch.max_nodes
-
-    def padded(values: Tensor) -> Tensor:  # [P, H] -> [H, B, n, n]
-        rows = values.new_zeros(graphs * n * n, num_heads).index_copy(0, batch.pair_slots, values)
-        return rows.t().reshape(num_heads, graphs, n, n)
-
-    shape = (graphs, n, 3, num_heads, qkv.size(1) // (3 * num_heads))
-    q, k, v = batch.to_dense(qkv).view(shape).permute(2, 3, 0, 1, 4).contiguous().unbind(0)  # [H, B, n, d / H] each
-    logits = torch.matmul(q * scale, k.transpose(2, 3)) + padded(pairs[:, :num_heads])  # [H, B, n, n]
+    q, k, v = (
+        batch.to_dense(qkv).unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
+    )  # [B, H, n, d / H]
+    bias, *gate = (t.permute(0, 3, 1, 2) for t in batch.pairs_to_dense(pairs).split(num_heads, -1))  # [B, H, n, n]
+    scores = scale * q @ k.mT + bias
     if key_scale:
-        logits = logits + (key_scale * k.square().sum(-1))[:, :, None]
-    weights = logits.masked_fill(~batch.node_mask[:, None], -torch.inf).softmax(-1)
-    if pairs.size(1) > num_heads:
-        weights = weights * padded(pairs[:, num_heads:])
-    if seed is not None and qkv.device.type == "cpu":
-        weights = weights * padded(kept(seed, len(pairs), num_heads, dropout).to(weights.dtype)) / (1.0 - dropout)
-    elif seed is not None:
-        weights = F.dropout(weights, dropout)
-    y = torch.matmul(weights.to(v.dtype), v)  # [H, B, n, d / H]
-    return batch.from_dense(y.permute(1, 2, 0, 3).flatten(2))
-
-
-def kept(seed: Tensor, num_pairs: int, num_heads: int, rate: float) -> Tensor:
-    """Which weights stay, bool [P, H]."""
-    return kept_at(seed, torch.arange(num_pairs * num_heads), rate).view(num_pairs, num_heads)
+        scores = scores + (key_scale * k.square().sum(-1))[..., None, :]
+    weights = scores.masked_fill(~batch.node_mask[:, None, None], -torch.inf).softmax(-1)
+    if gate:
+        weights = weights * gate[0]
+    if seed is not None:
+        keep = kept_pairs(seed.to(qkv.device), len(pairs), num_heads, dropout).to(weights.dtype)
+        weights = weights * batch.pairs_to_dense(keep).permute(0, 3, 1, 2) / (1.0 - dropout)
+    return batch.from_dense((weights.to(v.dtype) @ v).transpose(1, 2).flatten(2))
 
 
 def _example(qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, *rest) -> tuple[tuple, dict]:
@@ -75,10 +67,25 @@ def _example(qkv: Tensor, pairs: Tensor, num_heads: int, batch: GraphBatch, *res
     return (*drawn, num_heads, small, *rest), {}
 
 
+def _triton_why_not(qkv: Tensor, *_: object) -> str | None:
+    return None if qkv.is_cuda else f"runs on cuda, not on {qkv.device.type}"
+
+
 def _numba():
     from gt_models.kernels.gated_attention_numba import gated_attention
 
     return gated_attention
 
 
-gated_attention = Operation("gated_attention", reference, [Form("numba", _numba)], _example)
+def _triton():
+    from gt_models.kernels.gated_attention_triton import gated_attention
+
+    return gated_attention
+
+
+gated_attention = Operation(
+    "gated_attention",
+    reference,
+    [Form("numba", _numba), Form("triton", _triton, _triton_why_not, ("cuda", "cpu"))],  # the seed is on the CPU
+    _example,
+)

@@ -1,7 +1,8 @@
 """Gated attention on the CPU, a graph at a time at its own size; no weight of a pair is stored.
 
-Heads are the lanes of vectors: states lie as [channel, head] and whatever is of a pair as [key, head], so that nothing is padded, and powers and
-hashes are formed for all keys and heads of a query at once. Backward forms the weights of a row again from its maximum and the inverse of its sum.
+Heads are the lanes of vectors: states lie as [channel, head] and whatever is of a pair as [key, head], so that nothing
+is padded, and powers and hashes are formed for all keys and heads of a query at once. Backward forms the weights of a
+row again from its maximum and the inverse of its sum.
 """
 
 from functools import cache
@@ -72,7 +73,9 @@ gated_attention = _GatedAttention.apply
 
 
 def _flat(pairs: Tensor) -> tuple[Tensor, int]:
-    """Columns [P, c] of a wider matrix without a copy: all numbers from the first to the last, and how far apart rows are."""
+    """Columns [P, c] of a wider matrix without a copy: all numbers from the first to the last, and how far apart rows
+    are.
+    """
     pairs = pairs if pairs.stride(1) == 1 else pairs.contiguous()
     stride = pairs.stride(0) if len(pairs) > 1 else pairs.size(1)
     return pairs.as_strided(((len(pairs) - 1) * stride + pairs.size(1) if len(pairs) else 0,), (1,)), stride
@@ -121,7 +124,9 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats):
-        """out [N d], flat; stats [N, 2, H]: maximum of a row's logits in base 2 and inverse of the sum of their powers."""
+        """out [N d], flat; stats [N, 2, H]: maximum of a row's logits in base 2 and inverse of the sum of their
+        powers.
+        """
         hashed = hash32(seed)
         query, value = local(number, dim), local(number, dim)
         peak, inverse, w = local(number, heads), local(number, heads), local(number, heads)

@@ -1,6 +1,7 @@
 """Two linear maps with GELU between them on the CPU, in float32; backward keeps x, GELU and its slope.
 
-Value and slope come from one power of e: 0.5 ns a number, where torch takes 0.6 for the value and, since it begins anew, 1.6 for the slope.
+Value and slope come from one power of e: 0.5 ns a number, where torch takes 0.6 for the value and, since it begins
+anew, 1.6 for the slope.
 """
 
 import math

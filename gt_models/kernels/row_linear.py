@@ -1,6 +1,7 @@
 """A linear map of rows, y = x W^T + b.
 
-By oneDNN, as `multi_linear`; the gradients of weight and bias come from one pass over x and the gradient of y, which copies neither.
+By oneDNN, as `multi_linear`; the gradients of weight and bias come from one pass over x and the gradient of y, which copies
+neither.
 """
 
 import torch

@@ -1,8 +1,9 @@
 """Linear maps of rows on the CPU: products by oneDNN, gradients of weight and bias by a kernel.
 
-The gradient of a weight is a sum over rows, of which oneDNN first copies one side, transposed. Here four of its rows and TILE of its columns
-are summed up in registers. GFLOP/s with AVX-512, 2,048 rows of 64 to 192 numbers: 75 to 109, oneDNN 45 to 73, MKL 62 to 87 (EPYC of family 25,
-model 17); with AVX2, 17,568 rows of 64 to 256 numbers: 61 to 73, MKL 64 to 76, whose threads would split the sum (model 1).
+The gradient of a weight is a sum over rows, of which oneDNN first copies one side, transposed. Here four of its rows
+and TILE of its columns are summed up in registers. GFLOP/s with AVX-512, 2,048 rows of 64 to 192 numbers: 75 to 109,
+oneDNN 45 to 73, MKL 62 to 87 (EPYC of family 25, model 17); with AVX2, 17,568 rows of 64 to 256 numbers: 61 to 73, MKL
+64 to 76, whose threads would split the sum (model 1).
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from torch.autograd.function import once_differentiable
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.compiled import compiled, inner, local, muladd, run
 
-# TILE: columns of a gradient, of which four rows fill half of the registers; ROWS: of both sides, which stay in the cache until they are done with
+# TILE: columns of a gradient, of which four rows fill half of the registers; ROWS: of both sides, which stay in the
+# cache until they are done with
 ROWS, TILE = (256, 64) if torch.backends.cpu.get_cpu_capability() == "AVX512" else (64, 16)
 
 
@@ -49,7 +51,9 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def parameter_gradients(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """grad^T x [out, in] and the sum of grad's rows [out], of grad [rows, out], out a multiple of four, and x [rows, in]."""
+    """grad^T x [out, in] and the sum of grad's rows [out], of grad [rows, out], out a multiple of four, and x [rows,
+    in].
+    """
     grad, x = grad.contiguous(), x.contiguous()
     weight, bias = grad.new_zeros(grad.size(1), x.size(1)), grad.new_zeros(grad.size(1))
     run(_kernel(x.size(1)), grad.size(1) // 4, grad, x.view(-1), weight.view(-1), bias)

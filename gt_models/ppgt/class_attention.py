@@ -1,4 +1,7 @@
-"""A class token that reads a graph off its nodes (PPGT, Section 3.3, after CaiT), and the residual that all of the backbone shares."""
+"""A class token that reads a graph off its nodes (PPGT, Section 3.3, after CaiT), and the residual connection of all
+layers."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -6,6 +9,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.drop_path import DropPath
+from gt_models.layers.precision import dtype_of, full_precision
 from gt_models.ppgt.norms import make_norm
 
 MASKED = -1e9  # finite: attention to no node stays a number, and so do its gradients
@@ -24,29 +28,24 @@ class Residual(nn.Module):
 
 
 class ClassAttention(nn.Module):
-    """A class token per graph queries the nodes through some layers (Section 3.3, after CaiT), [N, dim] -> [B, dim].
+    """A class token per graph queries the nodes in a few layers, [N, dim] -> [B, dim].
 
-    The token starts as a learnt vector plus an MLP of the graph's number of nodes; no pair bias and no gate, since it has no place.
+    The token starts as a learnt vector plus an MLP of the graph's number of nodes. It has no place in the graph,
+    hence no pair bias and no gate.
+
+    Args:
+        dim: width.
+        norm: see `make_norm`.
+        layer: makes a layer, see `ClassAttentionLayer`.
+        num_layers: number of layers.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        expansion: int,
-        norm: str,
-        attention: str,
-        scale_queries: bool,
-        attn_dropout: float,
-        drop_path: float,
-        num_layers: int,
-    ):
+    def __init__(self, dim: int, norm: str, layer: Callable[[], nn.Module], num_layers: int):
         super().__init__()
         self.token = nn.Parameter(torch.empty(dim))
         # unstated: the MLP of the order; half as wide and begun as the backbone is, from the authors' implementation
         self.order1, self.order2 = nn.Linear(1, dim // 2), nn.Linear(dim // 2, dim)
-        layer = (dim, num_heads, expansion, norm, attention, scale_queries, attn_dropout, drop_path)
-        self.layers = nn.ModuleList([ClassAttentionLayer(*layer) for _ in range(num_layers)])
+        self.layers = nn.ModuleList([layer() for _ in range(num_layers)])
         self.norm = make_norm(norm, dim)
 
     def reset_parameters(self) -> None:
@@ -54,7 +53,7 @@ class ClassAttention(nn.Module):
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
         """Nodes [N, dim] -> class tokens [B, dim]."""
-        order = batch.sizes.to(self.order1.weight.dtype)[:, None]
+        order = batch.sizes.to(dtype_of(self.order1))[:, None]
         token = self.token + self.order2(F.gelu(self.order1(order)))  # [B, d]
         for layer in self.layers:
             token = layer(token, x, batch)
@@ -62,21 +61,19 @@ class ClassAttention(nn.Module):
 
 
 class ClassAttentionLayer(nn.Module):
-    """One layer of `ClassAttention`: the token attends to nodes, as the backbone's last norm left them, then an MLP on the token."""
+    """One layer of `ClassAttention`: the token attends to the nodes (equation 4), then an MLP on the token (equation
+    7).
+
+    Args: as `gt_models.ppgt.SL2Attention` and `gt_models.ppgt.PPGTLayer`.
+    """
 
     def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        expansion: int,
-        norm: str,
-        attention: str,
-        scale_queries: bool,
-        attn_dropout: float,
-        drop_path: float,
-    ):
+        self, dim: int, num_heads: int, attention: str, scale_queries: bool, attn_dropout: float,
+        expansion: int, norm: str, drop_path: float,
+    ):  # fmt: skip
         super().__init__()
-        self.num_heads, self.dropout, root = num_heads, attn_dropout, (dim // num_heads) ** 0.5
+        root = (dim // num_heads) ** 0.5
+        self.num_heads, self.dropout = num_heads, nn.Dropout(attn_dropout)
         self.scale = 1.0 / root if scale_queries else 1.0
         self.key_scale = -0.5 / root if attention == "sl2" else 0.0
         self.norm1, self.norm2 = make_norm(norm, dim), make_norm(norm, dim)
@@ -86,14 +83,20 @@ class ClassAttentionLayer(nn.Module):
 
     def forward(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
         """Class tokens [B, dim] and nodes `x` [N, dim] -> class tokens [B, dim]."""
-        graphs, h = batch.num_graphs, self.num_heads
-        q = self.query(self.norm1(token)).view(graphs, h, 1, -1)  # [B, H, 1, d / H]
-        kv = batch.to_dense(self.key_value(x))  # [B, n, 2 d]
-        k, v = kv.view(graphs, batch.max_nodes, 2, h, -1).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d / H] each
-        mask = (self.key_scale * k.square().sum(-1)).masked_fill(~batch.node_mask[:, None], MASKED)[
-            :, :, None
-        ]  # [B, H, 1, n]
-        dropout = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=self.scale)
-        token = self.residual1(token, self.out(y.reshape(graphs, -1)), None, None)
+        token = self.residual1(token, self.out(self.attend(self.norm1(token), x, batch)), None, None)
         return self.residual2(token, self.linear2(F.gelu(self.linear1(self.norm2(token)))), None, None)
+
+    def attend(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:  # [B, dim], [N, dim] -> [B, dim]
+        query = self.query(token)
+        return self.read(query, self.key_value(x), batch).to(query.dtype)
+
+    @full_precision
+    def read(self, query: Tensor, key_value: Tensor, batch: GraphBatch) -> Tensor:  # [B, dim], [N, 2 dim] -> [B, dim]
+        q = query.unflatten(1, (self.num_heads, 1, -1))  # [B, H, 1, d]
+        split = batch.to_dense(key_value).unflatten(2, (2, self.num_heads, -1))  # [B, n, 2, H, d]
+        k, v = split.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d] each
+        scores = self.scale * q @ k.mT  # equation 2, [B, H, 1, n]
+        if self.key_scale:
+            scores = scores + self.key_scale * k.square().sum(-1)[:, :, None]  # equation 4
+        weights = scores.masked_fill(~batch.node_mask[:, None, None], MASKED).softmax(-1)
+        return (self.dropout(weights) @ v).flatten(1)

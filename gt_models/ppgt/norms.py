@@ -1,18 +1,19 @@
-"""Token-wise normalisations of PPGT ("Plain Transformers Can be Powerful Graph Learners", Eq. 1 and 3)."""
+"""Normalisations of single tokens (PPGT, equations 1 and 3)."""
 
 import torch
 from torch import Tensor, nn
 
-from gt_models.kernels.ada_rms import ada_rms
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.precision import full_precision
 
 NORMS = ("adarms", "rms", "batch", "layer")
 
 
 class AdaRMSNorm(nn.Module):
-    """Eq. 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim].
+    """Equation 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim].
 
-    alpha = 0, beta = 1 (as it starts) is RMSNorm, alpha = 1, beta = 0 the identity. One number per token scales it, so a token's
-    direction stays and its length is as much of the old one as alpha and beta let through.
+    At the start alpha is 0 and beta 1, which is RMSNorm; alpha 1 and beta 0 are the identity. A token keeps its
+    direction: one number scales it.
     """
 
     def __init__(self, dim: int, eps: float = 1e-6):
@@ -26,17 +27,21 @@ class AdaRMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., dim] -> [..., dim], in float32 where x is in half precision."""
-        # half precision holds neither the squares nor eps: normalise in float32, hand back what came
-        if x.dtype in (torch.float16, torch.bfloat16):
-            return ada_rms(x.float(), self.alpha, self.beta, self.eps).to(x.dtype)
-        return ada_rms(x, self.alpha, self.beta, self.eps)
+        return self.normalise(x).to(x.dtype)
+
+    @full_precision
+    @accelerated
+    def normalise(self, x: Tensor) -> Tensor:  # [..., dim] -> [..., dim]
+        # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the
+        # zero token finite
+        return x / rms(x, self.eps) * rms(self.alpha * x + self.beta, self.eps)  # equation 3
 
     def extra_repr(self) -> str:
         return f"{self.alpha.numel()}, eps={self.eps}"
 
 
 class RMSNorm(nn.Module):
-    """Eq. 1: x / rms(x) * gamma, [..., dim] -> [..., dim]; blind to a token's length."""
+    """Equation 1: x / rms(x) * gamma, [..., dim] -> [..., dim]. It does not see how long a token is."""
 
     def __init__(self, dim: int, eps: float = 1e-6):
         super().__init__()
@@ -48,12 +53,28 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., dim] -> [..., dim], in float32 where x is in half precision."""
-        wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        return (wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt() * self.gamma).to(x.dtype)
+        return self.normalise(x).to(x.dtype)
+
+    @full_precision
+    def normalise(self, x: Tensor) -> Tensor:  # [..., dim] -> [..., dim]
+        return x / rms(x, self.eps) * self.gamma  # equation 1
+
+
+def rms(x: Tensor, eps: float) -> Tensor:
+    """Root of the mean square of each token, [..., dim] -> [..., 1]."""
+    return (x.square().mean(-1, keepdim=True) + eps).sqrt()
 
 
 def make_norm(name: str, dim: int) -> nn.Module:
-    """The normalisation called `name` over the last of [rows, dim]; raises ValueError listing the known ones."""
+    """A normalisation of tokens [rows, dim].
+
+    Args:
+        name: one of `NORMS`.
+        dim: width of a token.
+
+    Raises:
+        ValueError: `name` is unknown.
+    """
     if name not in NORMS:
         raise ValueError(f"unknown norm {name!r}; known: {', '.join(NORMS)}")
     return {"adarms": AdaRMSNorm, "rms": RMSNorm, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}[name](dim)

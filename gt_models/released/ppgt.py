@@ -1,8 +1,9 @@
-"""PPGT as its authors' code has it, https://github.com/LiamMa/PPGT, where that is not the paper.
+"""PPGT as its authors released it, https://github.com/LiamMa/PPGT: what differs from the paper.
 
-Always: the gate is 1 + phi (paper: phi, Eq. 5); <q, k> is not divided by the root of the head's width (Eq. 5 divides both terms); a degree
-counts neighbours, not edges that leave; the target of an edge is the query of its pair. The last two are the same on undirected graphs.
-By default: a head of constant width; FFN blocks of the stem that begin as the backbone does (`FFN.init_weights` reaches no layer).
+Always: the gate is 1 + phi (equation 5 has phi); <q, k> is not divided by the root of a head's width (equation 5
+divides both terms); a degree counts neighbours, not edges that leave; the target of an edge is the query of its pair.
+The last two are the same on undirected graphs. By default: a head of constant width; FFN blocks of the stem start as
+the backbone does (`FFN.init_weights` reaches no layer).
 """
 
 # mypy: disable-error-code="arg-type, misc, operator, union-attr"
@@ -14,11 +15,20 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.signature import with_arguments_of
-from gt_models.ppgt import PAPER, PPGT
+from gt_models.ppgt import PAPER, PPGT, SL2Attention
 from gt_models.ppgt.class_attention import Residual
 from gt_models.ppgt.norms import make_norm
 from gt_models.ppgt.stem import PairStem
 from gt_models.registry import register_model
+
+
+class ReleasedAttention(SL2Attention):
+    """The gate is 1 + phi, where equation 5 has phi."""
+
+    def bias_and_gate(self, p: Tensor) -> Tensor:
+        """theta(p) and, where there is a gate, 1 + phi(p): [P, pair_dim] -> [P, G H]."""
+        theta, *phi = super().bias_and_gate(p).split(self.num_heads, 1)
+        return torch.cat([theta, *(1 + t for t in phi)], 1)
 
 
 @register_model("ppgt-released", levels=("graph", "node"), cost="n^2 d", encodings=("rrwp", "position"), paper=PAPER)
@@ -26,18 +36,25 @@ class PPGTReleased(PPGT):
     """Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
-        degree: whether log degree joins the nodes and 1 / degree the pairs. node_order: whether log order joins the nodes.
-        position_dim: width of the node encoding "position" that joins nodes, and pairs as p_j - p_i (superpixels); 0 for none.
-        stem_ffn_init: FFN blocks of the stem: "truncated" normal 0.02, or "kaiming" uniform as the paper prints it (Appendix B.2).
+        degree: whether log degree joins the nodes and 1 / degree the pairs.
+        node_order: whether log order joins the nodes.
+        position_dim: width of the node encoding "position" that joins nodes, and pairs as p_j - p_i (superpixels); 0
+            for none.
+        stem_ffn_init: FFN blocks of the stem: "truncated" normal 0.02, or "kaiming" uniform as published (Appendix
+            B.2).
         stem_norm: one more norm on nodes before the backbone and on pairs before the stem's FFN blocks.
         layer_scale: initial scale of the branches of backbone and class attention; None for no scale.
-        pool_norm: batch norm after pooling. out_norm: batch norm on the outputs (BREC).
+        pool_norm: batch norm after pooling.
+        out_norm: batch norm on the outputs (BREC).
         The others: see `PPGT`.
 
-    Raises what `PPGT` raises.
+    Raises:
+        ValueError: as `PPGT`.
+        MissingEncoding: as `PPGT`.
     """
 
     scale_queries = False
+    attention_class = ReleasedAttention
 
     @with_arguments_of(PPGT, head="constant")
     def __init__(
@@ -61,15 +78,7 @@ class PPGTReleased(PPGT):
         self.pair_extras = 1 + 2 * degree + position_dim
         self.stem_class = ReleasedStem if stem_ffn_init == "truncated" else PrintedStartStem
         super().__init__(**paper)
-        hidden_dim, num_heads, num_layers, norm, drop_path = (
-            paper[name] for name in ("hidden_dim", "num_heads", "num_layers", "norm", "drop_path")
-        )
-        if self.urpe:  # 1 on the rows of phi among the pair layers of all layers
-            self.register_buffer(
-                "_gate_offset",
-                torch.tensor([0.0, 1.0]).repeat_interleave(num_heads).repeat(num_layers),
-                persistent=False,
-            )
+        hidden_dim, norm, drop_path = paper["hidden_dim"], paper["norm"], paper["drop_path"]
         self.node_norm = make_norm(norm, hidden_dim) if stem_norm else nn.Identity()
         self.stem.pre_norm = make_norm(norm, paper["pair_dim"] or hidden_dim) if stem_norm else nn.Identity()
         self.pool_norm = nn.BatchNorm1d(hidden_dim) if pool_norm else nn.Identity()
@@ -81,18 +90,19 @@ class PPGTReleased(PPGT):
                 )
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        """One more norm before the backbone, where `stem_norm` asks for it: nodes [N, hidden_dim]."""
+        """As in `PPGT`, with one more norm before the backbone if `stem_norm` is set: nodes [N, hidden_dim]."""
         return self.node_norm(super().encode_nodes(batch))
 
     def extra_node_channels(self, batch: GraphBatch, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Of degree and order those that are asked for, and the position [N, position_dim] (superpixels)."""
+        """Degree and order as configured, and the position [N, position_dim] (superpixels)."""
         channels = super().extra_node_channels(batch, dtype)
         if self.position_dim:
             channels["position"] = batch.encoding("position", self.position_dim).to(dtype)
         return {name: channels[name] for name in self.node_extras}
 
     def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
-        """Order and degrees as asked for, [P, 1] each, behind the difference of the positions [P, position_dim] (superpixels)."""
+        """Order and degrees as configured, [P, 1] each, behind the difference of the positions [P, position_dim]
+        (superpixels)."""
         query, key = batch.pair_nodes
         order, *degrees = super().extra_pair_channels(batch, dtype)
         channels = [order, *degrees] if "degree" in self.node_extras else [order]
@@ -102,7 +112,7 @@ class PPGTReleased(PPGT):
         return channels
 
     def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
-        """Nodes that an edge joins to each node, either way (a self-loop to itself), [N]: of the graph that is walked on."""
+        """Neighbours of each node by edges in either direction (a self-loop counts once), [N]."""
         first, second = batch.edge_index
         joined = torch.zeros(batch.num_pairs, device=batch.ptr.device, dtype=dtype)
         joined = joined.index_fill(0, torch.cat([batch.pair_of(first, second), batch.pair_of(second, first)]), 1.0)
@@ -112,48 +122,42 @@ class PPGTReleased(PPGT):
         """The target of an edge is the query of its pair; the paper has its source there."""
         return tuple(batch.edge_index.flip(0))
 
-    def pair_bias(self) -> Tensor:
-        """1 added to the rows of phi: the gate is 1 + phi, where Eq. (5) has phi."""
-        bias = super().pair_bias()
-        return bias + self._gate_offset.to(bias.dtype) if self.urpe else bias
-
     def predict(self, h: Tensor) -> Tensor:
-        """Batch norms before and after the head where they are built: [rows, hidden_dim] -> [rows, out_dim]."""
+        """The head, with batch norms before and after it if configured: [rows, hidden_dim] -> [rows, out_dim]."""
         return self.out_norm(super().predict(self.pool_norm(h)))
 
 
 class ReleasedStem(PairStem):
-    """FFN blocks begin truncated normal, as the backbone does; one more norm before them where `pre_norm` is set to one; branches are scaled
-    after `scale_branches`."""
+    """FFN blocks start truncated normal, as the backbone does. `pre_norm`, one more norm before them, is set by the
+    model."""
 
     truncated = True
 
     def scale_branches(self, initial: float) -> None:
-        """Multiply what each FFN block adds by a learnt vector that begins with `initial`."""
+        """Multiply what each FFN block adds by a learnt vector that starts at `initial`."""
         self.initial_scale = initial
         self.scales = nn.ParameterList([torch.full((self.linear2.out_features,), initial) for _ in self.blocks])
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
-        for linear in (
-            [linear for block in self.blocks for linear in (block.linear1, block.linear2)] if self.truncated else ()
-        ):
-            nn.init.trunc_normal_(linear.weight, std=0.02)
+        for block in self.blocks if self.truncated else ():
+            nn.init.trunc_normal_(block.linear1.weight, std=0.02)
+            nn.init.trunc_normal_(block.linear2.weight, std=0.02)
         for scale in getattr(self, "scales", ()):
             nn.init.constant_(scale, self.initial_scale)
 
     def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
-        """One more norm before the FFN blocks, where `stem_norm` asks for it: pairs [P, pair_dim]."""
+        """As in `PairStem`, with one more norm before the FFN blocks if `stem_norm` is set: pairs [P, pair_dim]."""
         return self.pre_norm(super().embed(raw, edge))
 
     def branch(self, i: int, p: Tensor) -> Tensor:
-        """What FFN block `i` adds to rows p, scaled where `scale_branches` was called, [rows, out_dim]."""
+        """What FFN block `i` adds, scaled after `scale_branches`: [P, pair_dim] -> [P, pair_dim]."""
         branch = super().branch(i, p)
         return branch * self.scales[i] if hasattr(self, "scales") else branch
 
 
 class PrintedStartStem(ReleasedStem):
-    """FFN blocks begin Kaiming uniform, as the paper prints it (Appendix B.2)."""
+    """FFN blocks start Kaiming uniform, as published (Appendix B.2)."""
 
     truncated = False
 

@@ -1,5 +1,6 @@
-"""PPGT on one large graph as its authors' code has it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT: each node is predicted
-from the subgraph around it, in which it carries a mark, through a class token. Without degrees and order; branches are scaled."""
+"""PPGT on one large graph as its authors released it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT:
+each node is predicted from the subgraph around it, in which it carries a mark, through a class token. Without degrees
+and order; branches are scaled."""
 
 # mypy: disable-error-code="operator"
 
@@ -18,8 +19,8 @@ from gt_models.released.ppgt import PPGTReleased
 
 # what it never varies
 FIXED = {
-    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant", "degree": False, "node_order": False,
-    "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False, "pool_norm": False, "out_norm": False,
+    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant", "degree": False,
+    "node_order": False, "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False, "pool_norm": False, "out_norm": False,
 }  # fmt: skip
 
 
@@ -27,13 +28,14 @@ FIXED = {
     "ppgt-node2subgraph-released", levels=("graph",), cost="n^2 d", encodings=("rrwp", "target"), paper=PAPER
 )
 class Node2SubgraphReleased(PPGTReleased):
-    """Predicts [B, out_dim] from subgraphs whose node encoding "target" [N, 1] is 1 at the node that is asked for, else 0.
+    """Predicts [B, out_dim] from subgraphs whose node encoding "target" [N, 1] is 1 at the node to predict, else 0.
 
     Args:
         stem_drop_path: rate of stochastic depth in the stem, drawn per graph and FFN block.
         head_dropout: rate of dropout before each linear layer of the head.
         node_mask_rate: probability with which a node's embedded features are zeroed in training.
-        layer_scale, stem_layer_scale: initial scale of the branches of backbone and class attention, and of the stem's FFN blocks.
+        layer_scale, stem_layer_scale: initial scale of the branches of backbone and class attention, and of the
+            stem's FFN blocks.
         class_attention_layers: layers through which the class token reads the nodes.
         The others: see `PPGTReleased`.
     """
@@ -72,26 +74,26 @@ class Node2SubgraphReleased(PPGTReleased):
             nn.init.trunc_normal_(self.target_vector, std=0.02)
 
     def embed_nodes(self, batch: GraphBatch) -> Tensor:
-        """Node features, embedded, [N, hidden_dim]; in training those of some nodes are zeroed."""
+        """Embedded node features, [N, hidden_dim]; in training those of some nodes are zeroed."""
         x = super().embed_nodes(batch)
         if self.training and self.node_mask_rate > 0.0:
             x = x * (torch.rand_like(x[:, :1]) >= self.node_mask_rate)
         return x
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        """A learnt vector is added to the node that is asked for: nodes [N, hidden_dim]."""
+        """As in `PPGTReleased`, with a learnt vector added to the node to predict: nodes [N, hidden_dim]."""
         x = super().encode_nodes(batch)
         return x + batch.encoding("target", 1).to(x.dtype) * self.target_vector
 
     def keep_branches(self, batch: GraphBatch) -> Tensor | None:
-        """Stochastic depth of the stem, drawn per graph and FFN block, [P, blocks]; None outside of training."""
-        if not self.training or self.stem_drop_path.rate == 0.0 or len(self.stem.blocks) == 0:
-            return None
-        ones, graph = self.target_vector.new_ones(batch.num_pairs, 1), batch.batch[batch.pair_nodes[0]]
-        return torch.cat([self.stem_drop_path(ones, graph, batch.num_graphs) for _ in self.stem.blocks], 1)
+        """Stochastic depth of the stem, drawn per graph and FFN block, [P, blocks]; None without FFN blocks."""
+        ones = self.target_vector.new_ones(batch.num_graphs, 1)
+        keep = [self.stem_drop_path(ones) for _ in self.stem.blocks]
+        return torch.cat(keep, 1)[batch.batch[batch.pair_nodes[0]]] if keep else None
 
     def predict(self, h: Tensor) -> Tensor:
         """The head, with dropout before each layer: [B, hidden_dim] -> [B, out_dim]."""
+        h = self.pool_norm(h)
         for i, linear in enumerate(self.head):
             h = linear(self.head_dropout(F.gelu(h) if i else h))
-        return h
+        return self.out_norm(h)

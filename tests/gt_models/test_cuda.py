@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from gt_models import list_models
 from gt_models.batch import GraphBatch
+from gt_models.kernels import forms_taken
 from tests.gt_models.test_compile import batch, build
 
 # it reads structure alone and pools by the largest entry: entries of pairs that look alike tie, and which of them takes the gradient is rounding
@@ -45,3 +46,18 @@ def test_trains_under_bfloat16_autocast(name):
     assert out.isfinite().all()
     assert grads
     assert all(g.isfinite().all() for g in grads.values())
+
+
+@pytest.mark.parametrize("name", ["ppgt", "ppgt-released", "graphormer"])
+def test_gated_attention_takes_its_form_and_drops_the_same_weights_on_both_devices(name):
+    results = []
+    for device in ("cpu", "cuda"):
+        model = build(name, attn_dropout=0.4).double().to(device).train()
+        torch.manual_seed(1)
+        with forms_taken() as taken:
+            results.append(step(model, batch().to(device, torch.float64)))
+    (out, grads), (other, other_grads) = results
+    torch.testing.assert_close(other, out, rtol=1e-10, atol=1e-10)
+    for parameter, grad in grads.items():
+        torch.testing.assert_close(other_grads[parameter], grad, rtol=1e-8, atol=1e-9)
+    assert set(taken["gated_attention"]) == {"triton"}

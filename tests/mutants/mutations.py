@@ -125,7 +125,7 @@ MUTATIONS = [
         "masked_fill(diagonal[:, None], 1.0)", "edge-transformer/sr25/edge-transformer-brec",
     ),
     # the gate of the paper in place of the released one
-    Mutation(RELEASED, PPGT_RELEASED, "torch.tensor([0.0, 1.0])", "torch.tensor([0.0, 0.0])", "ppgt/csl/ppgt"),
+    Mutation(RELEASED, PPGT_RELEASED, "*(1 + t for t in phi)", "*phi", "ppgt/csl/ppgt"),
     Mutation(RELEASED, PPGT_RELEASED, "    scale_queries = False", "    scale_queries = True", "ppgt/zinc/ppgt"),
     # the node that is predicted carries no mark
     Mutation(
@@ -144,8 +144,7 @@ MUTATIONS = [
     ),
     # the gate added, not multiplied
     Mutation(
-        LAYERS, f"{KERNELS}/gated_attention.py", "weights = weights * padded(pairs[:, num_heads:])",
-        "weights = weights + padded(pairs[:, num_heads:])", "embedded/ring-molecules/ppgt",
+        MODELS, PPGT, "weights = gate[0] * weights", "weights = gate[0] + weights", "embedded/ring-molecules/ppgt",
     ),
     # attention without its scale
     Mutation(
@@ -167,7 +166,7 @@ MUTATIONS = [
         MODELS, POLYNORMER, "self.norm(h * a) + b * a", "self.norm(h * a) + a", "embedded/torus-colours/polynormer",
     ),
     Mutation(
-        LAYERS, f"{KERNELS}/ada_rms.py", "return x / rms(x) * rms(alpha * x + beta)", "return x / rms(x)",
+        MODELS, "gt_models/ppgt/norms.py", "rms(x, self.eps) * rms(self.alpha * x + self.beta, self.eps)", "rms(x, self.eps)",
         "embedded/ring-molecules/ppgt",
     ),
     # edges without their weights

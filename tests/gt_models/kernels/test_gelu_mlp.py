@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from gt_models.kernels import use
 from gt_models.kernels.dispatch import forms_taken
-from gt_models.kernels.gelu_mlp import feed_forward, gelu_mlp
+from gt_models.kernels.gelu_mlp import gelu_mlp
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
@@ -59,9 +58,8 @@ def test_threads_do_not_change_a_bit_of_the_kernels():
 
 
 def test_few_rows_and_autocast_take_the_reference():
-    first, second = nn.Linear(64, 64), nn.Linear(64, 64)
     with forms_taken() as taken:
-        feed_forward(torch.randn(3, 64), first, second)
+        gelu_mlp(*arguments(3, 64, 64, 64))
         with torch.autocast("cpu", torch.bfloat16):
-            feed_forward(torch.randn(900, 64), first, second)
+            gelu_mlp(*arguments(900, 64, 64, 64))
     assert dict(taken["gelu_mlp"]) == {"reference": 2}

@@ -174,8 +174,8 @@ def test_forms_of_attention_change_nothing(changes):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-def test_a_step_in_float32_takes_every_fast_form_and_learns_as_the_definition_does():
-    """Two layers of 64 channels on 33 graphs of 16 nodes; the stem in five chunks."""
+def test_a_step_in_float32_learns_as_the_definition_does():
+    """Two layers of 64 channels on 33 graphs of 16 nodes."""
     torch.manual_seed(0)
     settings = ZINC | {
         "num_layers": 2,
@@ -187,10 +187,7 @@ def test_a_step_in_float32_takes_every_fast_form_and_learns_as_the_definition_do
     }
     model = create_model("ppgt", **settings).train()
     batch = collate(random_graphs((16,) * 33, pair_encodings=(("rrwp", 5),), in_dim=3)).to("cpu", torch.float32)
-    expected = {"sinusoids": 5, "ada_rms": 15 + 4 + 1, "gelu_mlp": 15 + 2, "row_linear": 1 + 4, "gated_attention": 2}
-    taken = assert_learns_as_the_definition(model, batch, tol=1e-4, grad_tol=0.002)
-    # dense features have no faster form
-    assert taken == {name: {"numba": n} for name, n in expected.items()} | {"feature_projection": {"reference": 1}}
+    assert_learns_as_the_definition(model, batch, tol=1e-4, grad_tol=0.002)
 
 
 def test_initialisation():
@@ -327,19 +324,3 @@ def test_compiles():
     for a, b in zip(expected, [out.detach(), *[p.grad for p in model.parameters()]], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
     torch._dynamo.reset()
-
-
-def test_gradients_of_all_inputs_of_the_stem_above_the_pairs_that_are_kept(monkeypatch):
-    from gt_models.ppgt import stem as module
-
-    monkeypatch.setattr(module, "CHUNK", 16)
-    found = []
-    for kept in (10_000, 32):
-        monkeypatch.setattr(module, "KEPT", kept)
-        torch.manual_seed(0)
-        stem = module.PairStem(7, 16, 16, 2, 2, 3, "adarms").double()
-        raw, edge, keep = (torch.rand(70, width, dtype=torch.float64, requires_grad=True) for width in (7, 16, 2))
-        stem(raw, edge, keep).square().sum().backward()
-        found.append([t.grad for t in (raw, edge, keep, *stem.parameters())])
-    for expected, gradient in zip(*found, strict=True):
-        torch.testing.assert_close(gradient, expected)
