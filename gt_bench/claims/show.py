@@ -11,6 +11,7 @@ from gt_bench.leaderboard.collect import every_row
 from gt_bench.store.archive import ROOT
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import suite_name
 
 
 def show_claims(
@@ -18,6 +19,7 @@ def show_claims(
 ) -> None:
     """The claims of a paper, or of all, with their verdicts, on the terminal and as Markdown in the file `write`; and which findings behind them
     other code than the present computed. Raises RecipeError for a paper without claims."""
+    paper = paper and suite_name(paper)
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper)]
     if not chosen:
         known = list(dict.fromkeys(claim.paper for claim in load_claims()))

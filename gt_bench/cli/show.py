@@ -58,6 +58,7 @@ def board(
         str | None,
         typer.Option(help="all suites' rows of this dataset, own and shipped, and what the papers print of it"),
     ] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="also print the notes on rows")] = False,
     write: Annotated[Path | None, typer.Option(help="write SUITE.json, .csv and .md into this folder")] = None,
     records: Records = RECORDS,
     as_json: AsJson = False,
@@ -74,12 +75,12 @@ def board(
         if as_json:
             print(json.dumps(suite_rows(suite, grid, records), indent=1))
         else:
-            show_suite(suite, grid, records, write)
+            show_suite(suite, grid, records, write, notes)
     elif dataset is not None and suite is None and write is None:
         if as_json:
             print(json.dumps(dataset_rows(dataset, every_cell(), records)[0], indent=1))
         else:
-            show_dataset(dataset, every_cell(), records)
+            show_dataset(dataset, every_cell(), records, notes)
     else:
         raise RecipeError(
             "say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`"

@@ -192,9 +192,12 @@ def show(
             "dataset",
             heads[4],
             "verdict",
+            "first",
             *heads[8:],
             wrapped=("verdict", heads[-1]),
+            right=("first", "second"),
             title=f"{names[0]} (first) and {other} (second)",
+            stacks=(("dataset", "metric"), ("first", "second"), (heads[4], "verdict"), ("d", "first ahead")),
         )
     for reason in dict.fromkeys(reasons):
         print_text(f"  left out: {reason}")

@@ -45,6 +45,7 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
         StoreError: of the store.
     """
     grid = load_grid(params)
+    suite = grid.suite_name(suite)
     for line in (*without_git(), *repaired()):
         print(line, flush=True)
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)

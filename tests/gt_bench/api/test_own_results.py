@@ -1,6 +1,7 @@
 """What `gt-bench try` made counts: in every command, on the page, in `load_results`, and beside baselines by the same protocol."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -163,10 +164,15 @@ def test_a_search_prints_its_space_and_takes_another(ours, capsys):
 
 
 def test_a_comparison_for_pandas_and_latex(tried):
+    """It also prints within 100 columns."""
     found = try_pair("gcn", "web", FAST, [0, 1], bar=False)
     frame = found.to_pandas()
     assert list(frame["of"]) == [row["of"] for row in found.rows]
     assert frame["mean"].tolist() == [row["mean"] for row in found.rows]
+    printed = str(found).splitlines()
+    assert max(map(len, printed)) <= 100
+    assert all(row["model"][:8] in str(found) for row in found.rows)
+    assert "difference [95 %]" in str(found)
     tex = found.to_latex()
     assert tex.startswith("\\begin{tabular}")
     assert tex.count(r"\\") == 3  # the head and two rows
@@ -178,6 +184,7 @@ def test_a_narrow_terminal_shows_mean_runs_verdict_and_status(tried, monkeypatch
     said = run("try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8")
     table = said[said.index("┏") :].splitlines()
     assert all(len(line) <= 80 for line in table)
-    for head in ("model", "mean ± std", "runs", "this run", "status", "of"):
-        assert f" {head} " in table[1] + table[2]
-    assert "gcn-epochs-3-hi…-dim-8" in said
+    for head in ("model", "of", "mean ± std", "metric", "difference [95 %]", "this run against it", "runs", "status"):
+        assert any(f" {head} " in line for line in table[1:4]), head
+    assert "gcn-epochs-…en-dim-8" in said
+    assert re.search(r" [+-]?\d+\.\d\d \[-?\d+\.\d\d, -?\d+\.\d\d\] ", said)

@@ -43,6 +43,9 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     row = board("small", load_grid())[0]
     assert (row["status"], row["runs"], row["device"]) == ("ok", 2, "cpu")
     assert "as the present tree computes it" in row["notes"][-1]
+    assert "as the present tree computes it" not in run("board", "small").output
+    assert "notes on these rows: --notes prints them" in run("board", "small").output
+    assert "as the present tree computes it" in run("board", "small", "--notes").output
     trained.recipe(epochs=8)
     trained.recipe(row="other")
     shown = run("board", "small", "--write", "out")
