@@ -21,7 +21,7 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.datasets import named
-from gt_bench.plugins.default_recipes import recipe_of
+from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
 from gt_bench.reports.comparison import Comparison, comparison
 from gt_bench.schemas import Result, Settings
@@ -157,6 +157,7 @@ def _pair(
     if trials is not None:
         check_space(recipe, cell)
     write_bytes(cell.recipe_path, _text(recipe, given).encode())
+    print_text("\n".join([f"{cell.cell}: settings", *settings_lines(info, recipe, given)]), flush=True)
     return Pair(cell, recipe, trials)
 
 

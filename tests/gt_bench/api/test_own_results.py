@@ -188,3 +188,17 @@ def test_a_narrow_terminal_shows_mean_runs_verdict_and_status(tried, monkeypatch
         assert any(f" {head} " in line for line in table[1:4]), head
     assert "gcn-epochs-…en-dim-8" in said
     assert re.search(r" [+-]?\d+\.\d\d \[-?\d+\.\d\d, -?\d+\.\d\d\] ", said)
+
+
+def test_classes_that_are_words(ours):
+    folder = write_web(ours / "lab/animals")
+    head, *rows = (folder / "nodes.csv").read_text().splitlines()
+    words = {"0": "zebra", "1": "cat", "2": "dog"}
+    (folder / "nodes.csv").write_text("\n".join([head, *(words[row[0]] + row[1:] for row in rows)]) + "\n")
+    said = run("try", "mlp", "lab/animals", "--seeds", "0", "--epochs", "1")
+    assert "animals: note: nodes.csv: column y has words, numbered in sorted order: 0 = cat, 1 = dog, 2 = zebra" in said
+    assert re.search(r"classes   3: \d+ cat, \d+ dog, \d+ zebra nodes", said)
+    header = json.loads(Path("data/packed/animals/header.json").read_text())
+    assert header["provenance"]["arguments"]["labels"] == ["cat", "dog", "zebra"]
+    with pytest.raises(DatasetError, match=r"the targets are words \(cat, dog, zebra\); node-regression needs numbers"):
+        try_pair("mlp", "lab/animals", FAST, [0], task="node-regression", bar=False)
