@@ -5,7 +5,7 @@ Numbers come out in raw units (a percentage becomes a fraction), which is how re
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -170,7 +170,7 @@ def lookup(
         raise PublishedError(
             f"{RESULTS} has several numbers for {', '.join(wanted.values())}; choose one of: {choices}"
         )
-    return _published(entries[0])
+    return _published(entries[0], read_flags(wanted["paper"]))
 
 
 def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Published | None:
@@ -226,7 +226,8 @@ def everything() -> list[Published]:
 
 def published_of(paper: str) -> list[Published]:
     """The published numbers of a paper, in the order of the file. Raises PublishedError."""
-    return [_published(entry) for entry in read_entries(paper)]
+    entries, flags = read_entries(paper), read_flags(suite_name(paper))
+    return [_published(entry, flags) for entry in entries]
 
 
 def papers() -> dict[str, Path]:
@@ -251,7 +252,9 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
     wanted["paper"] = suite_name(wanted["paper"])
     if "metric" in wanted:
         wanted["metric"] = METRIC_NAMES.get(wanted["metric"], wanted["metric"])
-    return [_published(e) for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
+    entries = [e for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
+    flags = read_flags(wanted["paper"]) if entries else []
+    return [_published(entry, flags) for entry in entries]
 
 
 # what an entry of results.yaml must have, and what it has if it does not say otherwise
@@ -303,10 +306,10 @@ def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]
     return [{"paper": paper, "canonical_method": entry["method"], **ENTRY_DEFAULTS, **entry} for entry in entries]
 
 
-def _published(entry: Settings) -> Published:
+def _published(entry: Settings, flags: Sequence[Settings]) -> Published:
     """Raises PublishedError for values of an entry, or keys of a flag, that cannot be."""
     try:
-        return _published_entry(entry)
+        return _published_entry(entry, flags)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
         raise PublishedError(f"{RESULTS} or {FLAGS}: {place}: {type(error).__name__} {error}") from None
@@ -328,7 +331,7 @@ COPIED = (
 )
 
 
-def _published_entry(entry: Settings) -> Published:
+def _published_entry(entry: Settings, flags: Sequence[Settings]) -> Published:
     scale = 0.01 if entry["unit"] == "percent" else 1.0
     first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
     digits = len(first.group(1) or "") if first else 0
@@ -339,9 +342,7 @@ def _published_entry(entry: Settings) -> Published:
         # a count is printed exactly; a whole number of anything else was rounded
         rounding=0.0 if entry["metric"] == pair_counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
-        flags=tuple(
-            f["flag"] for f in read_flags(entry["paper"]) if all(entry[k] == v for k, v in f.items() if k != "flag")
-        ),
+        flags=tuple(f["flag"] for f in flags if all(entry[k] == v for k, v in f.items() if k != "flag")),
         canonical=entry["canonical_method"],
         averages_over=entry.get("averages_over", 1),
     )

@@ -8,7 +8,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import TRIED
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.status import seeds_kept
-from gt_bench.store.archive import read_result
+from gt_bench.store.archive import read_result, stored_problem
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.format import print_text
 
@@ -59,10 +59,6 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
 
 def _problems(store: Store, runs: Sequence[str]) -> list[str]:
     """Return what is wrong with records, a line each."""
-    if not runs:
-        return []
-    from gt_bench.provenance.transfer import stored_problem  # imports torch
-
     return [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
 
 

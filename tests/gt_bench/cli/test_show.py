@@ -1,6 +1,8 @@
 """`gt-bench list`, `show` and `board`: what is there, for people and for programs; what is damaged is named in one line."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,10 @@ def test_results_of_either_spelling_of_a_suite(monkeypatch):
         load_results(name)
     assert asked[0] == asked[1]
     assert asked[0][1] > 10
+
+
+def test_a_list_without_stored_runs_loads_no_torch(repository):
+    """It takes a second of processor time, not three."""
+    code = "import sys; from gt_bench.cli.app import app; app(['list'], standalone_mode=False); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
