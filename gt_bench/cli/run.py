@@ -138,6 +138,9 @@ def sweep(
     ] = None,
     plan: Plan = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and end")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="with --dry-run: time steps of each cell here, seconds per cell")
+    ] = False,
 ) -> None:
     """Submits every missing run to a cluster and follows it (docs/cluster.md). Stopped and started again, it submits only what is still missing.
     Exits 1 where something is left."""
@@ -158,7 +161,7 @@ def sweep(
     grid = load_grid()
     entries = entries_of(names or [], plan, grid)
     if dry:
-        show_dry_run(entries, grid)
+        show_dry_run(entries, grid, measure)
     elif not (
         run_queue(entries, grid, jobs=at_most)
         if cluster == "local"

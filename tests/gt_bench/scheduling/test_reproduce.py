@@ -225,3 +225,12 @@ def test_an_unknown_suite_is_one_line(project, capsys):
     assert main(["smal"]) == 1
     assert "no suite named 'smal' (did you mean 'small'?)" in capsys.readouterr().err
     assert main([]) == 2
+
+
+def test_the_installation_says_its_size_and_time_and_is_not_silent():
+    shown = subprocess.run(
+        ["make", "-n", "reproduce", "VENV=none"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said, pip = shown.stdout.index("3 GB with a CPU build"), shown.stdout.index("pip install")
+    assert said < pip < shown.stdout.index("installed: ") < shown.stdout.index("gt_bench.scheduling.reproduce")
+    assert " -q" not in shown.stdout[pip:].splitlines()[0]
