@@ -1,5 +1,6 @@
 """What the papers say in words, judged by the shipped records."""
 
+import json
 from pathlib import Path
 
 from gt_bench.claims.evaluate import load_claims, verdicts_of
@@ -15,10 +16,26 @@ from gt_bench.utils.paths import suite_name
 
 
 def show_claims(
-    paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None
+    paper: str | None,
+    grid: Grid,
+    records: Path = ROOT,
+    data: Path = Path("data"),
+    write: Path | None = None,
+    as_json: bool = False,
 ) -> None:
-    """The claims of a paper, or of all, with their verdicts, on the terminal and as Markdown in the file `write`; and which findings behind them
-    other code than the present computed. Raises RecipeError for a paper without claims."""
+    """Print claims with their verdicts, and which findings were computed by other code than the current one.
+
+    Args:
+        paper: name of the suite; None for all.
+        grid: the grid.
+        records: folder of suites with shipped records.
+        data: folder of the datasets.
+        write: also write the claims to this Markdown file.
+        as_json: print JSON (docs/json.md) instead.
+
+    Raises:
+        RecipeError: the paper has no claims.
+    """
     paper = paper and suite_name(paper)
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper)]
     if not chosen:
@@ -27,6 +44,17 @@ def show_claims(
             f"no claim of a paper {paper!r} in any claims.yaml{nearest(paper or '', known)}; it has claims of {', '.join(known)}"
         )
     verdicts = verdicts_of(chosen, every_row(grid, records), data, grid.run.verdict)
+    if as_json:
+        lines = [
+            {
+                **claim.model_dump(include={"id", "paper", "place", "sentence", "case"}),
+                "verdict": verdicts[claim.id][0],
+                "why": verdicts[claim.id][1],
+            }
+            for claim in chosen
+        ]
+        print(json.dumps(lines, indent=1))
+        return
     show(chosen, verdicts)
     stale = {name: len(registry.stale(name)) for name in registry.experiments()}
     if other := [f"{name} ({count} of {len(registry.load(name))} cases)" for name, count in stale.items() if count]:

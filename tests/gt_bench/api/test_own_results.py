@@ -14,6 +14,7 @@ from gt_bench.api.evaluate import Incompatible, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.schemas import COLUMNS
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
@@ -202,3 +203,37 @@ def test_classes_that_are_words(ours):
     assert header["provenance"]["arguments"]["labels"] == ["cat", "dog", "zebra"]
     with pytest.raises(DatasetError, match=r"the targets are words \(cat, dog, zebra\); node-regression needs numbers"):
         try_pair("mlp", "lab/animals", FAST, [0], task="node-regression", bar=False)
+
+
+def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch):
+    """Each key that is printed is in docs/json.md; progress of `try` goes to standard error."""
+    documented = set(re.findall(r"`([a-z_]+)`", (ROOT / "docs/json.md").read_text()))
+    found = {
+        "history": json.loads(run("history", GCN, "--json"))[0],
+        "list": json.loads(run("list", "tried", "--json"))["cells"][0],
+        "board": json.loads(run("board", "tried", "--json"))[0],
+        "compare": json.loads(run("compare", GCN, MLP, "--json", "--bayes"))["comparisons"][0],
+        "table": json.loads(run("table", "hot", "--json"))[0],
+        "entries": json.loads(run("table", "hot", "1", "--json"))["entries"][0],
+    }
+    try_pair("gcn", "web", FAST, [2, 3], bar=False)
+    found["diff"] = json.loads(run("diff", GCN, "--json"))
+    shown = CliRunner().invoke(
+        app, ["try", "gcn", "web", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8", "--json"]
+    )
+    made = json.loads(shown.stdout)
+    assert "splits" in shown.stderr
+    found |= {"try": made, "rows": made["rows"][0]}
+    for command, content in found.items():
+        assert not set(content) - documented, command
+    assert found["compare"]["interval"][0] <= found["compare"]["interval"][1]
+    assert found["diff"]["before"]["seeds"] == 2
+
+
+def test_the_columns_of_load_results_are_documented():
+    """In its docstring and in docs/json.md, all of them and no others."""
+    said = gt_bench.load_results.__doc__.split("Columns:")[1].split("Raises:")[0]
+    named = {name for line in re.findall(r"- ([a-z_, \n]+?):", said) for name in re.split(r",\s*", line)}
+    assert named == {*COLUMNS, "source"}
+    section = (ROOT / "docs/json.md").read_text().split("## Rows")[1].split("\nRows of `try`")[0]
+    assert {*COLUMNS, "source"} <= set(re.findall(r"`([a-z_]+)`", section))

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gt_bench import load_results
+from gt_bench.claims.evaluate import Claim
 from gt_bench.cli.app import app
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import Gathered
@@ -67,6 +68,8 @@ def test_a_form_is_of_one_table(repository):
 @pytest.mark.parametrize("command", ["list", "claims", "show", "suite check"])
 def test_both_spellings_of_a_suite_print_the_same(command, monkeypatch):
     monkeypatch.chdir(ROOT)
+    claims = [Claim(id="one", paper="edge-transformer", place="Section 1", sentence="It is so.", needs="runs")]
+    monkeypatch.setattr("gt_bench.claims.show.load_claims", lambda: claims)
     monkeypatch.setattr("gt_bench.claims.show.show", lambda claims, verdicts: print(claims[0].paper))
     monkeypatch.setattr("gt_bench.claims.show.verdicts_of", lambda *_: {})
     monkeypatch.setattr("gt_bench.claims.show.every_row", lambda *_: [])
