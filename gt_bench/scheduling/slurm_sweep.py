@@ -343,8 +343,8 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], me
         names = list(dict.fromkeys(job.name for job in jobs))
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
         runs = sum(len(job.seeds) + job.trials for job in jobs)
-        known = [job.seconds for job in jobs if job.seconds is not None]
-        total = duration(sum(known)) if known else "?"
+        seconds = [job.seconds for job in jobs if job.seconds is not None]
+        total = duration(sum(seconds)) if seconds else "?"
         rows.append([need, str(len(jobs)), str(runs), total, shown])
     return rows
 

@@ -332,7 +332,7 @@ def _arguments(record: Record) -> dict[str, str]:
 def _origin(records: Sequence[Record]) -> dict[str, str]:
     """Return digests and versions as parameters: as tags they would fill the page above the description."""
     runs = [record["deterministic"] for record in records]
-    found = {f"digest.{name}": {run["digests"][name] for run in runs} for name in ("recipe", "data", "encodings")}  # type: ignore[literal-required]
+    found = {f"digest.{name}": {run["digests"][name] for run in runs} for name in ("recipe", "data", "encodings")}
     found["versions"] = {version_text(run["versions"], "modified" in run["digests"]) for run in runs}
     return flatten({name: ", ".join(sorted(values)) for name, values in found.items() if values})
 

@@ -412,7 +412,7 @@ def test_another_recipe_is_not_written_over(ours):
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(RecipeError, match="another recipe exists"):
         save(found.recipe, "mine")
-    with pytest.raises(RecipeError, match="named in lower case"):
+    with pytest.raises(RecipeError, match="a name of a suite has lower-case letters"):
         save(found.recipe, "My Suite")
 
 
