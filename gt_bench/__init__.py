@@ -3,7 +3,8 @@
     from gt_bench import evaluate
     evaluate(MyModel, "texas", seeds=3)
 
-gives the table that `gt-bench try` prints. Data, records and MLflow's store go to data/, store/ and mlruns/ of the current folder.
+returns the table that `gt-bench try` prints. Data, records and the MLflow store are in data/, store/ and mlruns/ of the
+current folder.
 """
 
 from __future__ import annotations
@@ -40,22 +41,26 @@ def evaluate(
     name: str = "own-data",
     track: bool = True,
 ) -> Comparison:
-    """Trains `model` on `dataset` and returns the table of this run beside every shipped and own number there. What ran before is not repeated.
+    """Train a model on a dataset and compare it with all shipped and own results there. Stored runs are not repeated.
 
     Args:
         model: a class, a name of `gt_models.list_models()`, "path/to/file.py:MyModel", or one of an installed package.
-        dataset: a name, whatever `gt-bench try` takes as DATASET, a torch_geometric `Data`, or a list of them.
-        seeds: how many, or which.
+        dataset: a name, any other DATASET of `gt-bench try`, a torch_geometric `Data`, or a list of them.
+        seeds: number of seeds, or a list of them.
         set: dotted keys of a recipe that differ from the defaults: {"optimizer.lr": 0.01, "model.hidden_dim": 128}.
-        search: trials of a search on validation, before.
-        space: of the search: dotted keys with a list of choices, or with {"low": ..., "high": ..., "log": True}.
+        search: number of trials of a hyperparameter search on validation, which runs first.
+        space: space of the search: dotted keys with a list of choices, or with {"low": ..., "high": ..., "log": True}.
         against: names of further models that are trained by the same protocol.
-        task, metric: of user-supplied data, where their targets would say otherwise.
-        undirected: of user-supplied data: whether the reverse of each edge is added where it is missing.
-        name: what a `Data` is called in tables and files.
-        track: whether MLflow is told, in the experiment `tried`.
+        task, metric: of user-supplied data, if they differ from what the targets suggest.
+        undirected: for user-supplied data: add the reverse of each edge where it is missing.
+        name: name of a `Data` in tables and files.
+        track: whether runs are logged to MLflow, in the experiment `tried`.
 
-    Raises gt_bench.utils.errors.UserError, whose message says what is wrong with model or data and what to write instead.
+    Returns:
+        The comparison: `print` it, or use `rows`, `mean`, `to_pandas()` and `to_latex()`.
+
+    Raises:
+        gt_bench.utils.errors.UserError: model or data cannot be used; the message says why and what to write instead.
     """
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.grid import load_grid
@@ -85,18 +90,35 @@ def evaluate(
 
 
 def load_results(suite: str | None = None, dataset: str | None = None) -> list[Row]:
-    """The rows of all leaderboards: of this folder, shipped with the benchmark, and of what `gt-bench try` made.
+    """Return the rows of all leaderboards: own and shipped results, and those of `gt-bench try`.
 
     Args:
-        suite: only this one; `tried` has what `gt-bench try` and `evaluate` made.
-        dataset: only this one.
+        suite: only this suite; `tried` has the results of `gt-bench try` and `evaluate`.
+        dataset: only this dataset.
 
     Returns:
-        A dict per row with the keys of `gt_bench.schemas.Row` in raw units (a percentage is a fraction); `source` is "own" or
-        "shipped", both where there are both. `pandas.DataFrame(load_results())` makes a table of them.
+        A dict per row; `pandas.DataFrame(load_results())` is a table. Numbers are in raw units (a percentage is a
+        fraction). A value that does not exist is None. Columns:
+
+        - cell, dataset, model: SUITE/DATASET/ROW and its parts
+        - metric, direction, unit: of the test metric; "max" or "min"; "percent" or "none"
+        - mean, std, std_ddof, values: over the runs that succeeded (population deviation, ddof 0), and one value per run
+        - runs, seeds, status, reason, reduced: runs that succeeded, seeds of the recipe; "ok" or why not; cuts
+        - published_printed, published_mean, published_std, published_runs, published_source, published_place: the number
+          of the paper
+        - difference, interval_low, interval_high: mean minus published mean, with its 95 % confidence interval
+        - verdict, provisional, margin, margin_std, power, excluded_gap, p_difference, p_equivalence, q_difference,
+          seeds_needed: comparison with the published number (docs/verdicts.md)
+        - claim, claim_rival, claim_low, claim_high, claim_more_seeds: whether the method is ahead of the next one, as the
+          paper claims, with the interval of the difference
+        - chance, expected, expected_limit, expected_margin, expected_because, as_expected, tests: of rows whose value
+          theory predicts
+        - parameters, seconds_per_epoch, peak_memory_mib, device: cost of a run; seconds are medians, memory in MiB
+        - flags, notes, digests: remarks, and the digests of the records
+        - source: "own" or "shipped"; a cell that has both has two rows
 
     Raises:
-        gt_bench.utils.errors.UserError: for a suite or a dataset that does not exist.
+        gt_bench.utils.errors.UserError: the suite or the dataset does not exist.
     """
     from gt_bench.reports.all_results import load_rows
 

@@ -1,12 +1,13 @@
-"""What a dataset is taken for, in a few lines that are printed before training."""
+"""A summary of a dataset as it is read, printed before training."""
 
 from gt_bench.data.packed import PackedHeader
+from gt_bench.utils.redact import printable
 
 MOST_COUNTS = 10  # classes whose sizes are listed one by one
 
 
 def summary(header: PackedHeader) -> list[str]:
-    """Nodes, edges and their direction, features, classes or targets, and splits of a packed dataset, a line each."""
+    """Return nodes, edges and their direction, features, classes or targets, and splits of a dataset, a line each."""
     sizes, lines = header.statistics, [f"{header.name}: {header.task}, {header.metric}"]
     lines.append(f"  nodes     {_nodes(sizes)}")
     direction = "symmetric: each has its reverse" if sizes["symmetric"] else "directed: some have no reverse"
@@ -17,7 +18,9 @@ def summary(header: PackedHeader) -> list[str]:
     lines.append(f"  features  {_width(header.in_dim, 'node')}")
     if "label_counts" in sizes:
         unlabelled = f"; {sizes['unlabelled']:,} without one" if sizes["unlabelled"] else ""
-        lines.append(f"  classes   {_classes(sizes['label_counts'])} {header.level}s{unlabelled}")
+        lines.append(
+            f"  classes   {_classes(sizes['label_counts'], header.provenance.get('arguments', {}).get('labels'))} {header.level}s{unlabelled}"
+        )
     elif "targets" in sizes:
         missing = f"; {sizes['missing_targets']:,} not known" if sizes["missing_targets"] else ""
         lines.append(f"  targets   {sizes['targets']} per {header.level}{missing}")
@@ -43,7 +46,8 @@ def _width(dim: int | list[int] | None, what: str) -> str:
     return f"{len(dim)} categor{'ies' if len(dim) > 1 else 'y'} per {what}, of {values} values"
 
 
-def _classes(counts: list[int]) -> str:
+def _classes(counts: list[int], labels: list[str] | None) -> str:
     if len(counts) > MOST_COUNTS:
         return f"{len(counts)}: {min(counts):,} to {max(counts):,}"
-    return f"{len(counts)}: {', '.join(f'{count:,}' for count in counts)}"
+    names = [f" {printable(label)}" for label in labels] if labels else [""] * len(counts)
+    return f"{len(counts)}: {', '.join(f'{count:,}{name}' for count, name in zip(counts, names, strict=True))}"

@@ -1,4 +1,4 @@
-"""One model on one dataset, without a recipe: defaults, data, encodings, runs and a table (`gt-bench try`, `gt_bench.evaluate`)."""
+"""One model on one dataset without a recipe (`gt-bench try`, `gt_bench.evaluate`): defaults, data, encodings, runs, table."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.datasets import named
-from gt_bench.plugins.default_recipes import recipe_of
+from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
 from gt_bench.reports.comparison import Comparison, comparison
 from gt_bench.schemas import Result, Settings
@@ -43,17 +43,17 @@ from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
 
 DATA = Path("data")
-# sections of a recipe that are a model's own: `--against` trains other models without them
+# sections of a recipe that belong to a model: `--against` trains other models without them
 OF_MODELS = frozenset({"model", "optimizer", "schedule", "encodings", "phases"})
-PROBED = 40  # nodes of a large graph that a model is shown to learn which encodings it reads
+PROBED = 40  # nodes of a large graph that a model gets to find out which encodings it reads
 
 
 class Incompatible(UserError, ValueError):
-    """A model that cannot be run on a dataset; the message says why, and what fits."""
+    """A model cannot be run on a dataset; the message says why, and what fits."""
 
 
 class Pair(NamedTuple):
-    """A model and a dataset that are ready to run: checked, encoded, with the recipe written."""
+    """A model and a dataset that are ready to run: checked, encoded, recipe written."""
 
     cell: TriedCell
     recipe: Recipe
@@ -75,26 +75,28 @@ def try_pair(
     bar: bool = True,
     grid: Grid | None = None,
 ) -> Comparison:
-    """Trains `model` on `dataset` with every seed, and returns the table of what is known there.
+    """Train a model on a dataset with all seeds, and compare it with all results on this dataset.
 
     Args:
         model: a name, `path/to/file.py:MyModel`, or one of an installed package.
-        dataset: a name, a folder of CSV, an npz file, `path/to/file.py:load`, `pyg:Planetoid/Cora`, or one of an installed package.
+        dataset: a name, a folder of CSV, an npz file, `path/to/file.py:load`, `pyg:Planetoid/Cora`, or one of an
+            installed package.
         given: dotted keys of a recipe that differ from the defaults.
-        seeds: instead of the defaults'.
-        trials: of a search on validation, over the default space.
+        seeds: instead of the default seeds.
+        trials: number of trials of a search on validation, over the default space; None for no search.
         against: further models that are trained by the same protocol: the same splits, seeds, epochs, batches and trials
             of a search; with their own default arguments and optimizer.
-        space: dotted keys with their spaces, as in `search.space` of a recipe: they replace or extend the default space.
-        task, metric: of user-supplied data, where their targets would say otherwise.
-        undirected: of user-supplied data: whether the reverse of each edge is added where it is missing.
-        bar: whether there is a progress bar.
-        grid: the current one, with other run-wide settings perhaps.
+        space: dotted keys with their spaces, as in `search.space` of a recipe: they replace or extend the default
+            space.
+        task, metric: of user-supplied data, if they differ from what the targets suggest.
+        undirected: for user-supplied data: add the reverse of each edge where it is missing.
+        bar: whether to show a progress bar.
+        grid: a grid with other run-wide settings; default: that of the current folder.
 
     Raises:
-        Incompatible: where one of the models cannot be run on the dataset.
-        RecipeError: for a key or a value that no recipe can have.
-        DatasetError: for data that cannot be read.
+        Incompatible: a model cannot be run on the dataset.
+        RecipeError: a key or a value is invalid in a recipe.
+        DatasetError: the data cannot be read.
     """
     if trials is not None:
         check_packages()
@@ -123,11 +125,12 @@ def try_pair(
 
 
 def _check_said(spec: DatasetSpec, task: str | None, metric: str | None, undirected: bool | None) -> None:
-    """Raises DatasetError where a dataset of the benchmark is asked for otherwise than it is."""
+    """Raise DatasetError if another task, metric or direction is requested for a dataset of the benchmark."""
     for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
         if said not in (None, has):
             raise DatasetError(
-                f"dataset {spec.name!r} has the {what} {has}, not {said}: only of data of one's own, named by path, can another be said"
+                f"dataset {spec.name!r} has the {what} {has}, not {said}: only user-supplied data, named by path, can "
+                "have another"
             )
     reader = spec.arguments.get("reader")
     if undirected is not None and undirected != getattr(reader, "undirected", None):
@@ -145,7 +148,7 @@ def _pair(
     trials: int | None,
     space: Settings | None,
 ) -> Pair:
-    """Checks a pair, computes its encodings and writes its recipe. Raises as `try_pair`."""
+    """Check a pair, compute its encodings and write its recipe; raises the errors of `try_pair`."""
     dataset = packed.header.name
     where = f"gt-bench try {info.name} {dataset}"
     recipe = with_encodings(recipe_of(info, packed.header, given, seeds, trials, space), info, packed)
@@ -157,11 +160,12 @@ def _pair(
     if trials is not None:
         check_space(recipe, cell)
     write_bytes(cell.recipe_path, _text(recipe, given).encode())
+    print_text("\n".join([f"{cell.cell}: settings", *settings_lines(info, recipe, given)]), flush=True)
     return Pair(cell, recipe, trials)
 
 
 def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
-    """Searches and trains a pair."""
+    """Search and train a pair."""
     from gt_bench.pipeline.train import train_cell
 
     if pair.trials is not None:
@@ -178,13 +182,13 @@ def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
 
 
 def check_suite(suite: str) -> None:
-    """Raises RecipeError for what cannot be the name of a suite, before anything is trained for it."""
+    """Raise RecipeError for an invalid name of a suite, before anything is trained."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
-        raise RecipeError(f"--save {suite}: a suite is named in lower case, digits and dashes")
+        raise RecipeError(f"--save {suite}: a name of a suite has lower-case letters, digits and dashes")
 
 
 def save(recipe_path: str | Path, suite: str) -> Path:
-    """Copies the recipe of a tried run to suites/SUITE/recipes/DATASET/ROW.yaml and writes the grid again. Raises RecipeError."""
+    """Copy the recipe of a run to suites/SUITE/recipes/DATASET/ROW.yaml and update the grid; raises RecipeError."""
     from gt_bench.pipeline.grid import write_grid
 
     source = Path(recipe_path)
@@ -192,7 +196,7 @@ def save(recipe_path: str | Path, suite: str) -> Path:
     path = recipe_file(f"{suite}/{source.parent.name}/{source.stem}")
     recipe = load_recipe(source)
     if path.exists() and load_recipe(path) != recipe:
-        raise RecipeError(f"{path}: another recipe is there already: name another suite, or move that one away")
+        raise RecipeError(f"{path}: another recipe exists; use another suite, or move that recipe")
     content = recipe.model_dump(mode="json", exclude_unset=True)
     write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=140).encode())
     if is_project():  # elsewhere the grid is read from the recipes each time (`load_grid`)
@@ -201,18 +205,19 @@ def save(recipe_path: str | Path, suite: str) -> Path:
 
 
 def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
-    """Raises Incompatible, by what the two state alone."""
+    """Raise Incompatible if the model does not predict what the dataset needs."""
     if spec.level not in info.levels:
         fitting = [name for name in list_models() if spec.level in model_info(name).levels]
         datasets = [other.name for other in catalog().values() if other.level in info.levels]
         raise Incompatible(
-            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a prediction per {spec.level}.\n"
+            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a "
+            f"prediction per {spec.level}.\n"
             f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\ndatasets that fit {info.name}: {', '.join(datasets) or 'none'}"
         )
 
 
 def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
-    """Raises Incompatible where one layer's states of all pairs of nodes alone do not fit into memory."""
+    """Raise Incompatible if the states of all pairs of nodes of one layer exceed the memory."""
     from gt_bench.runtime.resources import available_mib
 
     pairwise = any("pair" in find_encoding(name).arrays.values() for name in recipe.encodings) or (
@@ -235,9 +240,11 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
 
 
 def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
-    """The recipe with the encodings that its model reads, as wide as it is built; those that the recipe names keep their arguments.
+    """Return the recipe with the encodings that its model reads; those in the recipe keep their arguments.
 
-    Raises Incompatible for a model that cannot do without encodings on a dataset that has none.
+    Raises:
+        Incompatible: the model needs encodings, and the dataset cannot have any.
+        RecipeError: an encoding needs arguments that only a recipe can have.
     """
     header = packed.header
     if not info.encodings or issubclass(
@@ -281,7 +288,7 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
 
 
 def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
-    """A small batch, as the task makes them: hyperedges with their graph, else a part of the first graph."""
+    """Return a small batch of the task: hyperedges with their graph, otherwise a part of the first graph."""
     from gt_bench.encodings.cache import EncodedDataset
     from gt_bench.training.loader import induced
 
@@ -349,8 +356,10 @@ def _encode(recipe: Recipe, packed: PackedDataset) -> None:
 
 
 def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:
-    """Named by the model and what differs from the defaults, so that each variant keeps a result of its own: where another one has the short
-    name already (a class of the same name in another file, -1 beside 1), with a digest of the two."""
+    """Return the cell, named by the model and the settings that differ from the defaults.
+
+    If another variant has this name (a class of the same name in another file, -1 and 1), a digest is appended.
+    """
     parts = [
         _row_name(info.name),
         *(f"{key.split('.')[-1]}-{value}" for key, value in given.items()),
@@ -366,10 +375,10 @@ def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) ->
 
 
 def _is_of_another(path: Path, model: str, given: Settings) -> bool:
-    """Whether the recipe that was written there is of another model, or has other values by --set."""
+    """Return whether the recipe in this file has another model, or other values of --set."""
     try:
         recipe = load_recipe(path)
-    except RecipeError:  # missing or damaged: it is written again
+    except RecipeError:  # missing or damaged: it will be written again
         return False
     said = {key: recipe.value(key) for key, origin in recipe.origin.items() if origin == BY_SET}
     return recipe.model.name != model or said != {
@@ -394,7 +403,7 @@ def _text(recipe: Recipe, given: Settings) -> str:
 
 
 def _track(result: Result, store: Store) -> None:
-    """Completes the experiment `tried` of MLflow; a store that cannot be used costs one line."""
+    """Update the experiment `tried` of MLflow; an unusable store is reported in one line."""
     from gt_bench.tracking.sqlite import TrackingError
     from gt_bench.tracking.sync import complete
     from gt_bench.tracking.uri import tracking_uri

@@ -1,5 +1,6 @@
 """The command `gt-bench claims`."""
 
+import json
 from pathlib import Path
 
 from gt_bench.claims.evaluate import evaluate_claims, load_claims
@@ -11,10 +12,16 @@ from gt_bench.leaderboard.collect import every_row
 from gt_bench.store.archive import ROOT
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import suite_name
 
 
 def show_claims(
-    paper: str | None, grid: Grid, records: Path = ROOT, data: Path = Path("data"), write: Path | None = None
+    paper: str | None,
+    grid: Grid,
+    records: Path = ROOT,
+    data: Path = Path("data"),
+    write: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Prints claims with their verdicts, and findings that were computed by another version of their code.
 
@@ -24,10 +31,12 @@ def show_claims(
         records: folder of shipped records.
         data: folder that contains packed/.
         write: file that the claims are written to as Markdown.
+        as_json: print JSON (docs/json.md) instead.
 
     Raises:
         RecipeError: the paper has no claims.
     """
+    paper = paper and suite_name(paper)
     chosen = [claim for claim in load_claims() if paper in (None, claim.paper)]
     if not chosen:
         known = list(dict.fromkeys(claim.paper for claim in load_claims()))
@@ -35,6 +44,17 @@ def show_claims(
             f"no claims of a paper {paper!r}{nearest(paper or '', known)}; papers with claims: {', '.join(known)}"
         )
     verdicts = evaluate_claims(chosen, every_row(grid, records), data, grid.run.verdict)
+    if as_json:
+        lines = [
+            {
+                **claim.model_dump(include={"id", "paper", "place", "sentence", "case"}),
+                "verdict": verdicts[claim.id][0],
+                "why": verdicts[claim.id][1],
+            }
+            for claim in chosen
+        ]
+        print(json.dumps(lines, indent=1))
+        return
     show(chosen, verdicts)
     stale = {name: len(registry.stale(name)) for name in registry.experiments()}
     if other := [f"{name} ({count} of {len(registry.load(name))} cases)" for name, count in stale.items() if count]:

@@ -1,4 +1,4 @@
-"""`gt-bench`, the command line for the DVC stages: what exists, what was found, and whether all of it fits together."""
+"""The benchmark of graph transformers: see results, run and compare models, check everything."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
 
 Commands = Mapping[str, Callable[..., None]]
-# the groups of `gt-bench --help`, a module each; a command is its function's signature, and its docstring the help
+# groups of `gt-bench --help`; a command is a function, its help the docstring
 GROUPS: dict[str, Commands] = {
     "See what is there": {
         "list": show.list_cells,
@@ -46,7 +46,7 @@ STORE: Commands = {
     "prune": records.store_prune,
     "verify": records.store_verify,
 }
-# what each command's help ends with; `store export` is under "store export"
+# examples at the end of each help text; `store export` is under "store export"
 EXAMPLES = {
     "list": "gt-bench list edge-transformer",
     "show": "gt-bench show edge-transformer/cornell/gcn",
@@ -98,31 +98,31 @@ def _every_command(
 
 def _register(app: typer.Typer, commands: Commands, group: str | None = None, prefix: str = "") -> None:
     for name, command in commands.items():
-        # typer keeps a docstring's lines as they are broken in the file
+        # typer keeps the line breaks of a docstring
         paragraphs = (command.__doc__ or "").split("\n\n")
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-        # `gt-bench diff CELL -1`: a number, no option
+        # -1 in `gt-bench diff CELL -1` is a number, not an option
         settings = {"ignore_unknown_options": name == "diff"}
         example = f"Example: {EXAMPLES[prefix + name]}"
         app.command(name, help=text, epilog=example, rich_help_panel=group, context_settings=settings)(command)
 
 
-app = typer.Typer(no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, help=__doc__, epilog=run.WHICH, pretty_exceptions_enable=False)
 app.callback()(_every_command)
 for group, commands in GROUPS.items():
     _register(app, commands, group)
-store = typer.Typer(
-    no_args_is_help=True, help="Records that travel: what was run here or elsewhere, as files of the repository."
-)
+store = typer.Typer(no_args_is_help=True, help="Export, import and check records of runs.")
 _register(store, STORE, prefix="store ")
 app.add_typer(store, name="store", rich_help_panel="Check and carry")
-suites = typer.Typer(no_args_is_help=True, help="Papers and other sets of cells, each a folder of data: suites/NAME/.")
+suites = typer.Typer(
+    no_args_is_help=True, help="Make, check and list suites: papers and other sets of cells in suites/NAME/."
+)
 _register(suites, suite.SUITE, prefix="suite ")
 app.add_typer(suites, name="suite", rich_help_panel="Check and carry")
 
 
 def main() -> None:
-    """Runs the command and exits with its status: a UserError is one line on stderr, a signal stops between two steps."""
+    """Run the command and exit with its status. A UserError is one line on stderr; a signal stops between two steps."""
     settle_environment()
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Compare and judge: rows with each other, what the papers say in words, two attempts at a cell, kept weights with their record."""
+"""Compare and judge: rows, claims of papers, two attempts at a cell, saved weights with their record."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, CellName, Paper, Records, every_cell
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell, print_json
 from gt_bench.utils.format import print_text
 
 
@@ -14,48 +14,63 @@ def compare(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="A B...",
-            help="rows (gcn), SUITE/ROW or cells, tried/DATASET/ROW too; @own, @shipped or @2 behind: that version or attempt",
+            metavar="NAME",
+            help="rows (gcn), SUITE/ROW or cells, also tried/DATASET/ROW; add @own, @shipped or @2 for a version or attempt",
         ),
     ],
-    dataset: Annotated[list[str] | None, typer.Option(help="only this dataset; may be given several times")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(metavar="DATASET", help="only this dataset; repeatable")] = None,
     bayes: Annotated[
-        bool, typer.Option("--bayes", help="probabilities that the first is better, equal, worse")
+        bool, typer.Option("--bayes", help="also the probability that the first is better, equal, worse")
     ] = False,
     rope: Annotated[
         float,
-        typer.Option(min=0, help="with --bayes: smaller differences count as equal, in raw units (0.01: one per cent)"),
+        typer.Option(
+            metavar="R",
+            min=0,
+            help="with --bayes: smaller differences count as equal, in raw units (0.01: one per cent)",
+        ),
     ] = 0.01,
     records: Records = RECORDS,
+    as_json: AsJson = False,
 ) -> None:
-    """Is a difference real? The others against the first, paired over common seeds and splits, and mean ranks over datasets; nothing is computed."""
+    """Test whether models differ: the others against the first, paired over common seeds and splits. Trains nothing."""
     from gt_bench.config.schema import RecipeError
     from gt_bench.leaderboard.collect import gather
-    from gt_bench.reports.compare import show
+    from gt_bench.reports import compare as comparisons
 
     if len(set(names)) != len(names) or len(names) < 2:
-        raise RecipeError("name two or more, and each once: gt-bench compare A B")
+        raise RecipeError("expected two or more different names: gt-bench compare A B")
     grid = every_cell()
     held = gather(grid, root=records)
     for problem in held.problems:
         print_text(problem, file=sys.stderr)
-    show(names, grid, held, dataset or [], rope if bayes else None)
+    arguments = names, grid, held, dataset or [], rope if bayes else None
+    if as_json:
+        print_json(comparisons.as_json(*arguments))
+    else:
+        comparisons.show(*arguments)
 
 
 def claims(
     paper: Paper = None,
-    write: Annotated[Path | None, typer.Option(help="write all of them into this file, as Markdown")] = None,
-    data: Annotated[Path, typer.Option(help="folder with packed/, for the claims that take data")] = Path("data"),
+    write: Annotated[Path | None, typer.Option(metavar="FILE", help="write them to this Markdown file")] = None,
+    data: Annotated[Path, typer.Option(metavar="FOLDER", help="folder with packed/, for claims that need data")] = Path(
+        "data"
+    ),
     records: Records = RECORDS,
     recompute: Annotated[
         str | None,
-        typer.Option(help="compute this finding (suites/PAPER/findings) anew; exits 1 where it is not the kept one"),
+        typer.Option(
+            metavar="NAME",
+            help="compute this finding (suites/SUITE/findings) again; exit 1 if it differs from the stored one",
+        ),
     ] = None,
     case: Annotated[
-        list[str] | None, typer.Option(help="with --recompute: this case alone; may be given several times")
+        list[str] | None, typer.Option(metavar="CASE", help="with --recompute: only this case; repeatable")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """What the papers say in words, each sentence with a verdict: computed from printed numbers, shipped records, data, and what was computed for them."""
+    """Show the claims of papers, each with a verdict from published numbers, shipped records, data and experiments."""
     if recompute:
         from gt_bench.claims.experiments import registry
 
@@ -67,21 +82,31 @@ def claims(
     from gt_bench.config.schema import RecipeError
 
     if case:
-        raise RecipeError(f"--case {case[0]}: say of which finding: --recompute NAME")
-    show_claims(paper, load_grid(), records, data, write)
+        raise RecipeError(f"--case {case[0]}: needs the finding: --recompute NAME")
+    show_claims(paper, load_grid(), records, data, write, as_json)
 
 
 def diff(
     cell: CellName,
     before: Annotated[
-        int, typer.Argument(help="number of an attempt (`gt-bench history CELL`); -1 is the last but one")
+        int,
+        typer.Argument(
+            metavar="N", help="number of an attempt (`gt-bench history CELL`); -1 is the one before the last"
+        ),
     ] = -1,
-    after: Annotated[int, typer.Argument(help="number of another; 0 is the last")] = 0,
+    after: Annotated[int, typer.Argument(metavar="N", help="number of another; 0 is the last")] = 0,
+    as_json: AsJson = False,
 ) -> None:
-    """What changed between two attempts at a cell: in recipe, code, data and machine, and in the number."""
-    from gt_bench.reports.attempt_history import attempts_at, difference_lines
+    """Show what changed between two attempts at a cell: recipe, code, data, machine and result."""
+    from gt_bench.reports import attempt_history
 
-    print_text("\n".join(difference_lines(attempts_at(every_cell().find(cell)), before, after)))
+    found = attempt_history.attempts_at(every_cell().find(cell))
+    if not as_json:
+        print_text("\n".join(attempt_history.difference_lines(found, before, after)))
+        return
+    first, second = attempt_history.pair_of(found, before, after)
+    sides = {"before": attempt_history.as_json(first), "after": attempt_history.as_json(second)}
+    print_json(sides | {"changes": attempt_history.changes(first, second)})
 
 
 def score(cell: CellName) -> None:

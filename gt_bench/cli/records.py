@@ -1,4 +1,4 @@
-"""Check and carry: whether everything fits together, and records on their way out of one store into another."""
+"""Check everything, and move records between stores."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,7 @@ from gt_bench.utils.format import print_text
 
 
 def doctor() -> None:
-    """Checks params.yaml, every recipe against its model, dataset and printed number, and what is on disk; exits 1 with what is wrong."""
+    """Check params.yaml, all recipes against model, dataset and published number, and the store. Exit 1 on problems."""
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import stored_problems
     from gt_bench.store.run_store import Store
@@ -29,10 +29,10 @@ def doctor() -> None:
 def store_export(
     names: Names = None,
     records: Records = RECORDS,
-    replace: Annotated[bool, typer.Option(help="let a reduced cell take the place of a full one")] = False,
-    dirty: Annotated[bool, typer.Option("--dirty", help="also runs of code that is in no commit")] = False,
+    replace: Annotated[bool, typer.Option(help="let a reduced cell replace a full one")] = False,
+    dirty: Annotated[bool, typer.Option("--dirty", help="also runs of uncommitted code")] = False,
 ) -> None:
-    """Writes the records of cells to suites/SUITE/records/DATASET/ROW.json.gz."""
+    """Write the records of cells to suites/SUITE/records/DATASET/ROW.json.gz."""
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import export_cells
 
@@ -40,8 +40,8 @@ def store_export(
 
 
 def store_import(names: Names = None, records: Records = RECORDS) -> None:
-    """Puts shipped records into the store, and results/ where there is none; a record that contradicts the store's own stops it before anything
-    is written."""
+    """Copy shipped records to the store, and to results/ where there is none. Nothing is written if a record contradicts
+    one of the store."""
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import import_cells
 
@@ -49,7 +49,7 @@ def store_import(names: Names = None, records: Records = RECORDS) -> None:
 
 
 def store_prune() -> None:
-    """Removes the temporary files that killed processes left in what the pipeline writes; those of the last hour stay."""
+    """Remove temporary files of killed processes that are older than an hour."""
     from gt_bench.utils.tempfiles import FOLDERS, sweep
 
     removed = sweep(*map(Path, FOLDERS), everywhere=True)
@@ -59,7 +59,7 @@ def store_prune() -> None:
 
 
 def store_verify(names: Names = None, records: Records = RECORDS) -> None:
-    """Checks every shipped and every stored record again, and says which shipped cells are stale; exits 1 where a record is unsound."""
+    """Check all shipped and stored records, and show which shipped cells are stale. Exit 1 if a record is invalid."""
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import verify_cells
 

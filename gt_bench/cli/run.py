@@ -1,20 +1,31 @@
-"""Run: cells, a pair of your own, everything that is missing, here or on a cluster; searches; and how long all that takes."""
+"""Run cells: some, all that are missing, on this machine or a cluster; a model on a dataset; searches; forecasts.
 
+`WHICH` says in the help when to use which command.
+"""
+
+import contextlib
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import CellName, Names, Plan, every_cell
+from gt_bench.cli.options import AsJson, CellName, Names, Plan, every_cell, print_json
 from gt_bench.utils.format import print_text
+
+WHICH = (
+    "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard; `train CELL` trains "
+    "cells whose data are already prepared; `work` fills a given time with missing runs on this machine; `sweep` submits "
+    "missing runs to Slurm; `try` runs a model on a dataset without a recipe."
+)
 
 
 def train(
-    names: Annotated[list[str], typer.Argument(help="cells (suite/dataset/row) and suites")],
-    jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
+    names: Annotated[list[str], typer.Argument(metavar="SUITE|CELL", help="suites and cells (SUITE/DATASET/ROW)")],
+    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="cells that train at once, one process each")] = 1,
 ) -> None:
-    """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
+    """Train cells whose data and encodings are prepared (`dvc repro train@CELL` prepares them)."""
     from gt_bench.experiment.cell import say_notes
     from gt_bench.pipeline.train import train_cell
     from gt_bench.scheduling.train_cells import train_cells
@@ -33,47 +44,59 @@ def train(
 
         track_cells(cells)
     if lost:
-        print_text(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; the same command goes on")
+        print_text(f"{len(cells) - len(lost)} of {len(cells)} cells are trained; run the same command again to resume")
         raise typer.Exit(1)
 
 
 def try_(
-    model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="a name, or path/to/file.py:MyModel")],
     dataset: Annotated[
-        str, typer.Argument(help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora")
+        str,
+        typer.Argument(
+            metavar="DATASET", help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora"
+        ),
     ],
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="0-9, or 0,2,5; otherwise the defaults'")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="the same as --set epochs=N")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="SEEDS", help="0-9, or 0,2,5; otherwise the default seeds")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(metavar="N", min=1, help="the same as --set epochs=N")] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="MODEL,...", help="train these too, by the same protocol: splits, seeds, epochs, trials"),
+        typer.Option(metavar="MODEL,...", help="also train these by the same protocol: splits, seeds, epochs, trials"),
     ] = None,
-    search: Annotated[int | None, typer.Option(min=1, metavar="TRIALS", help="search on validation first")] = None,
+    search: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="first search hyperparameters on validation, with N trials")
+    ] = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUES",
-            help="of --search: model.hidden=16,32,64, model.layers=1..4, optimizer.lr=1e-4..1e-2:log",
+            help="with --search: model.hidden=16,32,64, model.layers=1..4, optimizer.lr=1e-4..1e-2:log",
         ),
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="of data of your own: node-classification, graph-regression, ...")
+        str | None,
+        typer.Option(metavar="TASK", help="of user-supplied data: node-classification, graph-regression, ..."),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="of data of your own: accuracy, mae, ...")] = None,
+    metric: Annotated[
+        str | None, typer.Option(metavar="METRIC", help="of user-supplied data: accuracy, mae, ...")
+    ] = None,
     undirected: Annotated[
         bool | None,
         typer.Option(
-            "--undirected/--directed", help="of data of your own: add the reverse of each edge where it is missing"
+            "--undirected/--directed", help="of user-supplied data: add the reverse of each edge where it is missing"
         ),
     ] = None,
     save: Annotated[
-        str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into suites/SUITE/recipes/")
+        str | None, typer.Option(metavar="SUITE", help="write the recipe that was used to suites/SUITE/recipes/")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Any model on any dataset without a recipe, by the defaults of gt_bench/plugins/defaults.yaml; then a table of all that is known there."""
+    """Train any model on any dataset by default settings (gt_bench/plugins/defaults.yaml), and compare it with all
+    results on this dataset."""
     from gt_bench.api.evaluate import check_suite, try_pair
     from gt_bench.api.evaluate import save as save_recipe
     from gt_bench.config.space_text import space_in
@@ -85,35 +108,45 @@ def try_(
     given = settings(set_ or [])
     if epochs is not None:
         given["epochs"] = epochs
-    found = try_pair(
-        model,
-        dataset,
-        given,
-        None if seeds is None else seeds_in(seeds),
-        search,
-        against=[name.strip() for name in against.split(",")] if against else (),
-        space=dict(map(space_in, space or [])),
-        task=task,
-        metric=metric,
-        undirected=undirected,
-    )
-    shown(found, [f"recipe: {found.recipe}"])
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        found = try_pair(
+            model,
+            dataset,
+            given,
+            None if seeds is None else seeds_in(seeds),
+            search,
+            against=[name.strip() for name in against.split(",")] if against else (),
+            space=dict(map(space_in, space or [])),
+            task=task,
+            metric=metric,
+            undirected=undirected,
+        )
+    if as_json:
+        print_json({"dataset": found.dataset, "recipe": found.recipe, "rows": found.rows})
+    else:
+        shown(found, [f"recipe: {found.recipe}"])
     if save is not None:
-        print_text(f"saved: {save_recipe(found.recipe, save)}")
+        print_text(f"saved: {save_recipe(found.recipe, save)}", file=sys.stderr if as_json else None)
 
 
 def work(
     names: Names = None,
-    hours: Annotated[float | None, typer.Option(help="work so long; without it until all is done")] = None,
+    hours: Annotated[
+        float | None, typer.Option(metavar="HOURS", help="stop after this time; default: when all is done")
+    ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(help="runs at once, each with the threads that its recipe says; as many as there are cores"),
+        typer.Option(
+            metavar="N", help="runs at once, each with the threads of its recipe; default: the number of cores"
+        ),
     ] = None,
     plan: Plan = None,
-    export: Annotated[Path, typer.Option(help="folder for the records of finished cells")] = Path("suites"),
+    export: Annotated[Path, typer.Option(metavar="FOLDER", help="folder for the records of finished cells")] = Path(
+        "suites"
+    ),
 ) -> None:
-    """Computes missing runs, those of the highest value first (gt_bench/scheduling/planner.py), side by side, until the hours are over. Exits 1 where
-    something is left that could not be done."""
+    """Compute missing runs in parallel on this machine, those of the highest value first
+    (gt_bench/scheduling/planner.py). Exit 1 if a run failed."""
     from gt_bench.config.grid import load_grid
     from gt_bench.scheduling.local_queue import work as run_queue
     from gt_bench.scheduling.plan_file import entries_of
@@ -125,22 +158,23 @@ def work(
 
 def sweep(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="SUITE|CELL...", help="suites and cells (suite/dataset/row)")
+        list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells (SUITE/DATASET/ROW)")
     ] = None,
     cluster: Annotated[
-        str, typer.Option(help="slurm, or local: side by side on this machine (as `gt-bench work`)")
+        str, typer.Option(metavar="CLUSTER", help="slurm, or local: in parallel on this machine, as `gt-bench work`")
     ] = "slurm",
     at_most: Annotated[
         int | None,
-        typer.Option(
-            help="jobs that run at once; slurm: 16; local: as many as cores and memory hold", show_default=False
-        ),
+        typer.Option(metavar="N", help="jobs at once; slurm: 16; local: by cores and memory", show_default=False),
     ] = None,
     plan: Plan = None,
-    dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted, and end")] = False,
+    dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted")] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="with --dry-run: time steps of each cell here, seconds per cell")
+    ] = False,
 ) -> None:
-    """Submits every missing run to a cluster and follows it (docs/cluster.md). Stopped and started again, it submits only what is still missing.
-    Exits 1 where something is left."""
+    """Submit all missing runs to a cluster and follow them (docs/cluster.md). Run it again to submit what is still
+    missing. Exit 1 if a run is missing at the end."""
     from gt_bench.config.grid import load_grid
     from gt_bench.config.schema import RecipeError
     from gt_bench.scheduling.local_queue import work as run_queue
@@ -158,7 +192,7 @@ def sweep(
     grid = load_grid()
     entries = entries_of(names or [], plan, grid)
     if dry:
-        show_dry_run(entries, grid)
+        show_dry_run(entries, grid, measure)
     elif not (
         run_queue(entries, grid, jobs=at_most)
         if cluster == "local"
@@ -168,7 +202,7 @@ def sweep(
 
 
 def tune(cell: CellName) -> None:
-    """The search of one cell, continued where it was."""
+    """Run the hyperparameter search of a cell; an interrupted search is resumed."""
     from gt_bench.experiment.cell import say_notes
     from gt_bench.pipeline.tune import tune_cell
 
@@ -180,13 +214,16 @@ def tune(cell: CellName) -> None:
 
 def forecast(
     names: Names = None,
-    seconds: Annotated[float, typer.Option(min=0, help="spent on timed steps of each phase of a cell")] = 3.0,
+    seconds: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="time for steps of each phase of a cell")
+    ] = 3.0,
     report: Annotated[
         bool, typer.Option(help="as Markdown, with the median error over cells that were run here")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Hours, memory and disk of cells on this device, from a few steps of each; beside what they took, where they were run here. Exits 1 where no
-    cell has a forecast."""
+    """Estimate time, memory and disk space of cells on this device from a few steps of each, next to the actual cost if
+    known. Exit 1 if no cell has a forecast."""
     from gt_bench.forecasting.estimate import forecast as forecast_cells
     from gt_bench.forecasting.report import markdown, show
 
@@ -194,7 +231,9 @@ def forecast(
     found = forecast_cells(
         grid.chosen(names or []), grid, budget=seconds, say=lambda line: print_text(line, file=sys.stderr, flush=True)
     )
-    if report:
+    if as_json:
+        print_json([asdict(one) | {"total_seconds": one.total_seconds} for one in found])
+    elif report:
         print_text(markdown(found), end="")
     else:
         show(found)
@@ -203,7 +242,7 @@ def forecast(
 
 
 def reproduce(suite: Annotated[str, typer.Argument(metavar="SUITE", help="`gt-bench list` has them")]) -> None:
-    """The whole chain of a suite with DVC, from download to leaderboard; the same as `make reproduce SUITE=...`."""
+    """Run a suite with DVC, from download to leaderboard; the same as `make reproduce SUITE=...`."""
     from gt_bench.scheduling.reproduce import main
 
     if status := main([suite]):

@@ -1,6 +1,5 @@
-"""See what is there: cells, leaderboards, published tables, the page, the attempts at a cell. Nothing is computed."""
+"""See what is there: cells, leaderboards, published tables, the page, attempts at a cell. Nothing is computed."""
 
-import json
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -8,20 +7,21 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell, print_json
 from gt_bench.utils.format import print_text
 
 
 def list_cells(
-    suite: Annotated[str | None, typer.Argument(help="only this suite")] = None, as_json: AsJson = False
+    suite: Annotated[str | None, typer.Argument(metavar="SUITE", help="only this suite")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """The cells of the grid with their state, and how many of their seeds the store has."""
+    """List the cells of the grid: state, and how many of their seeds are in the store."""
     from gt_bench.reports.cell_list import listing, show_listing
 
     grid = every_cell()
     found, problems = listing(grid.suite(suite) if suite else grid.cells.values(), grid)
     if as_json:
-        print(json.dumps({"cells": found, "problems": problems}, indent=1))
+        print_json({"cells": found, "problems": problems})
     else:
         show_listing(found, problems)
     if problems:
@@ -29,15 +29,14 @@ def list_cells(
 
 
 def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
-    """The leaderboard of a suite as last written; or the recipe of a cell (suite/dataset/row), complete, with the origin of each value."""
-
+    """Show the leaderboard of a suite as last written, or the complete recipe of a cell with the origin of each value."""
     grid = every_cell()
     if grid.means_suite(name):
         name = grid.suite_name(name)
         from gt_bench.pipeline.leaderboard import show_written, written
 
         if as_json:
-            print(json.dumps(written(name, grid), indent=1))
+            print_json(written(name, grid))
         else:
             show_written(name, grid)
         return
@@ -45,25 +44,29 @@ def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: As
     from gt_bench.config.serialize import recipe_text
 
     recipe = load_recipe(grid.find(name).recipe_path)
-    print(
-        json.dumps(recipe.model_dump(mode="json", exclude_unset=True), indent=1)
-        if as_json
-        else recipe_text(recipe).rstrip("\n")
-    )
+    if as_json:
+        print_json(recipe.model_dump(mode="json", exclude_unset=True))
+    else:
+        print(recipe_text(recipe).rstrip("\n"))
 
 
 def board(
-    suite: Annotated[str | None, typer.Argument(help="a suite; none with --dataset")] = None,
+    suite: Annotated[str | None, typer.Argument(metavar="SUITE", help="a suite; none with --dataset")] = None,
     dataset: Annotated[
         str | None,
-        typer.Option(help="all suites' rows of this dataset, own and shipped, and what the papers print of it"),
+        typer.Option(
+            metavar="DATASET", help="rows of this dataset from all suites, own and shipped, and published numbers"
+        ),
     ] = None,
-    write: Annotated[Path | None, typer.Option(help="write SUITE.json, .csv and .md into this folder")] = None,
+    notes: Annotated[bool, typer.Option("--notes", help="also print the notes on rows")] = False,
+    write: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write SUITE.json, .csv and .md to this folder")
+    ] = None,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """The leaderboard of a suite from the shipped records alone, or of a dataset from own and shipped ones: nothing is computed, and a stale row says
-    what changed since."""
+    """Show the leaderboard of a suite from shipped records, or of a dataset from own and shipped ones. A stale row says
+    what changed since. Trains nothing."""
     from gt_bench.config.schema import RecipeError
     from gt_bench.reports.results_page import board as suite_rows
     from gt_bench.reports.results_page import dataset_rows, show_dataset, show_suite
@@ -72,22 +75,20 @@ def board(
         grid = every_cell()
         suite = grid.suite_name(suite)
         if as_json:
-            print(json.dumps(suite_rows(suite, grid, records), indent=1))
+            print_json(suite_rows(suite, grid, records))
         else:
-            show_suite(suite, grid, records, write)
+            show_suite(suite, grid, records, write, notes)
     elif dataset is not None and suite is None and write is None:
         if as_json:
-            print(json.dumps(dataset_rows(dataset, every_cell(), records)[0], indent=1))
+            print_json(dataset_rows(dataset, every_cell(), records)[0])
         else:
-            show_dataset(dataset, every_cell(), records)
+            show_dataset(dataset, every_cell(), records, notes)
     else:
-        raise RecipeError(
-            "say one of them: `gt-bench board SUITE [--write FOLDER]`, or `gt-bench board --dataset DATASET`"
-        )
+        raise RecipeError("expected `gt-bench board SUITE [--write FOLDER]` or `gt-bench board --dataset DATASET`")
 
 
 class Form(StrEnum):
-    """How `gt-bench table` prints a published table."""
+    """Formats of `gt-bench table`."""
 
     terminal = "terminal"
     md = "md"
@@ -99,12 +100,13 @@ class Form(StrEnum):
 def table(
     paper: Paper = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; a list of them where none is named")
+        str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; default: list the tables")
     ] = None,
     form: Annotated[Form, typer.Option("--format")] = Form.terminal,
     records: Records = RECORDS,
+    as_json: AsJson = False,
 ) -> None:
-    """A published table in the paper's own layout: the printed numbers, ours below them with their verdicts."""
+    """Show a published table in the layout of the paper, with our results and verdicts below the published numbers."""
     from gt_bench.config.grid import load_grid
     from gt_bench.config.schema import RecipeError
     from gt_bench.leaderboard.collect import gather
@@ -112,39 +114,43 @@ def table(
 
     if form is not Form.terminal and name is None:
         raise RecipeError(
-            f"--format {form}: of which table? gt-bench table PAPER TABLE --format {form}; `gt-bench table` lists them"
+            f"--format {form}: of which table? gt-bench table SUITE TABLE --format {form}; `gt-bench table` lists them"
         )
     found = gather(load_grid(), root=records)
     if paper is None or name is None:
-        show_list(paper, found.rows)
+        show_list(paper, found.rows, as_json)
     else:
-        show(paper, name, found.rows, form.value)
+        show(paper, name, found.rows, "json" if as_json else form.value)
     for problem in found.problems:
         print_text(problem, file=sys.stderr)
 
 
 def page(
-    out: Annotated[Path, typer.Option(help="the file to write")] = Path("reports/index.html"),
+    out: Annotated[Path, typer.Option(metavar="FILE", help="the file to write")] = Path("reports/index.html"),
     records: Records = RECORDS,
 ) -> None:
-    """Writes everything that was printed and run as one page for a browser, from this machine's and the shipped records; nothing is computed."""
+    """Write all published numbers and results as one HTML page, from own and shipped records. Trains nothing."""
     from gt_bench.reports.html.build import write_page
 
     print_text(f"written: {write_page(every_cell(), out, records=records)}")
 
 
-def history(cell: CellName) -> None:
-    """The attempts at a cell: when, by which commit, which number, and what changed from each to the next."""
-    from gt_bench.reports.attempt_history import attempts_at, history_lines
+def history(cell: CellName, as_json: AsJson = False) -> None:
+    """Show the attempts at a cell: when, commit, result, and what changed from each to the next."""
+    from gt_bench.reports import attempt_history
 
-    print_text("\n".join(history_lines(attempts_at(every_cell().find(cell)))))
+    found = attempt_history.attempts_at(every_cell().find(cell))
+    if as_json:
+        print_json([attempt_history.as_json(one) for one in found])
+    else:
+        print_text("\n".join(attempt_history.history_lines(found)))
 
 
 def ui(
-    host: Annotated[str, typer.Option(help="address to serve")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="port to serve")] = 5000,
+    host: Annotated[str, typer.Option(metavar="HOST", help="address to serve")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="PORT", help="port to serve")] = 5000,
 ) -> None:
-    """Serves MLflow's pages of all runs until it is interrupted, and prints the address of each suite (docs/mlflow.md)."""
+    """Serve the MLflow pages of all runs until interrupted, and print the address of each suite (docs/mlflow.md)."""
     from gt_bench.tracking.ui import main
 
     sys.argv[1:] = ["--host", host, "--port", str(port)]

@@ -1,4 +1,4 @@
-"""`gt-bench suite`: the papers and other sets of cells, each a folder of data."""
+"""`gt-bench suite`: papers and other sets of cells, each a folder of data."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -11,7 +11,7 @@ SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="name of a suite
 
 
 def suite_list() -> None:
-    """Lists the suites: their folder, and what is in it."""
+    """List the suites with their folder and content."""
     from gt_bench.config.grid import load_grid
     from gt_bench.config.suite import load_suite
     from gt_bench.papers.published import papers, published_of
@@ -26,21 +26,21 @@ def suite_list() -> None:
 
 def suite_new(
     name: SuiteName,
-    title: Annotated[str | None, typer.Option(help="title of the paper, or of the suite")] = None,
+    title: Annotated[str | None, typer.Option(metavar="TITLE", help="title of the paper or suite")] = None,
     authors: Annotated[
-        str | None, typer.Option(help="authors of a paper: also writes results.yaml and claims.yaml")
+        str | None, typer.Option(metavar="AUTHORS", help="authors of a paper; also writes results.yaml and claims.yaml")
     ] = None,
 ) -> None:
-    """Writes the files of a new suite into suites/SUITE/, valid as they are, with comments that say what to write."""
+    """Write the files of a new suite to suites/SUITE/, valid, with comments that explain what to add."""
     from gt_bench.suites.new import new_suite
 
     for path in new_suite(name, title, authors):
         print_text(path)
-    print_text(f"next: docs/add_a_paper.md; `gt-bench suite check {name}` says what is wrong")
+    print_text(f"next: docs/add_a_paper.md; `gt-bench suite check {name}` shows problems")
 
 
 def suite_check(name: SuiteName) -> None:
-    """Checks the files of a suite: recipes, published numbers, flags and claims; exits 1 with what is wrong."""
+    """Check the files of a suite: recipes, published numbers, flags and claims. Exit 1 on problems."""
     from gt_bench.config.grid import load_grid
     from gt_bench.suites.check import suite_problems
     from gt_bench.utils.paths import suite_name
@@ -56,7 +56,7 @@ def suite_check(name: SuiteName) -> None:
 
 
 def suite_migrate() -> None:
-    """Moves recipes/, records/ and golden/ of an earlier version into suites/, and says what it did. What was computed stays valid."""
+    """Move recipes/, records/ and golden/ of an earlier version into suites/. Results stay valid."""
     from pathlib import Path
 
     from gt_bench.pipeline.grid import write_grid

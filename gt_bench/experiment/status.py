@@ -26,9 +26,13 @@ def seeds_kept(cell: Cell, grid: Grid, store: Store | None = None, data: Path = 
         StoreError: the cell's result is damaged.
     """
     store = store or Store()
-    requested = len(limited(load_recipe(cell.recipe_path), grid, cell)[0].seeds)
+    recipe = limited(load_recipe(cell.recipe_path), grid, cell)[0]
+    requested = len(recipe.seeds)
+    if next(store.digests(), None) is None:
+        return [], requested
     try:
-        recipe = limited(settings_of(cell), grid, cell)[0]
+        if cell.settings == "tuned":
+            recipe = limited(settings_of(cell), grid, cell)[0]
         if not (data / "packed" / cell.dataset / "header.json").exists():
             raise DatasetError("not available")
         experiment = experiment_of(cell, recipe, grid, store, data)

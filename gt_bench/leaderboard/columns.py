@@ -1,6 +1,6 @@
-"""Rows as people read them: which columns, in the paper's unit; as Markdown and on the terminal."""
+"""Rows of leaderboards as text: columns, in the unit of the paper, as Markdown and on a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gt_bench.schemas import Row
@@ -34,7 +34,7 @@ SHOWN = (
 )
 THEORY = ("chance", "expected", "as expected?")
 PRINT = ("published", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
-# which columns a terminal has room for first, and which may take several lines; the files have all of them
+# the order in which columns get space on a terminal; the files have all of them
 PRIORITY = (
     "dataset",
     "model",
@@ -51,6 +51,14 @@ PRIORITY = (
     "claim",
     "seeds needed",
 )
+# always on a terminal: next to each other, or if it is narrow, below each other
+STACKS = (
+    ("dataset", "model", "metric"),
+    ("mean ± std", "published"),
+    ("difference [95 %]", "verdict"),
+    ("runs", "status"),
+    ("chance", "expected", "as expected?"),
+)
 WRAPPED = {
     "expected",
     "as expected?",
@@ -58,7 +66,6 @@ WRAPPED = {
     "metric",
     "status",
     "claim",
-    "difference [95 %]",
     "margin (power)",
     "device",
 }
@@ -66,7 +73,7 @@ RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"
 
 
 def cells(row: Row) -> list[str]:
-    """What people read of a row, in the order of SHOWN and in the paper's unit."""
+    """Return the texts of a row in the order of `SHOWN`, in the unit of the paper."""
     metric = (
         f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}"
         if row["metric"]
@@ -100,7 +107,11 @@ def cells(row: Row) -> list[str]:
 
 
 def shown_columns(rows: Sequence[Row]) -> list[int]:
-    """Places in SHOWN of the columns that say something of these rows: of theory where it expects something, of print unless theory alone does."""
+    """Return the indices in `SHOWN` of the columns that apply to the rows.
+
+    The columns of theory are shown if a row has an expected value, those of published numbers unless only theory
+    applies.
+    """
     theory = any(row["expected"] for row in rows)
     printed = not theory or any(row["published_printed"] for row in rows)
     names = [name for name in SHOWN if name not in THEORY and (printed or name not in PRINT)]
@@ -111,19 +122,19 @@ def shown_columns(rows: Sequence[Row]) -> list[int]:
 
 
 def table_lines(rows: Sequence[Row]) -> list[str]:
-    """Rows as a Markdown table, with their remarks under a heading."""
+    """Return the rows as a Markdown table, with their remarks under a heading."""
     places = shown_columns(rows)
     texts = [[markdown_text(text[i]) for i in places] for text in (SHOWN, *map(cells, rows))]
     lines = [markdown_line(texts[0]), markdown_line(["---"] * len(places)), *map(markdown_line, texts[1:]), ""]
     remarks = list(dict.fromkeys(remark for row in rows for remark in remarks_of(row)))
-    shown = [f"- {markdown_text(remark)}" for remark in remarks]  # a reason may hold what a foreign host said
+    shown = [f"- {markdown_text(remark)}" for remark in remarks]  # a reason may contain text from another host
     return [*lines, "## Remarks", "", *shown, ""] if shown else lines
 
 
 def remarks_of(row: Row) -> list[str]:
-    """Whatever a reader must know about a row besides its figures, one line each."""
+    """Return what a reader must know about a row besides its numbers, one line each."""
     name = f"{row['dataset']} / {row['model']}"
-    remarks = [f"{name}: {row['status']}: {' '.join(row['reason'].split())}"] if row["reason"] else []
+    remarks = reason_of(row)
     if row["reduced"]:
         remarks.append(f"{name}: reduced, not the published setting: {', '.join(row['reduced'])}")
     remarks += [f"{row['dataset']}: {row['tests']}"] if row["tests"] else []
@@ -134,19 +145,44 @@ def remarks_of(row: Row) -> list[str]:
     return remarks + [f"{name}: {note}" for note in row["notes"]]
 
 
-def terminal_table(suite: str, rows: Sequence[Row], width: int = 150) -> "Table":
-    """The same as a rich Table for a terminal of `width` columns."""
+def reason_of(row: Row) -> list[str]:
+    """Return why a row is not complete: one line, or none."""
+    if not row["reason"]:
+        return []
+    return [f"{row['dataset']} / {row['model']}: {row['status']}: {' '.join(row['reason'].split())}"]
+
+
+def terminal_table(
+    suite: str, rows: Sequence[Row], width: int = 150, shorter: Mapping[str, Sequence[str]] | None = None
+) -> "Table":
+    """Return the rows as a table for a terminal.
+
+    Args:
+        suite: for the title.
+        rows: the rows.
+        width: of the terminal, in characters.
+        shorter: column -> a shorter text for each row, used where space is missing.
+    """
     from gt_bench.utils.column_widths import fitting_table
 
     columns = shown_columns(rows)
     names, texts = [SHOWN[i] for i in columns], [[cells(row)[i] for i in columns] for row in rows]
     return fitting_table(
-        names, texts, width, PRIORITY, WRAPPED, RIGHT, f"Leaderboard: {suite}", f" (reports/{suite}.md, --json)"
+        names,
+        texts,
+        width,
+        PRIORITY,
+        WRAPPED,
+        RIGHT,
+        f"Leaderboard: {suite}",
+        f" (reports/{suite}.md, --json)",
+        stacks=STACKS,
+        shorter=shorter,
     )
 
 
 def _verdict(row: Row) -> str:
-    """The verdict; `reproduced` with the gap that is excluded, since it is no smaller than that which the runs can show."""
+    """Return the verdict; of `reproduced` with the gap that the runs exclude."""
     if row["verdict"] != "reproduced" or row["excluded_gap"] is None:
         return row["verdict"]
     unit = " points" if row["unit"] == "percent" else ""
@@ -161,7 +197,7 @@ def _margin(row: Row) -> str:
 
 def _seeds_needed(row: Row) -> str:
     if row["seeds_needed"] is None:
-        # a margin and a power, and no number of runs that reaches the power wanted: the print itself is too uncertain
+        # no number of runs reaches the power: the published number is too uncertain
         return "–" if row["power"] is None else f"> {MOST_SEEDS}"
     return str(row["seeds_needed"])
 

@@ -2,33 +2,79 @@
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 
 from rich.console import Console
 
-from gt_bench.leaderboard.columns import remarks_of, terminal_table
+from gt_bench.config.suite import load_suite
+from gt_bench.leaderboard.columns import reason_of, remarks_of, terminal_table
 from gt_bench.schemas import Row
 from gt_bench.utils.column_widths import fitting_table
 from gt_bench.utils.format import print_text
+from gt_bench.utils.paths import suite_folders
+
+NAME_LENGTH = 20  # characters of a shortened name
 
 
 def console() -> Console:
-    """As wide as the terminal, or as COLUMNS says; where there is neither, wide enough for most tables."""
+    """Return a console as wide as the terminal or the variable COLUMNS; otherwise wide enough for most tables."""
     return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 180)
 
 
 def print_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, wrapped: Collection[str] = (), right: Collection[str] = (),
-    title: str | None = None, files: str = "", bold: Collection[int] = (),
+    title: str | None = None, files: str = "", bold: Collection[int] = (), stacks: Sequence[Sequence[str]] = (),
+    shortened: Collection[str] = (),
 ) -> None:  # fmt: skip
-    """Prints what fits the terminal (`gt_bench.utils.column_widths.fitting_table`)."""
+    """Print a table that fits the terminal.
+
+    Args:
+        names, rows, wrapped, right, title, files, bold, stacks: as in `gt_bench.utils.column_widths.fitting_table`.
+        priority: names of columns in the order in which they get space.
+        shortened: columns of names of models and suites, which are shortened where space is missing.
+    """
     out = console()
-    out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold))
+    texts = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
+    shorter = {name: short_names(texts[name]) for name in shortened if name in texts}
+    out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold, stacks, shorter))
 
 
-def print_rows(title: str, rows: Sequence[Row]) -> None:
-    """Rows of leaderboards as a table, with their remarks below it, each once."""
+def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
+    """Print rows of leaderboards as a table.
+
+    Args:
+        title: of the table.
+        rows: the rows.
+        notes: whether all remarks are printed below the table, each once; otherwise only why rows have no number.
+    """
     out = console()
-    out.print(terminal_table(title, rows, out.width))
-    for remark in dict.fromkeys(r for row in rows for r in remarks_of(row)):
+    names = {"model": [row["model"] for row in rows], "dataset": [row["dataset"] for row in rows]}
+    out.print(terminal_table(title, rows, out.width, {name: short_names(texts) for name, texts in names.items()}))
+    remarks = dict.fromkeys(remark for row in rows for remark in remarks_of(row))
+    reasons = dict.fromkeys(reason for row in rows for reason in reason_of(row))
+    for remark in remarks if notes else reasons:
         print_text(f"  {remark}")
+    if not notes and len(remarks) > len(reasons):
+        print_text(f"{len(remarks) - len(reasons)} notes on these rows: --notes prints them")
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Shorten names of models and suites for a narrow terminal.
+
+    Suites are abbreviated (suite.yaml), and long names lose their middle. Different names stay different.
+    """
+    short = {name: _short(name) for name in names}
+    return [short[name] if list(short.values()).count(short[name]) == 1 else name for name in names]
+
+
+def _short(name: str) -> str:
+    for suite, abbreviation in _abbreviations().items():
+        name = name.replace(suite, abbreviation)
+    return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 9]}…{name[-8:]}"
+
+
+@cache
+def _abbreviations() -> Mapping[str, str]:
+    """Suite -> its abbreviation, if it has one."""
+    return {name: short for name in suite_folders() if (short := load_suite(name).abbreviation)}

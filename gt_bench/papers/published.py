@@ -4,7 +4,7 @@ Numbers are returned in raw units, as in records: a percentage becomes a fractio
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -197,7 +197,7 @@ def lookup(
         raise PublishedError(
             f"{RESULTS} has several numbers for {', '.join(wanted.values())}; choose one of: {choices}"
         )
-    return _published(entries[0])
+    return _published(entries[0], read_flags(wanted["paper"]))
 
 
 def resolve(reference: Settings | None, dataset: str, metric: str | None) -> Published | None:
@@ -272,7 +272,8 @@ def published_of(paper: str) -> list[Published]:
     Raises:
         PublishedError: the file is missing or invalid.
     """
-    return [_published(entry) for entry in read_entries(paper)]
+    entries, flags = read_entries(paper), read_flags(suite_name(paper))
+    return [_published(entry, flags) for entry in entries]
 
 
 def papers() -> dict[str, Path]:
@@ -309,7 +310,9 @@ def printed_at(place: Mapping[str, str | None]) -> list[Published]:
     wanted["paper"] = suite_name(wanted["paper"])
     if "metric" in wanted:
         wanted["metric"] = METRIC_NAMES.get(wanted["metric"], wanted["metric"])
-    return [_published(e) for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
+    entries = [e for e in read_entries(wanted["paper"]) if all(e[k] == v for k, v in wanted.items())]
+    flags = read_flags(wanted["paper"]) if entries else []
+    return [_published(entry, flags) for entry in entries]
 
 
 # required keys of an entry of results.yaml, and defaults of optional keys
@@ -373,14 +376,14 @@ def _read(paper: str, path: Path, _stamp: tuple[int, int], keys: tuple[str, ...]
     return [{"paper": paper, "canonical_method": entry["method"], **ENTRY_DEFAULTS, **entry} for entry in entries]
 
 
-def _published(entry: Settings) -> Published:
+def _published(entry: Settings, flags: Sequence[Settings]) -> Published:
     """Returns the published number of an entry.
 
     Raises:
         PublishedError: values of the entry or keys of a flag are invalid.
     """
     try:
-        return _published_entry(entry)
+        return _published_entry(entry, flags)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         place = ", ".join(str(entry[k]) for k in ("paper", "table", "method", "dataset"))
         raise PublishedError(f"{RESULTS} or {FLAGS}: {place}: {type(error).__name__} {error}") from None
@@ -402,7 +405,7 @@ COPIED = (
 )
 
 
-def _published_entry(entry: Settings) -> Published:
+def _published_entry(entry: Settings, flags: Sequence[Settings]) -> Published:
     scale = 0.01 if entry["unit"] == "percent" else 1.0
     first = re.match(r"\d+(?:\.(\d+))?", entry["printed"])
     digits = len(first.group(1) or "") if first else 0
@@ -413,9 +416,7 @@ def _published_entry(entry: Settings) -> Published:
         # counts are exact; other integers are rounded
         rounding=0.0 if entry["metric"] == pair_counts.COUNT else 0.5 * 10**-digits * scale,
         note=entry.get("note"),
-        flags=tuple(
-            f["flag"] for f in read_flags(entry["paper"]) if all(entry[k] == v for k, v in f.items() if k != "flag")
-        ),
+        flags=tuple(f["flag"] for f in flags if all(entry[k] == v for k, v in f.items() if k != "flag")),
         canonical=entry["canonical_method"],
         averages_over=entry.get("averages_over", 1),
     )

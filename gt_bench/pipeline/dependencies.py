@@ -25,12 +25,13 @@ from gt_bench.config.recipe import Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of, run_versions
+from gt_bench.forecasting.counted import COUNTS, announcement
 from gt_bench.leaderboard.expectations import THEORY
 from gt_bench.papers.published import FLAGS, RESULTS
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
 from gt_bench.utils.code_digest import code_digest
-from gt_bench.utils.dvc import keep_in_memory
+from gt_bench.utils.dvc import keep_in_memory, without_git_user
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
@@ -189,4 +190,12 @@ def _replace(root: Path, wanted: dict[Path, object]) -> None:
 def main() -> int:
     """Run the stage and return its exit status."""
     keep_in_memory()
-    return status_of(lambda: write_state(load_grid()))
+
+    def work() -> None:
+        grid = load_grid()
+        told = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
+        for line in (*told, *without_git_user()):
+            print(line, flush=True)
+        write_state(grid)
+
+    return status_of(work)

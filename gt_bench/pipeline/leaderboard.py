@@ -44,6 +44,7 @@ def leaderboard(
 ) -> None:
     """Write the leaderboard of SUITE and update its MLflow experiment."""
     grid = load_grid(params)
+    suite = grid.suite_name(suite)
     sweep(reports, reports / "published")
     rows, found, records = collect(grid.suite(suite), results, Store(store), grid.run.verdict)
     rows = with_claims(rows, grid.run.verdict)

@@ -1,4 +1,4 @@
-"""The recipe of a pair that has none, by the rules of defaults.yaml; what is searched; and which encodings its model reads."""
+"""The default recipe of a model on a dataset by the rules of defaults.yaml, and the default search space."""
 
 import inspect
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ MOST_SEEDS = 10_000
 
 
 class SettingError(UserError, ValueError):
-    """What --set or --seeds says cannot be read; the message says what it should look like."""
+    """A value of --set or --seeds is invalid; the message says what is expected."""
 
 
 def settings(texts: Sequence[str]) -> Settings:
@@ -62,19 +62,21 @@ def recipe_of(
     trials: int | None,
     space: Settings | None = None,
 ) -> Recipe:
-    """What the rules say of this pair, without the encodings that the model reads.
+    """Return the default recipe of a pair, without the encodings that the model reads.
+
+    Arguments of a user-supplied model keep the defaults of its constructor.
 
     Args:
         info: the model.
-        header: of the dataset.
-        given: dotted keys of a recipe, which replace what the rules say.
-        seeds: instead of the rules'.
-        trials: of a search; None for no search.
+        header: header of the dataset.
+        given: dotted keys of a recipe, which replace the defaults.
+        seeds: instead of the default seeds.
+        trials: number of trials of a search; None for no search.
         space: dotted keys with their spaces, which replace or extend the default space.
 
     Raises:
-        RecipeError: for a key or a value that no recipe can have.
-        SettingError: where nothing is left to search, or a key is both set and searched.
+        RecipeError: a key or a value is invalid in a recipe.
+        SettingError: nothing is left to search, or a key is both set and searched.
     """
     if "model.name" in given:
         raise SettingError(
@@ -84,7 +86,10 @@ def recipe_of(
     for rule in _rules()["recipe"]:
         if _holds(rule.get("when", {}), info, header):
             _merge(content, rule["recipe"])
-    if "epochs" in given:  # whichever of the two is said takes the place of the other
+    if is_own(info.name):
+        defaults = _defaults(info)
+        content["model"] = {name: value for name, value in content["model"].items() if name not in defaults}
+    if "epochs" in given:  # epochs and phases exclude each other
         content.pop("phases", None)
     elif "phases" in given:
         content.pop("epochs", None)
@@ -106,12 +111,14 @@ def recipe_of(
 
 
 def search_space(info: ModelInfo, header: PackedHeader, model: Settings) -> Settings:
-    """The default search space of a pair: that of the rules, and for the arguments of a user-supplied model ranges by their defaults.
+    """Return the default search space of a pair.
+
+    For a user-supplied model it has a range for each integer and float argument of the constructor, by its default.
 
     Args:
         info: the model.
-        header: of the dataset.
-        model: the `model` section of the recipe, whose values count instead of the constructor's defaults.
+        header: header of the dataset.
+        model: the `model` section of the recipe, whose values replace the defaults of the constructor.
     """
     space: Settings = {}
     for rule in _rules()["search"]:
@@ -119,10 +126,49 @@ def search_space(info: ModelInfo, header: PackedHeader, model: Settings) -> Sett
             space |= rule["space"]
     if not is_own(info.name):
         return space
-    parameters = inspect.signature(info.cls).parameters
-    defaults = {name: model.get(name, parameter.default) for name, parameter in parameters.items() if name not in GIVEN}
+    defaults = _defaults(info) | {name: value for name, value in model.items() if name != "name"}
     space = {key: values for key, values in space.items() if not key.startswith("model.")}
     return space | {f"model.{name}": values for name, values in argument_space(defaults).items()}
+
+
+def settings_lines(info: ModelInfo, recipe: Recipe, given: Settings) -> list[str]:
+    """Return the settings of a run for the user: what was set, the default settings, and the defaults of the model.
+
+    Args:
+        info: the model.
+        recipe: its recipe.
+        given: dotted keys that the user set.
+    """
+    keys = [key for key in recipe.given_values() if key not in ("model", "search.space")]
+    chosen = {key: recipe.value(key) for key in keys}
+    lines = {
+        "set": {key: value for key, value in chosen.items() if key in given and key != "seeds"},
+        "default": {key: value for key, value in chosen.items() if key not in given or key == "seeds"},
+    }
+    if is_own(info.name):
+        own = {f"model.{name}": value for name, value in _defaults(info).items()}
+        lines["of the constructor"] = {key: value for key, value in own.items() if key not in chosen}
+    return [
+        f"  {name}: {', '.join(f'{k}={_shown(v)}' for k, v in values.items())}"
+        for name, values in lines.items()
+        if values
+    ]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list) and len(value) > 2 and value == list(range(value[0], value[0] + len(value))):
+        return f"{value[0]}-{value[-1]}"
+    return {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+
+
+def _defaults(info: ModelInfo) -> Settings:
+    """Return the arguments of a constructor that have a default, with it, but for those that the dataset gives."""
+    parameters = inspect.signature(info.cls).parameters
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if name not in GIVEN and parameter.default is not inspect.Parameter.empty
+    }
 
 
 def _rules() -> dict[str, list[Settings]]:

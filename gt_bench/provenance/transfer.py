@@ -17,9 +17,9 @@ from gt_bench.store.archive import (
     problems_of,
     read,
     read_result,
-    record_problems,
     shipped_cells,
     shipped_paths,
+    stored_problem,
     write,
 )
 from gt_bench.store.run_store import Store, StoreError
@@ -325,12 +325,3 @@ def stored_problems(store: Store) -> tuple[list[str], int]:
         wrong += stored_problem(store, digest)
         count += (store.folder(digest) / "record.json").exists()
     return wrong, count
-
-
-def stored_problem(store: Store, digest: str) -> list[str]:
-    """Returns the problems of the record of a run, one line each. Empty if there is no record."""
-    try:
-        record = store.get(digest)
-    except StoreError as error:
-        return [str(error)]
-    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] if record else []

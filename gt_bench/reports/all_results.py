@@ -19,6 +19,7 @@ def load_rows(suite: str | None = None, dataset: str | None = None, records: Pat
     """
     grid = with_tried(load_grid())
     if suite is not None:
+        suite = grid.suite_name(suite)
         grid.suite(suite)
     if dataset is not None and dataset not in grid.datasets:
         raise RecipeError(f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}")

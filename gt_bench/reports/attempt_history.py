@@ -1,4 +1,4 @@
-"""The attempts at a cell, and what changed between two of them: in the recipe, in the code and in the number."""
+"""Attempts at a cell, and what changed between two of them: recipe, code and result."""
 
 import json
 import statistics
@@ -20,15 +20,22 @@ from gt_bench.utils.code_digest import ROOT, closure
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.redact import commit_id
 
-ABSENT = "(default)"  # of a value that the recipe does not give
+ABSENT = "(default)"  # value that the recipe does not set
 
 
 class NoAttempt(UserError, ValueError):
-    """There is no such attempt at the cell; the message says which there are."""
+    """There is no such attempt at the cell; the message lists the attempts."""
 
 
 class Attempt(NamedTuple):
-    """`number`: from 1, in order of time; `records`: those that the store has; `current`: what results/ has now."""
+    """One attempt at a cell.
+
+    Attributes:
+        number: from 1, oldest first.
+        result: its result.
+        records: its records in the store.
+        current: whether results/ has it now.
+    """
 
     number: int
     result: Result
@@ -37,26 +44,35 @@ class Attempt(NamedTuple):
 
     @property
     def commit(self) -> str:
-        """The short commits that computed its runs."""
+        """Short commits that computed its runs."""
         return ", ".join(sorted({_short(r["measured"]["environment"].get("commit")) for r in self.records}))
 
     @property
     def shown(self) -> dict[str, str]:
-        """Column -> text, as the leaderboard shows it."""
+        """Column -> text, as in the leaderboard."""
         return dict(zip(SHOWN, cells(summarise(self.result, self.records) | {"verdict": ""}), strict=True))
 
     @property
     def name(self) -> str:
-        """Its number, dates and commit."""
+        """Number, dates and commit."""
         return f"attempt {self.number} ({when(self.records)} UTC, commit {self.commit})"
 
 
 def history(cell: str, store: Store, result: Result | None = None) -> list[Attempt]:
-    """The attempts at a cell whose records the store has, oldest first. `result`: the one in results/, which is the current one whatever came
-    after it. Raises NoAttempt where there is none, StoreError."""
+    """Return the attempts at a cell whose records are in the store, oldest first.
+
+    Args:
+        cell: name of the cell.
+        store: the store.
+        result: the result in results/, which is the current one.
+
+    Raises:
+        NoAttempt: there is none.
+        StoreError: a record is damaged.
+    """
     found = [(one, records) for one in attempts(cell, store) if (records := records_of(one, store))]
     if result and result["runs"] and not any(attempt_id(one) == attempt_id(result) for one, _ in found):
-        found.append((result.copy(), records_of(result, store)))  # of before attempts were kept, or imported
+        found.append((result.copy(), records_of(result, store)))  # older than the list of attempts, or imported
     found = [(one, records) for one, records in found if records]
     if not found:
         raise NoAttempt(f"{cell}: no attempt is in {store.root}/; `gt-bench train {cell}` makes one")
@@ -65,12 +81,24 @@ def history(cell: str, store: Store, result: Result | None = None) -> list[Attem
 
 
 def attempts_at(cell: Cell) -> list[Attempt]:
-    """`history` of a cell of the grid, from the store and the results of this folder. Raises as `history`."""
+    """Return `history` of a cell from the store and the results of this folder; raises the same errors."""
     return history(cell.cell, Store(), read_result(Path("results", f"{cell.cell}.json"), cell.cell))
 
 
+def as_json(attempt: Attempt) -> dict[str, object]:
+    """Return an attempt as JSON (docs/json.md)."""
+    row = summarise(attempt.result, attempt.records)
+    return {
+        "number": attempt.number,
+        "current": attempt.current,
+        "when": when(attempt.records),
+        "commit": attempt.commit,
+        **{key: row[key] for key in ("metric", "mean", "std", "runs", "seeds", "status", "digests")},
+    }
+
+
 def history_lines(found: Sequence[Attempt]) -> list[str]:
-    """The attempts, one line each, and between two of them what changed."""
+    """Return a line per attempt, and between two attempts what changed."""
     lines: list[str] = []
     for before, one in zip([None, *found], found, strict=False):
         lines += [f"    {change}" for change in changes(before, one)] if before else []
@@ -82,18 +110,31 @@ def history_lines(found: Sequence[Attempt]) -> list[str]:
 
 
 def difference_lines(found: Sequence[Attempt], before: int, after: int) -> list[str]:
-    """What differs between two attempts, and their numbers; `before`, `after`: their numbers, counted from the last one where not positive. Raises
-    NoAttempt."""
-    if len(found) == 1:
-        raise NoAttempt(
-            f"{found[0].result['cell']}: there is one attempt only, {found[0].name}: nothing to compare it with"
-        )
-    first, second = (chosen(found, n if n > 0 else len(found) + n) for n in (before, after))
+    """Return what differs between two attempts, and their results.
+
+    Args:
+        found: all attempts.
+        before, after: numbers of attempts; 0 is the last, -1 the one before it.
+
+    Raises:
+        NoAttempt: there is no such attempt.
+    """
+    first, second = pair_of(found, before, after)
     return [*changes(first, second), *number_lines(first, second)]
 
 
+def pair_of(found: Sequence[Attempt], before: int, after: int) -> tuple[Attempt, Attempt]:
+    """Return two attempts by number; arguments and errors as for `difference_lines`."""
+    if len(found) == 1:
+        raise NoAttempt(
+            f"{found[0].result['cell']}: there is only one attempt, {found[0].name}: nothing to compare with"
+        )
+    first, second = (chosen(found, n if n > 0 else len(found) + n) for n in (before, after))
+    return first, second
+
+
 def chosen(found: Sequence[Attempt], number: int) -> Attempt:
-    """Raises NoAttempt."""
+    """Return the attempt with this number; raises NoAttempt."""
     if not 1 <= number <= len(found):
         raise NoAttempt(
             f"{found[0].result['cell']}: there is no attempt {number}; there are 1 to {len(found)} (`gt-bench history`)"
@@ -102,7 +143,7 @@ def chosen(found: Sequence[Attempt], number: int) -> Attempt:
 
 
 def changes(before: Attempt, after: Attempt) -> list[str]:
-    """What differs between two attempts, one line each: the recipe's values, then what else decides a number, then versions."""
+    """Return what differs between two attempts, one line each: recipe, other inputs, versions, code, machine."""
     lines = [
         f"recipe  {key}: {old} -> {new}"
         for key, old, new in recipe_changes(before.result["recipe"], after.result["recipe"])
@@ -129,7 +170,7 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
 
 
 def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """(key, value before, value after) of what decides; `absent` where one side lacks the key."""
+    """Return (key, value before, value after) of each value that differs; `ABSENT` if one side does not set it."""
     old, new = (
         _flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after)
     )
@@ -142,14 +183,14 @@ def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) ->
 
 
 def code_changes(before: Attempt, after: Attempt) -> list[str]:
-    """The files that the cell's runs import and that differ between the commits of two attempts, as far as git knows them."""
+    """Return the files imported by the cell's runs that differ between the commits of two attempts, by git."""
     lines, run = [f"code    commit {before.commit} -> {after.commit}"], after.records[0]["deterministic"]
     named = [one.records[0]["measured"]["environment"].get("commit") for one in (before, after)]
     commits = [commit for text in named if (commit := commit_id(text))]
     if len(commits) < len(named):
-        return [*lines, "        one of them names no commit, 7 to 64 hexadecimal digits: git cannot show what changed"]
+        return [*lines, "        the commit of one of them is unknown: git cannot show what changed"]
     if any(str(text).endswith("-dirty") for text in named):
-        return [*lines, "        the code of one of them was in no commit (-dirty): git cannot show it"]
+        return [*lines, "        the code of one of them was not committed (-dirty): git cannot show it"]
     from gt_bench.data.registry import get_spec
 
     model, task = run["recipe"]["model"]["name"], get_spec(run["dataset"]).task
@@ -171,7 +212,7 @@ def code_changes(before: Attempt, after: Attempt) -> list[str]:
 
 
 def number_lines(before: Attempt, after: Attempt) -> list[str]:
-    """Both means, their difference, and that of the seeds that both have."""
+    """Return both means, and the difference over common seeds."""
     lines = [
         f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs"
         for one in (before, after)
@@ -187,7 +228,7 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
 
 
 def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, str]]:
-    """(component, versions before, versions now) of those that differ."""
+    """Return (component, versions before, versions now) of those that differ."""
     old, new = ([r["deterministic"]["versions"] for r in one.records] for one in (before, after))
     components = dict.fromkeys(component for versions in (*old, *new) for component in versions)
     shown = [
@@ -201,13 +242,13 @@ def _version_changes(before: Attempt, after: Attempt) -> list[tuple[str, str, st
 
 
 def _tested(records: Sequence[Record]) -> dict[int, float]:
-    """Seed -> test value, of the runs that have one."""
+    """Return seed -> test value of the runs that have one."""
     runs = [record["deterministic"] for record in records]
     return {run["seed"]: run["test"] for run in runs if run["test"] is not None}
 
 
 def _environment(records: Sequence[Record]) -> dict[str, str]:
-    """What the machine and its packages were, as text; several values where the runs differ."""
+    """Return machine and packages as text; several values if runs differ."""
     found: dict[str, set[str]] = {}
     for record in records:
         for key, value in record["measured"]["environment"].items():

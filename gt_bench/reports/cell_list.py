@@ -1,4 +1,4 @@
-"""The cells of the grid as a list: where their settings are, how many of their seeds the store has, how training ended."""
+"""The list of cells: file of settings, number of seeds in the store, and state."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,13 +8,22 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import TRIED
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.status import seeds_kept
-from gt_bench.store.archive import read_result
+from gt_bench.store.archive import read_result, stored_problem
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.format import print_text
 
+ONE_LINE = 55  # characters of a cell that stays on one line of a narrow terminal
+
 
 class Listed(TypedDict):
-    """A line of the list. `seeds`: in the store, of those asked for; `state`: of the result, `begun` or `not run` where there is none."""
+    """A line of the list.
+
+    Attributes:
+        cell: suite/dataset/row.
+        settings: file of its settings.
+        seeds: number of seeds in the store, of those in the recipe.
+        state: status of the result; `begun` or `not run` if there is none.
+    """
 
     cell: str
     settings: str
@@ -23,7 +32,7 @@ class Listed(TypedDict):
 
 
 def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) -> tuple[list[Listed], list[str]]:
-    """(a line for each cell; what could not be read)."""
+    """Return a line for each cell, and what could not be read."""
     found: list[Listed] = []
     problems: list[str] = []
     store = Store()
@@ -31,7 +40,7 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
         seeds, state = "?", "unreadable"
         try:
             result = read_result(results / f"{cell.cell}.json", cell.cell)
-            if cell.suite == TRIED and result:  # its recipe is written anew by each `try`, with its result
+            if cell.suite == TRIED and result:  # each `try` writes its recipe again, with its result
                 runs, asked = (
                     [d for d in result["runs"] if (store.folder(d) / "record.json").exists()],
                     len(result["seeds"]),
@@ -49,19 +58,24 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
 
 
 def _problems(store: Store, runs: Sequence[str]) -> list[str]:
-    """What is wrong with records, a line each."""
-    if not runs:
-        return []
-    from gt_bench.provenance.transfer import stored_problem  # imports torch
-
+    """Return what is wrong with records, a line each."""
     return [problem for digest in runs for problem in stored_problem(store, digest)[:1]]
 
 
+def _two_lines(cell: str) -> str:
+    """Break a long name at its last slash."""
+    return cell if len(cell) <= ONE_LINE else "/\n".join(cell.rsplit("/", 1))
+
+
 def show_listing(found: Sequence[Listed], problems: Sequence[str]) -> None:
-    """The list on the terminal, and what could not be read below it."""
-    from gt_bench.leaderboard.terminal import print_table
+    """Print the list, and what could not be read below it."""
+    from gt_bench.leaderboard.terminal import console
+    from gt_bench.utils.column_widths import fitting_table
 
     texts = [[one["cell"], one["settings"], one["seeds"], one["state"]] for one in found]
-    print_table(("cell", "settings", "seeds", "state"), texts, "cell", "state", "seeds", wrapped=("state",))
+    columns, out = ("cell", "settings", "seeds", "state"), console()
+    shorter = {"cell": [_two_lines(one["cell"]) for one in found]}
+    stacks = (("cell",), ("seeds",), ("state",))
+    out.print(fitting_table(columns, texts, out.width, wrapped=("state",), stacks=stacks, shorter=shorter))
     for problem in problems:
         print_text(problem)

@@ -1,11 +1,13 @@
-"""`gt-bench compare`: models, or versions of a cell, on the seeds and splits that they share.
+"""`gt-bench compare`: models, or versions of a cell, on their common seeds and splits.
 
-A name is a row of recipes (`gcn`: all its cells), `SUITE/ROW`, or a whole cell `SUITE/DATASET/ROW` (the suite `tried` has what `gt-bench try` did); with `@own` or `@shipped` behind it, that version of its records; with
-`@2`, its second attempt (`gt-bench history` numbers them).
+A name is a row (`gcn`: all its cells), `SUITE/ROW`, or a cell `SUITE/DATASET/ROW`. The suite `tried` has the runs of
+`gt-bench try`. A suffix selects a version of the records: `@own`, `@shipped`, or `@2` for the second attempt
+(`gt-bench history` numbers them).
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +35,14 @@ Run = tuple[int, int]  # seed, split
 
 
 class Side(NamedTuple):
-    """One version of a cell: its test values by seed and split. `remark`: why it is another version than one might expect."""
+    """One version of a cell.
+
+    Attributes:
+        name: of the cell, with the version.
+        version: its result and records.
+        values: test values by seed and split.
+        remark: why it is another version than expected.
+    """
 
     name: str
     version: Version
@@ -42,7 +51,15 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two sides on one dataset. `left_out`: runs that only one of them has, or that did not end well."""
+    """Two sides on one dataset.
+
+    Attributes:
+        dataset, metric: what is compared.
+        first, second: the sides.
+        found: result of the paired comparison.
+        left_out: number of runs that only one side has.
+        bayes: probabilities that the first is better, equal, worse; None if not requested.
+    """
 
     dataset: str
     metric: str
@@ -56,12 +73,24 @@ class Comparison(NamedTuple):
 def sides(
     name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")
 ) -> dict[str, list[Side]]:
-    """Dataset -> the versions that `name` means there, in the order of the grid. Raises RecipeError where there is no such row, or no run of it,
-    NoAttempt where there is no such attempt."""
+    """Return the versions that a name means: dataset -> sides, in the order of the grid.
+
+    Args:
+        name: as in the docstring of the module.
+        grid: the grid.
+        held: all results.
+        datasets: only these; default: all.
+        store: folder of the records.
+
+    Raises:
+        RecipeError: there is no such row, or it has no run.
+        NoAttempt: there is no such attempt.
+    """
     bare, _, source = name.partition("@")
     if source not in ("", OWN, SHIPPED) and not source.isdecimal():
         raise RecipeError(
-            f"{name}: behind @ stands `own` (this machine's records), `shipped` or the number of an attempt, not {source!r}"
+            f"{name}: expected `own` (records of this machine), `shipped` or the number of an attempt after @, not "
+            f"{source!r}"
         )
     first, slash, rest = bare.partition("/")
     bare = f"{grid.suite_name(first)}/{rest}" if slash else bare
@@ -89,7 +118,10 @@ def sides(
             version = held.versions.get((source or taken.get(cell.cell) or OWN, cell.cell))
             shipped = held.versions.get((SHIPPED, cell.cell))
             if version and not source and version.result["reduced"] and shipped and not shipped.result["reduced"]:
-                remark = f"{cell.cell}: your own runs are cut ({', '.join(version.result['reduced'])}), so the shipped ones are compared; {cell.cell}@{OWN} names yours"
+                remark = (
+                    f"{cell.cell}: your runs are reduced ({', '.join(version.result['reduced'])}), so the shipped runs "
+                    f"are compared; {cell.cell}@{OWN} selects yours"
+                )
                 shown, version = SHIPPED, shipped
         if version is None:
             continue
@@ -122,7 +154,17 @@ def _attempt(cell: str, number: int, held: Gathered, store: Path) -> Version:
 def compare(
     first: Mapping[str, Sequence[Side]], second: Mapping[str, Sequence[Side]], rules: Rules, rope: float | None = None
 ) -> tuple[list[Comparison], list[str]]:
-    """(a comparison per common dataset, why others are left out). Of several suites with a dataset, cells of one suite are held against each other."""
+    """Compare two names.
+
+    Args:
+        first, second: sides of each dataset.
+        rules: settings of the tests.
+        rope: differences below it count as equal, for Bayesian probabilities; None for none.
+
+    Returns:
+        A comparison per common dataset, and why others are left out. If several suites have a dataset, cells of the
+        same suite are compared.
+    """
     found, why = [], []
     for dataset in first:
         if dataset not in second:
@@ -149,14 +191,14 @@ def compare(
 
 
 def _measure(side: Side) -> str:
-    """Metric and unit: values of two measures are not paired."""
+    """Return metric and unit; only values with the same are paired."""
     result = side.version.result
     targets = result["recipe"].get("targets")
     return f"{result['metric']}{f' in standard deviations (targets: {targets})' if targets else ''}"
 
 
 def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) -> tuple[Ranks | None, list[str]]:
-    """(mean ranks over the datasets that all of them have, those datasets); None where there is no such dataset."""
+    """Return mean ranks over the datasets that all names have, and these datasets; None if there are none."""
     common = [dataset for dataset in next(iter(named.values())) if all(dataset in found for found in named.values())]
     if not common:
         return None, []
@@ -165,22 +207,89 @@ def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) 
     return ranks(means, rules), common
 
 
-def show(
-    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
-) -> None:
-    """Prints every other name against the first, dataset by dataset, and the mean ranks of all over the datasets that they share. Raises
-    RecipeError for a name that is not there, and where nothing is in common."""
-    from gt_bench.leaderboard.terminal import print_table
+class _Compared(NamedTuple):
+    """All comparisons with the first of several names.
 
-    rules = grid.run.verdict
+    Attributes:
+        named: name -> its sides by dataset.
+        everything: (other name, its comparisons with the first).
+        reasons: why datasets are left out.
+    """
+
+    named: dict[str, dict[str, list[Side]]]
+    everything: list[tuple[str, list[Comparison]]]
+    reasons: list[str]
+
+
+def _compared(
+    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None
+) -> _Compared:
+    """Compare every other name with the first; raises the errors of `show`."""
     named = {name: sides(name, grid, held, datasets) for name in names}
     everything, reasons = [], []
     for other in names[1:]:
-        found, why = compare(named[names[0]], named[other], rules, rope)
+        found, why = compare(named[names[0]], named[other], grid.run.verdict, rope)
         everything.append((other, found))
         reasons += why
     if not any(found for _, found in everything):
         raise RecipeError(f"nothing to compare: {'; '.join(reasons)}")
+    return _Compared(named, everything, list(dict.fromkeys(reasons)))
+
+
+def as_json(
+    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
+) -> dict[str, object]:
+    """Return the comparisons as JSON (docs/json.md); arguments and errors as for `show`."""
+    compared = _compared(names, grid, held, datasets, rope)
+    lines = []
+    for other, found in compared.everything:
+        for one in found:
+            common = one.first.values.keys() & one.second.values.keys()
+            sides_of = {
+                which: {"cell": side.name, "mean": _mean(side, common)}
+                for which, side in (("first", one.first), ("second", one.second))
+            }
+            lines.append(
+                {
+                    "names": [names[0], other],
+                    "dataset": one.dataset,
+                    "metric": one.metric,
+                    "direction": one.first.version.result["direction"],
+                    **sides_of,
+                    **asdict(one.found),
+                    "verdict": verdict_of(one.found),
+                    "left_out": one.left_out,
+                    "bayes": one.bayes,
+                }
+            )
+    found_ranks, common_datasets = mean_ranks(compared.named, grid.run.verdict)
+    ranked = found_ranks is not None and len(common_datasets) > 1
+    return {
+        "comparisons": lines,
+        "ranks": asdict(found_ranks) if ranked and found_ranks else None,
+        "left_out": compared.reasons,
+    }
+
+
+def show(
+    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
+) -> None:
+    """Print the comparison of every other name with the first, dataset by dataset, and mean ranks over all datasets.
+
+    Args:
+        names: two or more, see the docstring of the module.
+        grid: the grid.
+        held: all results.
+        datasets: only these; default: all.
+        rope: as for `compare`.
+
+    Raises:
+        RecipeError: a name does not exist, or nothing is in common.
+    """
+    from gt_bench.leaderboard.terminal import print_table
+
+    rules = grid.run.verdict
+    named, everything, reasons = _compared(names, grid, held, datasets, rope)
     sure = f"{100 * (1 - rules.level):g} %"
     for other, found in everything:
         heads = ["dataset", "metric", "first", "second", f"difference [{sure}]", "d", "first ahead", "verdict"]
@@ -192,11 +301,14 @@ def show(
             "dataset",
             heads[4],
             "verdict",
+            "first",
             *heads[8:],
             wrapped=("verdict", heads[-1]),
+            right=("first", "second"),
             title=f"{names[0]} (first) and {other} (second)",
+            stacks=(("dataset", "metric"), ("first", "second"), (heads[4], "verdict"), ("d", "first ahead")),
         )
-    for reason in dict.fromkeys(reasons):
+    for reason in reasons:
         print_text(f"  left out: {reason}")
     compared = [one for _, found in everything for one in found]
     if lonely := dict.fromkeys(text for one in compared for text in _left_out(one)):
@@ -208,7 +320,7 @@ def show(
     }
     if stale:
         print_text(
-            f"  the present tree would compute otherwise: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
+            f"  the current code would compute other values: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
         )
     print_text(
         "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread."
@@ -217,7 +329,7 @@ def show(
 
 
 def _left_out(one: Comparison) -> list[str]:
-    """How many runs of each side the other one does not have."""
+    """Return how many runs of each side the other side does not have."""
     sides = (one.first, one.second), (one.second, one.first)
     return [
         f"{count} of {side.name}" for side, other in sides if (count := len(side.values.keys() - other.values.keys()))
@@ -235,7 +347,9 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
         print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
         return
     critical = (
-        f"; ranks that differ by less than {found.critical:.2f} are not told apart (Nemenyi)" if found.critical else ""
+        f"; ranks that differ by less than {found.critical:.2f} are not significantly different (Nemenyi)"
+        if found.critical
+        else ""
     )
     print_text(f"  {found.test}: p = {found.p_value:.3g}{critical}")
     if rope is not None and len(named) == 2:
@@ -271,7 +385,7 @@ def _texts(one: Comparison, bayes: bool) -> list[str]:
 
 
 def verdict_of(found: Paired) -> str:
-    """In words; how many more pairs would decide, where some number of them would."""
+    """Return the verdict in words, with the number of additional pairs that would decide."""
     if found.word == EQUAL:
         return "equal in every pair"
     if found.word != INCONCLUSIVE:

@@ -1,26 +1,28 @@
-"""What a run came to beside everything that is known on its dataset: the numbers shipped, those computed here, and what papers print."""
+"""A run next to everything that is known on its dataset: shipped results, own results and published numbers."""
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.suite import load_suite
 from gt_bench.config.tried import tried_cells
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
-from gt_bench.leaderboard.terminal import console, print_table
+from gt_bench.leaderboard.terminal import print_table, short_names
 from gt_bench.reports.compare import verdict_of
 from gt_bench.reports.paper_table import tex_text
 from gt_bench.schemas import Record, Result, Row
-from gt_bench.stats.paired import paired
+from gt_bench.stats.paired import Paired, paired
 from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
-from gt_bench.utils.paths import suite_folders
+from gt_bench.utils.column_widths import fitting_table
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +33,7 @@ COLUMNS = (
     "metric",
     "mean ± std",
     "runs",
+    "difference [95 %]",
     "this run against it",
     "published",
     "status",
@@ -38,28 +41,40 @@ COLUMNS = (
     "s/epoch",
     "peak MiB",
 )
-FIRST = ("model", "mean ± std", "runs", "this run against it", "status", "of")  # where there is no room for all
-WIDE, NAME_LENGTH = 120, 22  # from this width of a terminal names are whole; characters of a shortened one
+# always shown: next to each other, or on a narrow terminal below each other
+STACKS = (("model", "of"), ("mean ± std", "metric"), ("difference [95 %]", "this run against it"), ("runs", "status"))
+WRAPPED = ("of", "this run against it", "status")
+RIGHT = ("mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB")
+PRINTED_WIDTH = 100  # of str(comparison), in characters
 HERE = "this run"
-OTHER_DATA = "other data: not comparable"  # of another state of the files, or read otherwise
+OTHER_DATA = "other data: not comparable"  # the files have changed, or are read in another way
 
 
 class Compared(Row):
-    """A row and what it is of: "this run", or the suite with "shipped" or "own"; `against`: whether this run is better, worse, or
-    inconclusive beside it (`gt-bench compare`); `targets`: as in its recipe, which decides the unit of its metric."""
+    """A row and its comparison with this run.
+
+    Attributes:
+        of: "this run", or the suite with "shipped" or "own".
+        against: whether this run is better or worse than the row, or inconclusive, as by `gt-bench compare`.
+        against_difference: mean of this run minus the row over common seeds and splits; positive if this run is better.
+        against_interval: its 95 % confidence interval; None for one pair.
+        targets: as in the recipe; decides the unit of the metric.
+    """
 
     of: str
     against: str | None
+    against_difference: float | None
+    against_interval: tuple[float, float] | None
     targets: str | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of one dataset, the best first.
+    """Rows of one dataset, best first.
 
     Attributes:
-        dataset: its name.
-        rows: as a leaderboard has them (raw units: a percentage is a fraction), with `of` and `against`.
+        dataset: name of the dataset.
+        rows: as in a leaderboard (raw units: a percentage is a fraction), compared with this run.
         recipe: file with the recipe of this run.
     """
 
@@ -74,43 +89,46 @@ class Comparison:
 
     @property
     def mean(self) -> float | None:
-        """Test metric of this run, mean over its seeds; None where none ended well."""
+        """Test metric of this run, mean over its seeds; None if no seed succeeded."""
         return self.row["mean"]
 
     @property
     def unit(self) -> str:
-        """What the metric is measured in, where that is not the unit of the data; else empty."""
+        """Unit of the metric, if it is not the unit of the data; otherwise empty."""
         if not (how := self.row["targets"]):
             return ""
         of = "training targets" if how == "train" else "targets"
         what = "variances" if self.row["metric"] == "mse" else "standard deviations"
-        return f"{_metric(self.row)}: in {what} of the {of} (`targets: {how}` in the recipe; --set targets=null: in the data's own unit)"
+        return (
+            f"{_metric(self.row)}: in {what} of the {of} (`targets: {how}` in the recipe; "
+            "--set targets=null: in the unit of the data)"
+        )
 
     def texts(self) -> list[list[str]]:
-        """What is shown, by row, in the order of `COLUMNS`."""
+        """Return the texts of each row, in the order of `COLUMNS`."""
         return [_texts(row) for row in self.rows]
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The rows as a DataFrame, in raw units (a percentage is a fraction); the best first.
+        """Return the rows as a DataFrame, in raw units (a percentage is a fraction), best first.
 
         Raises:
-            ModuleNotFoundError: without pandas.
+            ModuleNotFoundError: pandas is not installed.
         """
         import pandas
 
         return pandas.DataFrame(self.rows)
 
     def to_latex(self) -> str:
-        """The table for a paper, with booktabs: model, mean and deviation, runs, and whether this run is better."""
-        columns = ("model", "of", "mean ± std", "runs", "this run against it")
+        """Return the table as LaTeX with booktabs: model, mean and deviation, runs, difference and verdict."""
+        columns = ("model", "of", "mean ± std", "runs", "difference [95 %]", "this run against it")
         places = [COLUMNS.index(name) for name in columns]
         metric = self.texts()[self.rows.index(self.row)][COLUMNS.index("metric")]
-        heads = ("model", "from", metric, "runs", "against")
+        heads = ("model", "from", metric, "runs", "difference [95 %]", "this run against it")
         lines = [heads, *([texts[place] for place in places] for texts in self.texts())]
         body = [" & ".join(map(tex_text, line)) + r" \\" for line in lines]
         return "\n".join(
             [
-                r"\begin{tabular}{llrrl}",
+                r"\begin{tabular}{llrrrl}",
                 r"\toprule",
                 body[0],
                 r"\midrule",
@@ -122,18 +140,15 @@ class Comparison:
         )
 
     def __str__(self) -> str:
-        rows = [list(COLUMNS), *self.texts()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join(
-            [
-                f"{self.dataset}: {self._summary()}",
-                lines[0],
-                "-" * len(lines[0]),
-                *lines[1:],
-                *([self.unit] if self.unit else []),
-            ]
-        )
+        texts = self.texts()
+        short = {name: short_names([row[COLUMNS.index(name)] for row in texts]) for name in ("model", "of")}
+        table = fitting_table(COLUMNS, texts, PRINTED_WIDTH, wrapped=WRAPPED, right=RIGHT, stacks=STACKS, shorter=short)
+        table.box, table.caption = SIMPLE_HEAD, None
+        out = Console(width=PRINTED_WIDTH, file=io.StringIO(), color_system=None)
+        out.print(table)
+        lines = cast(io.StringIO, out.file).getvalue().splitlines()
+        shown = [line.rstrip() for line in lines if line.strip()]
+        return "\n".join([f"{self.dataset}: {self._summary()}", *shown, *([self.unit] if self.unit else [])])
 
     def __repr__(self) -> str:
         return str(self)
@@ -164,13 +179,25 @@ def comparison(
     results: Path = Path("results"),
     records: Path = ROOT,
 ) -> Comparison:
-    """`result`, just computed, beside the shipped cells and every other result of this folder on the same dataset."""
+    """Compare a result with the shipped cells and all other results of this folder on the same dataset.
+
+    Args:
+        cell: the cell of the result.
+        result: this run.
+        grid: the grid.
+        recipe: file with its recipe.
+        store: folder of the records.
+        results: folder of results.
+        records: folder of suites with shipped records.
+    """
     runs = Store(store)
     here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
     ours: Compared = {
         **summarise(result, here),
         "of": HERE,
         "against": None,
+        "against_difference": None,
+        "against_interval": None,
         "targets": result["recipe"].get("targets"),
     }
     rows = [ours]
@@ -189,25 +216,34 @@ def comparison(
                 **row,
                 "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}",
                 "against": None,
+                "against_difference": None,
+                "against_interval": None,
                 "targets": targets,
             }
             if _measure(other) == _measure(ours):
-                other["against"] = _against(here, theirs, grid)
+                found_pairs = _against(here, theirs, grid)
+                if isinstance(found_pairs, Paired):
+                    word = verdict_of(found_pairs)
+                    other["against"] = {"first is better": "better", "second is better": "worse"}.get(word, word)
+                    other["against_difference"] = found_pairs.difference
+                    other["against_interval"] = found_pairs.interval
+                else:
+                    other["against"] = found_pairs
             rows.append(other)
             seen.add(runs_of_row)
     sign = -1 if result["direction"] == "max" else 1
-    # what is measured otherwise, by another metric of the same runs or in another unit, stands below what is compared
+    # rows with another metric or unit are below those that are compared
     rows.sort(key=lambda row: (_measure(row) != _measure(ours), row["mean"] is None, sign * (row["mean"] or 0.0)))
     return Comparison(cell.dataset, rows, recipe)
 
 
 def _measure(row: Compared) -> tuple[str | None, str | None]:
-    """What a row's number is of: two of another metric, or of targets in another unit, say nothing of each other."""
+    """Return metric and unit of a row; only rows with the same are compared."""
     return row["metric"], row["targets"]
 
 
-def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> str:
-    """The verdict of `gt-bench compare` on this run and another, over the seeds and splits that they share."""
+def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> Paired | str:
+    """Compare this run with another over their common seeds and splits, or return why they cannot be compared."""
     data = [{record["deterministic"]["digests"]["data"] for record in side} for side in (here, theirs)]
     if here and theirs and data[0] != data[1]:
         return OTHER_DATA
@@ -216,9 +252,7 @@ def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> st
     if not common:
         return "no seed in common"
     direction = here[0]["deterministic"]["direction"]
-    found = paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
-    word = verdict_of(found)
-    return {"first is better": "better", "second is better": "worse"}.get(word, word)
+    return paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
 
 
 def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
@@ -231,7 +265,7 @@ def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
 
 
 def _metric(row: Compared) -> str:
-    """The metric of a row; of standardised targets, what it is divided by."""
+    """Return the metric of a row; for standardised targets with its divisor."""
     divided_by = "" if not row["targets"] else " / σ²" if row["metric"] == "mse" else " / σ"
     return f"{row['metric']}{divided_by}"
 
@@ -246,36 +280,38 @@ def _texts(row: Compared) -> list[str]:
     printed = number(row["published_mean"]) + (
         f" ± {number(row['published_std'])}" if row["published_std"] is not None else ""
     )
+    difference = "–"
+    if row["against_difference"] is not None:
+        difference = ("+" if row["against_difference"] > 0 else "") + number(row["against_difference"])
+        if row["against_interval"]:
+            difference += f" [{', '.join(map(number, row['against_interval']))}]"
+    metric = f"{row['metric']} %" if percent else _metric(row)
     return [
-        row["model"], row["of"], f"{row['metric']} %" if percent else _metric(row), number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", row["against"] or "–", printed,
+        row["model"], row["of"], metric, number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", difference, row["against"] or "–", printed,
         row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
     ]  # fmt: skip
 
 
-@cache
-def _abbreviations() -> dict[str, str]:
-    """The abbreviation of each suite that has one."""
-    return {name: short for name in suite_folders() if (short := load_suite(name).abbreviation)}
-
-
-def _shortened(text: str, width: int) -> str:
-    """A name for a narrow terminal: suites by their initials, and a long name without its middle."""
-    if width >= WIDE:
-        return text
-    for suite, short in _abbreviations().items():
-        text = text.replace(suite, short)
-    return text if len(text) <= NAME_LENGTH else f"{text[: NAME_LENGTH - 7]}…{text[-6:]}"
-
-
 def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
-    """Prints the table, as wide as the terminal has room for."""
-    out = console().width
-    texts = [[_shortened(text, out) if i < 2 else text for i, text in enumerate(row)] for row in comparison.texts()]
+    """Print a comparison as wide as the terminal.
+
+    Args:
+        comparison: the comparison.
+        lines: further lines, printed below.
+    """
     here = [i for i, row in enumerate(comparison.rows) if row["of"] == HERE]
-    title = f"{comparison.dataset}: {comparison._summary()}"
-    print_table(COLUMNS, texts, *FIRST, wrapped=("model", "of", "this run against it"), bold=here, title=title)
+    print_table(
+        COLUMNS,
+        comparison.texts(),
+        wrapped=WRAPPED,
+        right=RIGHT,
+        bold=here,
+        title=f"{comparison.dataset}: {comparison._summary()}",
+        stacks=STACKS,
+        shortened=("model", "of"),
+    )
     for line in (comparison.unit, *lines):
         if line:
             print(line)

@@ -8,7 +8,7 @@ import io
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -347,10 +347,22 @@ CSV_COLUMNS = (
 
 
 def to_csv(table: PaperTable) -> str:
-    """A line per printed number and run of ours, in the order of the table; numbers in raw units, `printed` as the paper has it."""
+    """Return `entries` as CSV."""
     file = io.StringIO()
     writer = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
+    for line in entries(table):
+        writer.writerow(
+            {key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()}
+        )
+    return file.getvalue()
+
+
+def entries(table: PaperTable) -> Iterator[dict[str, object]]:
+    """Yield a line per published number and run, in the order of the table.
+
+    Numbers are in raw units (a percentage is a fraction); `printed` is the text of the paper.
+    """
     for method in table.layout.methods:
         for column in table.layout.columns:
             printed = table.layout.printed.get((method, column))
@@ -368,8 +380,4 @@ def to_csv(table: PaperTable) -> str:
             keys = set(CSV_COLUMNS) - theirs.keys()
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:
-                line = theirs | {key: row.get(key) if row else None for key in keys}
-                writer.writerow(
-                    {key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()}
-                )
-    return file.getvalue()
+                yield theirs | {key: row.get(key) if row else None for key in keys}

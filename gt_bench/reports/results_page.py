@@ -1,4 +1,4 @@
-"""The leaderboard of a suite from shipped records alone, and all of them as docs/results.md.
+"""Leaderboards of suites from shipped records, on a terminal and as docs/results.md.
 
 python -m gt_bench.reports.results_page > docs/results.md
 """
@@ -16,7 +16,7 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import collect, every_row, gather, shipped_of, shipped_rows
-from gt_bench.leaderboard.columns import SHOWN, cells
+from gt_bench.leaderboard.columns import SHOWN, cells, remarks_of
 from gt_bench.leaderboard.export import tally, write_reports
 from gt_bench.leaderboard.terminal import print_rows, print_table
 from gt_bench.papers.coverage import coverage, seconds_by_device
@@ -50,12 +50,20 @@ DIFFERENCES = "differences.md"  # in the folder of a suite
 
 
 def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
-    """The leaderboard's rows of a suite from shipped records alone; a stale row says what changed since. Of the suite `tried`, which is
-    never shipped, the rows of this folder.
+    """Return the rows of the leaderboard of a suite from shipped records; of the suite `tried`, from this folder.
+
+    Args:
+        suite: name of the suite.
+        grid: the grid.
+        root: folder of suites with their records.
+        data: folder of the datasets.
+
+    Returns:
+        The rows. The status of a stale row lists what has changed since.
 
     Raises:
-        StoreError: for a record that cannot be used.
-        RecipeError: for a suite that does not exist.
+        StoreError: a record cannot be used.
+        RecipeError: the suite does not exist.
     """
     if suite == TRIED:
         return collect(grid.suite(suite), Path("results"), Store(), grid.run.verdict)[0]
@@ -73,15 +81,27 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
     return rows
 
 
-def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = None) -> None:
-    """Prints the leaderboard of a suite, and writes its files into the folder `write`. Raises StoreError, RecipeError."""
+def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = None, notes: bool = False) -> None:
+    """Print the leaderboard of a suite.
+
+    Args:
+        suite: name of the suite.
+        grid: the grid.
+        root: folder of suites with their records.
+        write: also write its files into this folder.
+        notes: also print the notes on rows.
+
+    Raises:
+        StoreError: a record cannot be used.
+        RecipeError: the suite does not exist.
+    """
     rows = board(suite, grid, root)
     if suite == TRIED:
-        print_rows(suite, rows)
+        print_rows(suite, rows, notes)
         print_text("from results/ and store/; nothing was computed")
         return
     shown = [row for row in rows if row["status"] != ABSENT]
-    print_rows(suite, shown)
+    print_rows(suite, shown, notes)
     print_text(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
     if said := claim_lines(rows, suite, grid.run.verdict):
@@ -96,33 +116,41 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
 
 
 def dataset_rows(dataset: str, grid: Grid, root: Path = ROOT) -> tuple[list[Row], list[str]]:
-    """(the rows of a dataset from all suites, own and shipped; what could not be read). Raises RecipeError for a dataset that neither the grid
-    nor a paper has."""
+    """Return the rows of a dataset from all suites, own and shipped, and what could not be read.
+
+    Raises:
+        RecipeError: neither the grid nor a paper has the dataset.
+    """
     if dataset not in grid.datasets and all(number.dataset != dataset for number in everything()):
         raise RecipeError(
-            f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` names those of the grid, and `gt-bench try` tries others"
+            f"no dataset {dataset!r}{nearest(dataset, grid.datasets)}; `gt-bench list` shows those of the grid, and "
+            "`gt-bench try` runs others"
         )
     found = gather(grid, root=root)
     return [row for row in (*found.rows, *found.others) if row["dataset"] == dataset], found.problems
 
 
-def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
-    """Prints the rows of a dataset from all suites, own and shipped, and the printed numbers of it that no run is held against. Raises
-    RecipeError for a dataset that neither the grid nor a paper has."""
+def show_dataset(dataset: str, grid: Grid, root: Path = ROOT, notes: bool = False) -> None:
+    """Print the rows of a dataset from all suites, and the published numbers without a run.
+
+    Args:
+        dataset: name of the dataset.
+        grid: the grid.
+        root: folder of suites with their records.
+        notes: also print the notes on rows.
+
+    Raises:
+        RecipeError: neither the grid nor a paper has the dataset.
+    """
     rows, problems = dataset_rows(dataset, grid, root)
-    names = ("suite / recipe, or paper: method", "metric", "mean ± std", "runs", "printed", "verdict", "from")
+    name, difference = "suite / recipe, or paper: method", "difference [95 %]"
+    names = (name, "metric", "mean ± std", "runs", "published", difference, "verdict", "from")
     lines = []
     for row in rows:
         texts = dict(zip(SHOWN, cells(row), strict=True))
         status = "" if row["status"].partition(",")[0] == "ok" else f"{row['status']}, "
-        name = " / ".join(row["cell"].split("/")[::2])
-        lines.append(
-            [
-                name,
-                *(texts[k] for k in ("metric", "mean ± std", "runs", "published", "verdict")),
-                f"{status}{row['source']}",
-            ]
-        )
+        label = " / ".join(row["cell"].split("/")[::2])
+        lines.append([label, *(texts[k] for k in names[1:-1]), f"{status}{row['source']}"])
     run = {tuple(row["published_place"]) for row in rows if row["published_place"] and row["mean"] is not None}
     for number in everything():
         if number.dataset == dataset and number.place not in run:
@@ -130,11 +158,23 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT) -> None:
                 f"{number.metric} {'↑' if number.direction == 'max' else '↓'}{' %' if number.unit == 'percent' else ''}"
             )
             where = f"{number.table}{'' if number.split == 'test' else f', {number.split} split'}"
-            lines.append([f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", where])
-    first, wrapped = (names[0], "mean ± std", "printed", "verdict"), {names[0], "metric", "verdict", "from"}
+            lines.append([f"{number.paper}: {number.method}", metric, "–", "–", number.printed, "–", "–", where])
     print_table(
-        names, lines, *first, wrapped=wrapped, right=("mean ± std", "printed"), title=dataset, files=" (--json)"
+        names,
+        lines,
+        wrapped={name, "metric", "verdict", "from"},
+        right=("mean ± std", "published"),
+        title=dataset,
+        files=" (--json)",
+        stacks=((name, "metric"), ("mean ± std", "published"), (difference, "verdict"), ("runs", "from")),
+        shortened=(name,),
     )
+    remarks = dict.fromkeys(remark for row in rows for remark in remarks_of(row))
+    if notes:
+        for remark in remarks:
+            print_text(f"  {remark}")
+    elif remarks:
+        print_text(f"{len(remarks)} notes on these rows: --notes prints them")
     absent = [
         cell.cell
         for cell in grid.cells.values()

@@ -1,17 +1,28 @@
-"""What `gt-bench table` prints: a published table in one of its forms, or the list of them."""
+"""`gt-bench table`: a published table in one of several formats, or the list of tables."""
 
+import json
 from collections.abc import Sequence
 
 from gt_bench.leaderboard import terminal
 from gt_bench.papers.table_layout import find, layouts, of_paper
 from gt_bench.reports.html.build import table_html
-from gt_bench.reports.paper_table import legend, paper_table, to_csv, to_markdown, to_terminal, to_tex
+from gt_bench.reports.paper_table import caption, entries, legend, paper_table, to_csv, to_markdown, to_terminal, to_tex
 from gt_bench.schemas import Row
 from gt_bench.utils.format import print_text, terminal_text
 
 
 def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
-    """Prints the table in a form of its own. Raises RecipeError for a paper or a table that is not printed."""
+    """Print a table.
+
+    Args:
+        paper: name of the suite.
+        name: name, title or number of the table.
+        rows: rows of leaderboards.
+        form: "terminal", "md", "tex", "html", "csv" or "json".
+
+    Raises:
+        RecipeError: there is no such paper or table.
+    """
     table = paper_table(find(paper, name), rows)
     if form == "terminal":
         out = terminal.console()
@@ -19,15 +30,31 @@ def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
             out.print(block)
         for line in legend(table):
             out.print(terminal_text(line), markup=False, highlight=False)
+    elif form == "json":
+        content = {"paper": table.layout.paper, "table": table.layout.table, "caption": caption(table.layout)}
+        print(json.dumps(content | {"entries": list(entries(table))}, indent=1))
     elif form == "html":
         print_text(table_html(table), end="")
     else:
         print_text({"md": to_markdown, "tex": to_tex, "csv": to_csv}[form](table), end="")
 
 
-def show_list(paper: str | None, rows: Sequence[Row]) -> None:
-    """Prints which tables there are, and how many of their numbers have a run."""
+def show_list(paper: str | None, rows: Sequence[Row], as_json: bool = False) -> None:
+    """Print the tables of a paper, or of all, with their numbers and how many of them have a run."""
     lines = []
+    if as_json:
+        found = [
+            {
+                "paper": layout.paper,
+                "table": layout.table,
+                "title": layout.title,
+                "numbers": len(layout.printed),
+                "run": paper_table(layout, rows).run,
+            }
+            for layout in (of_paper(paper) if paper else layouts())
+        ]
+        print(json.dumps(found, indent=1))
+        return
     for layout in of_paper(paper) if paper else layouts():
         datasets = list(dict.fromkeys(column.dataset for column in layout.columns))
         over = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
@@ -35,4 +62,4 @@ def show_list(paper: str | None, rows: Sequence[Row]) -> None:
     terminal.print_table(
         ("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run")
     )
-    print("gt-bench table PAPER TABLE shows one of them")
+    print("gt-bench table SUITE TABLE shows one of them")

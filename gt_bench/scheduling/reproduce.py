@@ -24,12 +24,13 @@ import typer
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.forecasting.counted import announcement
 from gt_bench.pipeline.leaderboard import leaderboard, show_written
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.resources import at_once
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
-from gt_bench.utils.dvc import repaired
+from gt_bench.utils.dvc import repaired, without_git_user
 
 ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "terminated"}
 
@@ -45,6 +46,9 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
         StoreError: of the store.
     """
     grid = load_grid(params)
+    suite = grid.suite_name(suite)
+    for line in (*announcement(suite, grid.suite(suite), grid), *without_git_user()):
+        print(line, flush=True)
     for line in (*without_git(), *repaired()):
         print(line, flush=True)
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)

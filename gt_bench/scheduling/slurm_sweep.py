@@ -9,13 +9,14 @@ import re
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from gt_bench.config.grid import Grid, Limits
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
+from gt_bench.forecasting.counted import counted_costs
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.job_registry import Run, Submitted, register, registered
 from gt_bench.scheduling.plan_file import Entry, limited_grid
@@ -300,19 +301,40 @@ class JobTable:
             self.live.__exit__(kind, error, trace)
 
 
-def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None]) -> list[list[str]]:
+def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], measure: bool = False) -> list[list[str]]:
     """Return what a sweep would submit, without submitting or preparing anything.
+
+    Args:
+        entries: what to compute.
+        grid: the grid.
+        say: called for each line of output.
+        measure: time steps of cells without a forecast, which takes seconds per cell; otherwise their time is counted
+            (docs/scale.json) and their memory is unknown.
 
     Returns:
         Rows of need, jobs, runs and trials, time of one process, cells.
     """
-    found = plan(entries, grid, say=say)
+    found = plan(entries, grid, say=say, measure=measure)
+    if not measure:
+        counted = counted_costs(grid)
+        missing = [
+            run if run.cost.seconds is not None else replace(run, cost=counted.get(run.cell.cell, run.cost))
+            for run in found.missing
+        ]
+        found = replace(found, missing=missing)
     groups: dict[str, list[Job]] = {}
     for job in jobs_of(found, shared=SHARED):
+        cell = None if job.kind == "data" else grid.find(job.name)
         try:
-            need = "here, beforehand" if job.kind == "data" else str(need_of(job, grid.find(job.name), grid))
+            need = "here, beforehand" if cell is None else str(need_of(job, cell, grid))
         except RecipeError as error:
-            need = str(error)
+            if measure or cell is None:
+                need = str(error)
+            else:
+                known = need_of(replace(job, memory_mib=job.memory_mib or 0.0, seconds=job.seconds or 0.0), cell, grid)
+                memory = "? GiB" if job.memory_mib is None else f"{known.memory_gib:g} GiB"
+                need = str(known).replace(f"{known.memory_gib:g} GiB", memory, 1)
+                need = need if job.seconds is not None else need.replace(f"{known.hours:g} h", "? h", 1)
         groups.setdefault(need, []).append(job)
     for problem in found.problems:
         say(f"skipped: {problem}")
@@ -321,15 +343,21 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None]) ->
         names = list(dict.fromkeys(job.name for job in jobs))
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
         runs = sum(len(job.seeds) + job.trials for job in jobs)
-        total = duration(sum(job.seconds or 0.0 for job in jobs))
+        seconds = [job.seconds for job in jobs if job.seconds is not None]
+        total = duration(sum(seconds)) if seconds else "?"
         rows.append([need, str(len(jobs)), str(runs), total, shown])
     return rows
 
 
-def show_dry_run(entries: Sequence[Entry], grid: Grid) -> None:
-    """Print `dry_run` as a table."""
+def show_dry_run(entries: Sequence[Entry], grid: Grid, measure: bool = False) -> None:
+    """Print `dry_run` as a table, and how its times were obtained."""
     from gt_bench.leaderboard.terminal import print_table
 
-    rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr))
-    columns = ("resources of a job", "jobs", "runs, trials", "in all", "cells")
+    rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr), measure)
+    columns = ("resources of a job", "jobs", "runs, trials", "total time", "cells")
     print_table(columns, rows, wrapped=("resources of a job", "cells"))
+    if not measure:
+        print(
+            "Times without a stored forecast are counted (docs/scale.md), for one CPU thread or, with resources.gpus in "
+            "params.yaml, an H100.\nMemory is unknown (?) until a forecast: --measure times a few steps of each cell here."
+        )

@@ -20,7 +20,7 @@ from typing import cast
 from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import digest_of
 from gt_bench.schemas import Origins, Ran, Record, Result
-from gt_bench.store.run_store import FINAL, SCHEMA, StoreError, fault_of, run_digest
+from gt_bench.store.run_store import FINAL, SCHEMA, Store, StoreError, fault_of, run_digest
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
 
@@ -232,6 +232,15 @@ def result_problems(result: object) -> list[str]:
         for key, kind in (("runs", TEXT), ("seeds", WHOLE), ("reduced", TEXT))
         if any(type(one) not in TYPES[kind] for one in result[key])
     ]
+
+
+def stored_problem(store: Store, digest: str) -> list[str]:
+    """Return what is wrong with the record of a run, one line each; nothing if there is no record."""
+    try:
+        record = store.get(digest)
+    except StoreError as error:
+        return [str(error)]
+    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] if record else []
 
 
 def record_problems(record: object) -> list[str]:

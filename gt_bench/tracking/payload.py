@@ -110,8 +110,6 @@ def tracked_run(
         "gt.current": _word(current), "gt.best_seed": _word(best), "gt.error": run["error"], "gt.metric": run["metric"],
         "gt.direction": run["direction"], "gt.device": measured["device"], "gt.threads": measured.get("threads"),
         "gt.commit": environment.get("commit"), "gt.torch": environment.get("torch"),
-        **{f"gt.digest.{k}": v for k, v in run["digests"].items()},
-        "gt.versions": version_text(run["versions"], "modified" in run["digests"]),
         **_source(cell, environment.get("commit")), NOTE: describe_run(cell, record, current, weights),
     }  # fmt: skip
     artifacts: dict[str, Callable[[], bytes] | Path] = {"record.json": lambda: _json(record)}
@@ -120,7 +118,10 @@ def tracked_run(
     return Tracked(
         name=f"{cell_name(cell)} seed {run['seed']}",
         status=_status(run["status"]),
-        params=_arguments(record) | flatten(run["recipe"]) | {"seed": str(run["seed"]), "split": str(run["split"])},
+        params=_arguments(record)
+        | flatten(run["recipe"])
+        | {"seed": str(run["seed"]), "split": str(run["split"])}
+        | _origin([record]),
         metrics={k: v for k, v in metrics.items() if v} | _points(figures),
         tags=_tags(tags),
         dataset=(run["dataset"], run["digests"]["data"]),
@@ -186,12 +187,6 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
             ("gt.claim.interval", judged["claim_low"], judged["claim_high"]),
         ):
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
-    for name in ("recipe", "data", "encodings"):
-        digests = {r["digests"][name] for r in runs}  # type: ignore[literal-required]
-        tags[f"gt.digest.{name}"] = ", ".join(sorted(digests)) or None
-    tags["gt.versions"] = (
-        ", ".join(sorted({version_text(r["versions"], "modified" in r["digests"]) for r in runs})) or None
-    )
     artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
         artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
@@ -199,7 +194,7 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
     return Tracked(
         name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
         status=_status(row["status"]),
-        params=(_arguments(records[0]) if records else {}) | flatten(result["recipe"]),
+        params=(_arguments(records[0]) if records else {}) | flatten(result["recipe"]) | _origin(records),
         metrics=_points(figures),
         tags=_tags(tags),
         dataset=(runs[0]["dataset"], runs[0]["digests"]["data"]) if runs else None,
@@ -334,6 +329,14 @@ def _arguments(record: Record) -> dict[str, str]:
     return flatten(record["measured"].get("arguments") or {}, "model.")
 
 
+def _origin(records: Sequence[Record]) -> dict[str, str]:
+    """Return digests and versions as parameters: as tags they would fill the page above the description."""
+    runs = [record["deterministic"] for record in records]
+    found = {f"digest.{name}": {run["digests"][name] for run in runs} for name in ("recipe", "data", "encodings")}
+    found["versions"] = {version_text(run["versions"], "modified" in run["digests"]) for run in runs}
+    return flatten({name: ", ".join(sorted(values)) for name, values in found.items() if values})
+
+
 def _end(record: Record) -> int:
     """Return the end of a run in milliseconds. Times of a record are whole seconds: add the duration of a short run."""
     measured = record["measured"]
@@ -443,7 +446,8 @@ def _status(status: str) -> str:
 
 
 def _points(figures: Mapping[str, float | None]) -> dict[str, list[tuple[int, float]]]:
-    return {k: [(0, _storable(v))] for k, v in figures.items() if v is not None}
+    """Return figures as points, rounded to six digits, as MLflow shows all of them; counts are exact."""
+    return {k: [(0, _storable(v if v % 1 == 0 else float(f"{v:.6g}")))] for k, v in figures.items() if v is not None}
 
 
 def _storable(value: float) -> float:

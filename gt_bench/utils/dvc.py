@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,22 @@ from gt_bench.utils.io import WriteError, write_bytes
 MEMORY = Path("/dev/shm")
 LOCK_FILES = (Path("dvc.lock"), Path("stages/dvc.lock"))
 SETTLED_SECONDS = 1.0
+
+
+def without_git_user() -> Iterator[str]:
+    """Yield a line if git has no user in this repository: `dvc exp` commits, and fails after the run."""
+    here = Path.cwd()
+    if not any((folder / ".git").exists() for folder in (here, *here.parents)) or "GIT_AUTHOR_EMAIL" in os.environ:
+        return
+    try:
+        found = subprocess.run(["git", "config", "user.email"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return
+    if not found.stdout.strip():
+        yield (
+            "git has no user: `dvc exp run` and `git commit` will fail; "
+            "run `git config user.name NAME` and `git config user.email EMAIL`"
+        )
 
 
 def repaired() -> Iterator[str]:

@@ -17,6 +17,7 @@ and its value is the package that contains these files.
 What is computed (data/, store/, results/, mlruns/, tried/) is always in the current folder.
 """
 
+import os
 from collections import Counter
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -101,7 +102,11 @@ def _suites_in(root: Path) -> dict[str, Path]:
     Raises:
         SuiteError: two folders are spellings of the same name.
     """
-    folders = sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))
+    try:
+        paths = [entry.path for entry in os.scandir(root)]  # called often: glob takes five times as long
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    folders = [Path(path) for path in sorted(paths) if os.path.exists(f"{path}/{MANIFEST}")]
     names = Counter(suite_name(folder.name) for folder in folders)
     if twice := [name for name, count in names.items() if count > 1]:
         both = " and ".join(str(folder) for folder in folders if suite_name(folder.name) == twice[0])

@@ -1,5 +1,6 @@
 """Read a user-supplied folder of CSV files: nodes.csv, edges.csv and, for targets of graphs, graphs.csv."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -8,9 +9,10 @@ import numpy as np
 
 from gt_bench.data.custom.arrays import MAX_ID, convert_arrays
 from gt_bench.data.custom.remarks import has_unique_whole_numbers, identifier_remark, too_many_values
-from gt_bench.data.custom.table import Table, read_columns, shown
+from gt_bench.data.custom.table import MISSING, Table, read_columns, shown
 from gt_bench.utils.errors import DatasetError
 
+MOST_LISTED = 10  # classes that a remark lists
 CODES = {"": 0, "none": 0, "train": 1, "val": 2, "test": 3}
 # names of identifier columns, in lower case and without punctuation
 GRAPH_NAMES = ("graph", "graphid", "graphidx", "graphindex", "graphname", "graphnumber")
@@ -81,7 +83,7 @@ class Identifiers:
         )
 
 
-def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarray]:
+def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | None = None) -> dict[str, np.ndarray]:
     """Read a folder of CSV files. Nodes and graphs have identifiers, or are numbered in the order of rows.
 
     - nodes.csv: [graph,] [id,] features..., at node level y and optionally split
@@ -92,6 +94,7 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
         folder: the folder.
         level: "node" or "graph".
         remarks: remarks for the user are added to this list.
+        labels: if the targets are words, this list receives them: the word of class 0, of class 1, and so on.
 
     Returns:
         Arguments of `PackedWriter.graphs`.
@@ -134,7 +137,13 @@ def from_csv(folder: Path, level: str, remarks: list[str]) -> dict[str, np.ndarr
     arrays = {"num_nodes": num_nodes, "num_edges": np.bincount(edge_graph, minlength=count)}
     arrays["edge_index"] = np.stack(ends)[:, edge_order].astype(np.int32)
 
-    arrays["y"] = _targets(targets, names)
+    words = _words(targets, names[0]) if names == ["y"] else []
+    if words:
+        arrays["y"] = _classes(targets, words, remarks)
+        if labels is not None:
+            labels[:] = words
+    else:
+        arrays["y"] = _targets(targets, names)
     if splits := [name for name in targets.columns if _is_split(name)]:
         arrays["split"] = _splits(targets, splits)
     if graphs is None:
@@ -336,6 +345,29 @@ def _local_ids(
             f"from 0 to {last}{hint}; correct it, or add a column id with the names that edges use to nodes.csv"
         )
     return found
+
+
+def _words(table: Table, name: str) -> list[str]:
+    """Return the distinct words of a column in sorted order; none if a cell is a number."""
+    words = sorted({cell for cell in table.columns[name] if cell.lower() not in MISSING})
+    for word in words:
+        with contextlib.suppress(ValueError):
+            float(word.replace(",", "."))
+            return []
+    return words
+
+
+def _classes(table: Table, words: list[str], remarks: list[str]) -> np.ndarray:
+    """Remove the column y and convert its words to numbers of classes, in sorted order; -1 for a missing cell."""
+    cells = table.columns.pop("y")
+    numbers = {word: number for number, word in enumerate(words)}
+    y = np.array([numbers.get(cell, -1) for cell in cells], np.int64)
+    listed = ", ".join(f"{number} = {shown(word)}" for word, number in list(numbers.items())[:MOST_LISTED])
+    more = f", ... ({len(words)} classes)" if len(words) > MOST_LISTED else ""
+    remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}{more}")
+    if missing := int((y < 0).sum()):
+        remarks.append(f"{table.path.name}: column y is missing in {missing} rows, which have no class")
+    return y
 
 
 def _targets(table: Table, names: Sequence[str]) -> np.ndarray:

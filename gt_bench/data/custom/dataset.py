@@ -128,7 +128,8 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             num_splits=len(split),
             notes=tuple(dict.fromkeys([*reader.remarks, *summary.remarks(split)])),
         )
-        provenance = header.provenance | {"arguments": {"content": spec.arguments["content"]}}
+        arguments = {"content": spec.arguments["content"]} | ({"labels": reader.labels} if reader.labels else {})
+        provenance = header.provenance | {"arguments": arguments}
         writer.finish(header.model_copy(update={"provenance": provenance}))
 
 

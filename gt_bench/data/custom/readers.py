@@ -47,6 +47,7 @@ class Reader:
         seed: seed of the first split.
         undirected: whether the reverse of each edge is added where it is missing.
         remarks: remarks for the user, added while the data are read.
+        labels: words of the classes in the order of their numbers, if targets are words; set while the data are read.
     """
 
     source: Source
@@ -56,6 +57,7 @@ class Reader:
     seed: int
     undirected: bool = False
     remarks: list[str] = field(default_factory=list, compare=False)
+    labels: list[str] = field(default_factory=list, compare=False)
 
     def content(self) -> str:
         """Compute a digest of the content of the files or of the text of the function, in hexadecimal."""
@@ -102,7 +104,7 @@ class Reader:
         if isinstance(source, Given):
             yield from from_graphs(source.load(), self.level, source.where, self.remarks)
         elif Path(source).is_dir():
-            yield from_csv(Path(source), self.level, self.remarks)
+            yield from_csv(Path(source), self.level, self.remarks, self.labels)
         elif Path(source).suffix == ".npz":
             arrays = read_npz(Path(source))
             # remarks on data that were converted to this file

@@ -148,6 +148,11 @@ class Summary:
                 categories has too many values.
         """
         y, level, task = self._y, self.spec.level, self.spec.task
+        if (words := self.reader.labels) and not self.classification:
+            listed = ", ".join(words[:3]) + (", ..." if len(words) > 3 else "")
+            raise DatasetError(
+                f"{self.name}: the targets are words ({listed}); {task} needs numbers: use --task {level}-classification"
+            )
         if self.classification:
             known, unlabelled = np.unique(y[y >= 0]).tolist(), 0 if self.as_floats else int((y == -1).sum())
             if len(known) < 2:

@@ -396,7 +396,7 @@ def test_there_are_defaults_for_every_model(split, size):
 @pytest.mark.parametrize("suite", ["../evil", "", "Mine", "a b"])
 def test_what_cannot_be_saved_is_said_before_anything_is_trained(ours, suite):
     shown = CliRunner().invoke(app, ["try", "mlp", "web", "--save", suite])
-    assert str(shown.exception) == f"--save {suite}: a suite is named in lower case, digits and dashes"
+    assert str(shown.exception) == f"--save {suite}: a name of a suite has lower-case letters, digits and dashes"
     assert not Path("store").exists()
 
 
@@ -408,9 +408,9 @@ def test_another_recipe_is_not_written_over(ours):
     assert save(found.recipe, "mine") == path
     content = yaml.safe_load(path.read_text()) | {"epochs": 4}
     path.write_text(yaml.safe_dump(content))
-    with pytest.raises(RecipeError, match="another recipe is there already"):
+    with pytest.raises(RecipeError, match="another recipe exists"):
         save(found.recipe, "mine")
-    with pytest.raises(RecipeError, match="named in lower case"):
+    with pytest.raises(RecipeError, match="a name of a suite has lower-case letters"):
         save(found.recipe, "My Suite")
 
 

@@ -1,6 +1,7 @@
 """What `gt-bench try` made counts: in every command, on the page, in `load_results`, and beside baselines by the same protocol."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from gt_bench.api.evaluate import Incompatible, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.schemas import COLUMNS
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
@@ -163,10 +165,15 @@ def test_a_search_prints_its_space_and_takes_another(ours, capsys):
 
 
 def test_a_comparison_for_pandas_and_latex(tried):
+    """It also prints within 100 columns."""
     found = try_pair("gcn", "web", FAST, [0, 1], bar=False)
     frame = found.to_pandas()
     assert list(frame["of"]) == [row["of"] for row in found.rows]
     assert frame["mean"].tolist() == [row["mean"] for row in found.rows]
+    printed = str(found).splitlines()
+    assert max(map(len, printed)) <= 100
+    assert all(row["model"][:8] in str(found) for row in found.rows)
+    assert "difference [95 %]" in str(found)
     tex = found.to_latex()
     assert tex.startswith("\\begin{tabular}")
     assert tex.count(r"\\") == 3  # the head and two rows
@@ -178,6 +185,55 @@ def test_a_narrow_terminal_shows_mean_runs_verdict_and_status(tried, monkeypatch
     said = run("try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8")
     table = said[said.index("┏") :].splitlines()
     assert all(len(line) <= 80 for line in table)
-    for head in ("model", "mean ± std", "runs", "this run", "status", "of"):
-        assert f" {head} " in table[1] + table[2]
-    assert "gcn-epochs-3-hi…-dim-8" in said
+    for head in ("model", "of", "mean ± std", "metric", "difference [95 %]", "this run against it", "runs", "status"):
+        assert any(f" {head} " in line for line in table[1:4]), head
+    assert "gcn-epochs-…en-dim-8" in said
+    assert re.search(r" [+-]?\d+\.\d\d \[-?\d+\.\d\d, -?\d+\.\d\d\] ", said)
+
+
+def test_classes_that_are_words(ours):
+    folder = write_web(ours / "lab/animals")
+    head, *rows = (folder / "nodes.csv").read_text().splitlines()
+    words = {"0": "zebra", "1": "cat", "2": "dog"}
+    (folder / "nodes.csv").write_text("\n".join([head, *(words[row[0]] + row[1:] for row in rows)]) + "\n")
+    said = run("try", "mlp", "lab/animals", "--seeds", "0", "--epochs", "1")
+    assert "animals: note: nodes.csv: column y has words, numbered in sorted order: 0 = cat, 1 = dog, 2 = zebra" in said
+    assert re.search(r"classes   3: \d+ cat, \d+ dog, \d+ zebra nodes", said)
+    header = json.loads(Path("data/packed/animals/header.json").read_text())
+    assert header["provenance"]["arguments"]["labels"] == ["cat", "dog", "zebra"]
+    with pytest.raises(DatasetError, match=r"the targets are words \(cat, dog, zebra\); node-regression needs numbers"):
+        try_pair("mlp", "lab/animals", FAST, [0], task="node-regression", bar=False)
+
+
+def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch):
+    """Each key that is printed is in docs/json.md; progress of `try` goes to standard error."""
+    documented = set(re.findall(r"`([a-z_]+)`", (ROOT / "docs/json.md").read_text()))
+    found = {
+        "history": json.loads(run("history", GCN, "--json"))[0],
+        "list": json.loads(run("list", "tried", "--json"))["cells"][0],
+        "board": json.loads(run("board", "tried", "--json"))[0],
+        "compare": json.loads(run("compare", GCN, MLP, "--json", "--bayes"))["comparisons"][0],
+        "table": json.loads(run("table", "hot", "--json"))[0],
+        "entries": json.loads(run("table", "hot", "1", "--json"))["entries"][0],
+    }
+    try_pair("gcn", "web", FAST, [2, 3], bar=False)
+    found["diff"] = json.loads(run("diff", GCN, "--json"))
+    shown = CliRunner().invoke(
+        app, ["try", "gcn", "web", "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=8", "--json"]
+    )
+    made = json.loads(shown.stdout)
+    assert "splits" in shown.stderr
+    found |= {"try": made, "rows": made["rows"][0]}
+    for command, content in found.items():
+        assert not set(content) - documented, command
+    assert found["compare"]["interval"][0] <= found["compare"]["interval"][1]
+    assert found["diff"]["before"]["seeds"] == 2
+
+
+def test_the_columns_of_load_results_are_documented():
+    """In its docstring and in docs/json.md, all of them and no others."""
+    said = gt_bench.load_results.__doc__.split("Columns:")[1].split("Raises:")[0]
+    named = {name for line in re.findall(r"- ([a-z_, \n]+?):", said) for name in re.split(r",\s*", line)}
+    assert named == {*COLUMNS, "source"}
+    section = (ROOT / "docs/json.md").read_text().split("## Rows")[1].split("\nRows of `try`")[0]
+    assert {*COLUMNS, "source"} <= set(re.findall(r"`([a-z_]+)`", section))

@@ -15,8 +15,7 @@ from tests.conftest import ROOT
 
 def test_help_is_in_groups_and_the_version_names_the_commit():
     shown = CliRunner().invoke(app, ["--help"]).output
-    assert "a stale row says what" in " ".join(shown.replace("│", " ").split()), "lines of a docstring are joined"
-    assert not [line for line in shown.splitlines() if line.rstrip(" │").endswith("Exits 1 where")]
+    assert "A stale row says what" in " ".join(shown.replace("│", " ").split()), "lines of a docstring are joined"
     places = [shown.index(group) for group in GROUPS]
     assert places == sorted(places)
     commands = {
@@ -57,3 +56,20 @@ def test_every_help_ends_with_an_example_that_can_be_parsed():
 
 def test_completion_is_offered():
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_the_help_says_when_to_use_which_command():
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
+    assert "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard" in shown
+
+
+def test_metavars_are_words_in_capitals(monkeypatch):
+    """No option that needs a value is shown with the name of a Python type."""
+    monkeypatch.setenv("COLUMNS", "120")
+    typed = {}
+    for name in EXAMPLES:
+        shown = CliRunner().invoke(app, [*name.split(), "--help"]).output
+        if found := re.findall(r"(--[a-z-]+) .*<(?:str|int|float|path|list)", shown):
+            typed[name] = found
+        assert "[[" not in shown
+    assert not typed

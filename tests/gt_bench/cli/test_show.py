@@ -1,15 +1,21 @@
 """`gt-bench list`, `show` and `board`: what is there, for people and for programs; what is damaged is named in one line."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from gt_bench import load_results
+from gt_bench.claims.evaluate import Claim
 from gt_bench.cli.app import app
 from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.collect import Gathered
 from gt_bench.schemas import COLUMNS
 from gt_bench.store.run_store import StoreError
+from tests.conftest import ROOT
 
 RECIPE = Path("suites/embedded/recipes/chains/mlp.yaml")
 
@@ -57,3 +63,37 @@ def test_a_damaged_leaderboard_is_named(repository, content):
 def test_a_form_is_of_one_table(repository):
     with pytest.raises(RecipeError, match="--format csv: of which table"):
         raise run("table", "hot", "--format", "csv").exception
+
+
+@pytest.mark.parametrize("command", ["list", "claims", "show", "suite check"])
+def test_both_spellings_of_a_suite_print_the_same(command, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    claims = [Claim(id="one", paper="edge-transformer", place="Section 1", sentence="It is so.", needs="runs")]
+    monkeypatch.setattr("gt_bench.claims.show.load_claims", lambda: claims)
+    monkeypatch.setattr("gt_bench.claims.show.show", lambda claims, verdicts: print(claims[0].paper))
+    monkeypatch.setattr("gt_bench.claims.show.verdicts_of", lambda *_: {})
+    monkeypatch.setattr("gt_bench.claims.show.every_row", lambda *_: [])
+    shown = [run(*command.split(), name) for name in ("edge-transformer", "edge_transformer")]
+    assert shown[0].output == shown[1].output
+    assert str(shown[0].exception) == str(shown[1].exception)
+    assert "edge_transformer" not in shown[1].output + str(shown[1].exception)
+
+
+def test_results_of_either_spelling_of_a_suite(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    asked = []
+    monkeypatch.setattr(
+        "gt_bench.reports.all_results.gather",
+        lambda grid, root: asked.append((grid.suites, len(grid.cells))) or Gathered(),
+    )
+    for name in ("edge-transformer", "edge_transformer"):
+        load_results(name)
+    assert asked[0] == asked[1]
+    assert asked[0][1] > 10
+
+
+def test_a_list_without_stored_runs_loads_no_torch(repository):
+    """It takes a second of processor time, not three."""
+    code = "import sys; from gt_bench.cli.app import app; app(['list'], standalone_mode=False); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

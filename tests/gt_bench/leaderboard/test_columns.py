@@ -12,6 +12,7 @@ from tests.gt_bench.cells import make_record, make_result, without_data
 
 @pytest.mark.parametrize(("width", "costs"), [(60, False), (80, False), (180, False), (330, True)])
 def test_a_table_leaves_columns_out_and_never_breaks_a_word(width, costs):
+    """Mean, runs, difference with interval, verdict and status are always shown."""
     from rich.console import Console
 
     cell = "hot/chains/hot-sparse-kernel-no-global"
@@ -28,6 +29,9 @@ def test_a_table_leaves_columns_out_and_never_breaks_a_word(width, costs):
     assert {word for line in body.splitlines()[1:] for word in re.sub("[┃│┏┓┡┩└┘┳━╇┴─]", " ", line).split()} <= whole
     assert ("401" in shown) == costs
     assert ("columns that do not fit" in shown) == (not costs)
+    texts = dict(zip(SHOWN, cells(row), strict=True))
+    for name in ("mean ± std", "published", "runs", "difference [95 %]", "verdict", "status"):
+        assert all(word in body for word in (*name.split(), *texts[name].split()))
 
 
 def test_foreign_text_in_a_reason_is_text_in_the_report():

@@ -69,3 +69,14 @@ def test_our_metric_names_and_the_cell_fill_what_a_reference_leaves_out():
     assert resolve(reference, "pattern", "balanced-accuracy").metric == "weighted-accuracy"
     assert resolve(reference | {"dataset": "cluster"}, "sbm-cluster", "balanced-accuracy").dataset == "cluster"
     assert resolve(None, "pattern", "accuracy") is None
+
+
+def test_flags_and_folders_are_read_once_for_all_numbers_of_a_paper(monkeypatch):
+    """`gt-bench page` looks up thousands of numbers."""
+    from gt_bench.papers import published
+
+    read = []
+    monkeypatch.setattr(published, "read_flags", lambda paper: read.append(paper) or [])
+    assert len(published.published_of("polynormer")) > 100
+    assert len(published.printed_at({"paper": "polynormer"})) > 100
+    assert read == ["polynormer", "polynormer"]

@@ -63,3 +63,25 @@ def test_a_model_of_a_file_is_searched_by_its_arguments(ours):
     ]  # fmt: skip
     assert space["optimizer.lr"].choices == [0.1, 0.2]
     assert space["model.hidden"].choices == [24, 48, 96]
+
+
+def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys):
+    from gt_bench.api.evaluate import try_pair
+    from gt_bench.config.recipe import load_recipe
+
+    text = MODEL.replace("hidden=48", "hidden_dim=48").replace("class Net", "class Own")
+    Path("own.py").write_text(text)
+    for given, dropout in (({}, None), ({"model.dropout": 0.1}, 0.1)):
+        found = try_pair("own.py:Own", "web", {"epochs": 1, **given}, [0], bar=False)
+        assert load_recipe(found.recipe).model.arguments.get("dropout") == dropout
+        assert "hidden_dim" not in load_recipe(found.recipe).model.arguments
+    said = capsys.readouterr().out
+    assert "  of the constructor: model.hidden_dim=48, model.num_layers=3, model.heads=4, model.dropout=0.3" in said
+    assert "  set: epochs=1, model.dropout=0.1" in said.replace(
+        "model.dropout=0.1, epochs=1", "epochs=1, model.dropout=0.1"
+    )
+    assert "optimizer.lr=0.01" in said
+    # a required argument has no default to keep
+    Path("needs.py").write_text(text.replace("hidden_dim=48", "hidden_dim"))
+    found = try_pair("needs.py:Own", "web", {"epochs": 1}, [0], bar=False)
+    assert load_recipe(found.recipe).model.arguments == {"hidden_dim": 64}

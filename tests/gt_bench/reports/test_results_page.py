@@ -43,6 +43,9 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     row = board("small", load_grid())[0]
     assert (row["status"], row["runs"], row["device"]) == ("ok", 2, "cpu")
     assert "up to date" in row["notes"][-1]
+    assert "up to date" not in run("board", "small").output
+    assert "notes on these rows: --notes prints them" in run("board", "small").output
+    assert "up to date" in run("board", "small", "--notes").output
     trained.recipe(epochs=8)
     trained.recipe(row="other")
     shown = run("board", "small", "--write", "out")

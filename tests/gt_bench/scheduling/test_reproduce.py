@@ -13,10 +13,12 @@ import yaml
 from typer.testing import CliRunner
 
 from gt_bench.cli import app
-from gt_bench.config.grid import load_grid
+from gt_bench.config.grid import Limits, load_grid
+from gt_bench.forecasting.counted import announcement
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.worker_pool import Lost
 from gt_bench.scheduling.reproduce import after, in_words, main, reproduce, train_side_by_side, without_git
+from gt_bench.utils.dvc import without_git_user
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
@@ -223,3 +225,44 @@ def test_an_unknown_suite_is_one_line(project, capsys):
     assert main(["smal"]) == 1
     assert "no suite named 'smal' (did you mean 'small'?)" in capsys.readouterr().err
     assert main([]) == 2
+
+
+def test_the_installation_says_its_size_and_time_and_is_not_silent():
+    shown = subprocess.run(
+        ["make", "-n", "reproduce", "VENV=none"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    said, pip = shown.stdout.index("3 GB with a CPU build"), shown.stdout.index("pip install")
+    assert said < pip < shown.stdout.index("installed: ") < shown.stdout.index("gt_bench.scheduling.reproduce")
+    assert " -q" not in shown.stdout[pip:].splitlines()[0]
+
+
+def test_the_first_lines_say_what_will_run_how_long_and_how_to_limit_it(project, monkeypatch):
+    project.recipe(seeds=[0, 1])
+    grid = load_grid()
+    cells = grid.suite("small")
+    first, second = announcement("small", cells, grid)
+    assert first == "small: 1 of 1 cells have no result and will be computed"
+    assert second.startswith("to limit it: `limits: {small: {seeds: 1, epochs: 10}}` in params.yaml")
+    assert "dvc repro train@small-web-mlp" in second
+    counted = {"seeds": 2, "search_runs": 3, "cpu": 600.0, "h100": {"unfused": 60.0}}
+    Path("scale.json").write_text(json.dumps({"cells": {CELL: counted}}))
+    first = announcement("small", cells, grid, path=Path("scale.json"))[0]
+    assert first.endswith("; about 50.0 min on one CPU thread or 5.0 min on an H100, counted")
+    limited = grid.model_copy(update={"limits": {"small": Limits(seeds=1)}})
+    assert "about 40.0 min" in announcement("small", cells, limited, path=Path("scale.json"))[0]
+    Path("results/small/web").mkdir(parents=True)
+    Path("results", f"{CELL}.json").write_text("{}")
+    assert announcement("small", cells, grid) == []
+
+
+def test_a_git_without_user_is_reported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("GIT_AUTHOR_EMAIL", "EMAIL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", "/dev/null")
+    assert list(without_git_user()) == [], "no repository"
+    Path(".git").mkdir()
+    assert ["git config user.name NAME" in line for line in without_git_user()] == [True]
+    monkeypatch.setenv("GIT_AUTHOR_EMAIL", "a@b.c")
+    assert list(without_git_user()) == []

@@ -11,7 +11,7 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
-from gt_bench.config.grid import Limits, load_grid
+from gt_bench.config.grid import Limits, Resources, load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
@@ -257,9 +257,24 @@ def test_a_job_that_no_node_can_take_is_said_once(project):
 def test_a_dry_run_submits_nothing(project):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
-    rows = dry_run([Entry(tuple(grid.cells.values()))], grid, print)
+    rows = dry_run([Entry(tuple(grid.cells.values()))], grid, print, measure=True)
     assert rows == [["1 GiB, 4 h, 1 core", "2", "2", "2.0 h", CELL]]
     assert not Path("store/sweep").exists()
+
+
+def test_a_dry_run_counts_unless_it_is_told_to_measure(project, monkeypatch):
+    project.recipe(seeds=[0, 1])
+    grid = load_grid()
+    entries = [Entry(tuple(grid.cells.values()))]
+    monkeypatch.setattr("gt_bench.forecasting.cache._measured", lambda *_: pytest.fail("steps were timed"))
+    # no counts here
+    assert dry_run(entries, grid, print) == [["? GiB, ? h, 1 core", "2", "2", "?", CELL]]
+    Path("docs").mkdir()
+    counted = {"seeds": 2, "search_runs": 0, "cpu": 600.0, "h100": {"unfused": 60.0}}
+    Path("docs/scale.json").write_text(json.dumps({"cells": {CELL: counted}}))
+    assert dry_run(entries, grid, print) == [["? GiB, 0.25 h, 1 core", "2", "2", "20.0 min", CELL]]
+    gpus = grid.model_copy(update={"resources": {"all": Resources(gpus=1, memory_gib=4.0)}})
+    assert dry_run(entries, gpus, print) == [["4 GiB, 0.25 h, 1 core, 1 GPU", "1", "2", "2.0 min", CELL]]
 
 
 def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path):

@@ -44,10 +44,11 @@ def test_what_a_store_holds(rebuilt, world):
     ):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
-    assert run["tags"]["gt.digest.encodings"] == record["deterministic"]["digests"]["encodings"]
+    assert run["params"]["digest.encodings"] == record["deterministic"]["digests"]["encodings"]
+    assert not [tag for tag in run["tags"] if tag.startswith("gt.digest.")], "tags stand above the description"
     assert (
-        run["tags"]["gt.versions"]
-        == parent["tags"]["gt.versions"]
+        run["params"]["versions"]
+        == parent["params"]["versions"]
         == "model version 1, task version 1, trainer version 1"
     )
     ((dataset, tags),) = run["inputs"]

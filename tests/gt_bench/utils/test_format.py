@@ -15,7 +15,14 @@ from tests.gt_bench.cells import ET, make_record, make_result
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.1234, "0.123 s"), (119, "119 s"), (120, "2.0 min"), (7200, "2.0 h"), (400 * 86400, "400.0 d")],
+    [
+        (0.1234, "0.123 s"),
+        (119, "119 s"),
+        (120, "2.0 min"),
+        (7200, "2.0 h"),
+        (400 * 86400, "400.0 d"),
+        (1277 * 86400, "3.5 years"),
+    ],
 )
 def test_seconds_have_the_largest_unit_of_which_there_are_two(seconds, said):
     assert duration(seconds) == said

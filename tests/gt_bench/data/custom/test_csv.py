@@ -256,3 +256,20 @@ def test_messages_hold_no_control_characters(tmp_path):
     message = refused(folder(tmp_path, nodes="id,y\na\x1b[31m\x07,0\nb,1\n", edges="source,target\nb,\x1b]0;x\x07c\n"))
     assert "column target: ]0;xc is not in column id of nodes.csv (which has a[31m, b)" in message
     assert message.isprintable()
+
+
+def test_words_are_classes_in_sorted_order(tmp_path):
+    """The mapping is printed as a remark and returned; a missing word is no class."""
+    labels: list[str] = []
+    remarks: list[str] = []
+    folder(tmp_path, nodes="f,y\n0.5,dog\n1.5,cat\n2.5,zebra\n3.5,dog\n4.5,\n", edges="source,target\n0,1\n")
+    arrays = from_csv(tmp_path, "node", remarks, labels)
+    assert arrays["y"].tolist() == [1, 0, 2, 1, -1]
+    assert labels == ["cat", "dog", "zebra"]
+    assert "nodes.csv: column y has words, numbered in sorted order: 0 = cat, 1 = dog, 2 = zebra" in remarks
+    assert "nodes.csv: column y is missing in 1 rows, which have no class" in remarks
+
+
+def test_a_word_among_numbers_is_refused(tmp_path):
+    folder(tmp_path, nodes="f,y\n0.5,0\n1.5,cat\n", edges="source,target\n0,1\n")
+    assert "nodes.csv: line 3: column y: 'cat' is not a number" in refused(tmp_path)

@@ -1,0 +1,68 @@
+"""Cost of runs by counted operations (docs/scale.json), without timing anything.
+
+`benchmarks/scale.py` counts the operations of a run of each cell and derives its time on a CPU thread and on an H100.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.forecasting.cache import Cost
+from gt_bench.utils.format import duration
+
+COUNTS = Path("docs/scale.json")
+
+
+def counted_costs(grid: Grid, path: Path = COUNTS) -> dict[str, Cost]:
+    """Return the counted cost of one run of each cell that was counted, without memory.
+
+    Args:
+        grid: the grid; a cell with `resources.gpus` has its time on an H100, the others on one CPU thread.
+        path: file with the counts; outside the repository there is none.
+    """
+    counts, found = _counts(path), {}
+    for cell in grid.cells.values():
+        one = counts.get(cell.cell, {})
+        seconds = one.get("h100", {}).get("unfused") if grid.resources_of(cell).gpus else one.get("cpu")
+        if seconds is not None:
+            found[cell.cell] = Cost(seconds, search_seconds=seconds * one.get("search_runs", 0))
+    return found
+
+
+def announcement(
+    name: str, cells: Sequence[Cell], grid: Grid, results: Path = Path("results"), path: Path = COUNTS
+) -> list[str]:
+    """Return what a run of cells will compute, how long it takes, and how to limit it; nothing if all have results.
+
+    Args:
+        name: of the cells, for the message.
+        cells: cells that will run.
+        grid: the grid; its limits on seeds are taken into account.
+        results: folder of results.
+        path: file with the counts.
+    """
+    left = [cell for cell in cells if not (results / f"{cell.cell}.json").exists()]
+    if not left:
+        return []
+    counts = _counts(path)
+    known = [(cell, counts[cell.cell]) for cell in left if "cpu" in counts.get(cell.cell, {})]
+    runs = [min(one["seeds"], grid.limits_of(cell).seeds or one["seeds"]) + one["search_runs"] for cell, one in known]
+    cpu = sum(one["cpu"] * n for (_, one), n in zip(known, runs, strict=True))
+    gpu = sum(one["h100"]["unfused"] * n for (_, one), n in zip(known, runs, strict=True))
+    time = f"; about {duration(cpu)} on one CPU thread or {duration(gpu)} on an H100, counted" if known else ""
+    without = f" ({len(left) - len(known)} cells are not counted)" if known and len(known) < len(left) else ""
+    suite = left[0].suite
+    return [
+        f"{name}: {len(left)} of {len(cells)} cells have no result and will be computed{time}{without}",
+        f"to limit it: `limits: {{{suite}: {{seeds: 1, epochs: 10}}}}` in params.yaml, or a single cell: "
+        f"dvc repro train@{left[0].key}; Ctrl-C stops, the same command resumes",
+    ]
+
+
+def _counts(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, KeyError):  # outside the repository there is no such file
+        return {}
