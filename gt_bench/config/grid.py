@@ -15,6 +15,8 @@ from gt_bench.schemas import Settings
 from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, recipe_file
 
+PREDICTIONS_MIB = 16.0
+
 
 class Cell(Strict):
     """One (suite, dataset, model) of the grid.
@@ -74,7 +76,8 @@ class Resources(Strict):
 
 class RunSettings(Strict):
     """Run-wide settings that change no number of a finished run. `parallel`: how many seeds of a cell train at once, "auto" as many as cores
-    and memory hold (on a GPU one). `study_storage`: URL of the database of searches, nothing for journal files."""
+    and memory hold (on a GPU one). `predictions`: outputs on validation and test are stored next to each record if they need at most this
+    many MiB; 0 stores none. `require_predictions`: a run whose record has none is computed again. `study_storage`: URL of the database of searches, nothing for journal files."""
 
     device: str = "auto"
     parallel: Literal["auto"] | Positive = "auto"
@@ -82,6 +85,8 @@ class RunSettings(Strict):
     time_limit_hours: float | None = Field(None, gt=0, allow_inf_nan=False)
     checkpoint_seconds: float = Field(60.0, ge=0, allow_inf_nan=False)
     tracking: bool = True
+    predictions: float = Field(PREDICTIONS_MIB, ge=0, allow_inf_nan=False)
+    require_predictions: bool = False
     study_storage: str | None = None
     verdict: Rules = Rules()
 

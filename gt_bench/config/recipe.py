@@ -24,7 +24,9 @@ ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
 BY_SET = "chosen: by --set"  # of a value that `gt-bench try` was given
 TRIED = "tried"  # the suite of what it ran
 # what describes a recipe and decides no number of a run
-DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
+DESCRIBED = frozenset(
+    {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "reduced", "origin"}
+)
 
 # keys that came after the first records: at these values they are left out of what decides a run
 USUAL = {"select": "best", "threads": 1, "processes": 1}
@@ -179,7 +181,8 @@ class Recipe(Strict):
     test run, for a graph that does not fit into the training device whole. `select`: the epoch that is tested, the best on validation or the
     last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
-    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `brec`: what that task asks for besides.
+    `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `predictions`: instead of `run.predictions` of
+    params.yaml (MiB). `brec`: what that task asks for besides.
     `threads`: of the CPU, in one run; sums over several are rounded otherwise. `processes`: that share the graphs of each step of one run (docs/gpu.md), each with so many threads or
     a GPU of its own; the batch is that of all together. `parameters`: the count that the paper prints for this row; decides nothing."""
 
@@ -213,6 +216,7 @@ class Recipe(Strict):
     targets: Literal["train", "all"] | None = None
     start: StartSection | None = None
     keep_weights: bool = False
+    predictions: float | None = Field(None, ge=0, allow_inf_nan=False)
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     threads: int = Field(1, ge=1, le=1024)
@@ -283,7 +287,9 @@ class Recipe(Strict):
     def given_values(self) -> list[str]:
         """Dotted keys of the values that the recipe gives and that decide its numbers: what has an origin."""
         content = self.model_dump(
-            mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"}
+            mode="json",
+            exclude_unset=True,
+            exclude={"published", "parameters", "keep_weights", "predictions", "reduced", "origin"},
         )
         content["model"].pop("name")
         return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * (

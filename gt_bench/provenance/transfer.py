@@ -10,6 +10,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.provenance.staleness import code_now, compare_golden_values, origins_of, searched_values, standing
 from gt_bench.schemas import Record, Result
+from gt_bench.store import predictions
 from gt_bench.store.archive import (
     ROOT,
     Shipped,
@@ -75,6 +76,7 @@ def export_cell(
         raise StoreError(
             f"{path} holds {len(old.records)} runs at full settings, and this cell is reduced ({', '.join(result['reduced'])}): --replace puts it in its place"
         )
+    predictions.ship(path, records, store)
     return write(shipped)
 
 
@@ -88,6 +90,8 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
         else:
             written += 1
             print_text(f"{path}: {path.stat().st_size:,} bytes")
+            if (outputs := predictions.shipped_file(path)).exists():
+                print_text(f"{outputs}: {outputs.stat().st_size:,} bytes")
     some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
     print_text(f"{written} cells exported; {len(without)} without a run{some}")
 
@@ -135,6 +139,7 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
     """
     store = Store()
     wrong = [line for one in shipped for line in problems_of(one, root)]
+    wrong += [line for one in shipped for line in predictions.shipped_problems(one.path, one.records)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
     new: dict[str, Record] = {}
@@ -157,6 +162,8 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
     for digest, record in new.items():
         with store.lock(digest):
             store.put(record)
+    for one in shipped:
+        predictions.unpack(one.path, one.records, store)
     return len(new), len(there)
 
 
@@ -213,7 +220,7 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
     seen: dict[str, tuple[Path, Record]] = {}
     for one in shipped:
         found = problems_of(one, root)
-        wrong += found
+        wrong += found + predictions.shipped_problems(one.path, one.records)
         for record in (*one.records, *one.trials) if not found else ():
             # two cells may share a run, but not disagree on it
             other = seen.setdefault(record["digest"], (one.path, record))
@@ -265,4 +272,9 @@ def stored_problem(store: Store, digest: str) -> list[str]:
         record = store.get(digest)
     except StoreError as error:
         return [str(error)]
-    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] if record else []
+    if record is None:
+        return []
+    outputs = predictions.problem_of(record, store)
+    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] + [outputs] * bool(
+        outputs
+    )
