@@ -65,7 +65,7 @@ EXAMPLES = {
     "compare": "gt-bench compare edge-transformer/gcn edge-transformer/edge-transformer",
     "claims": "gt-bench claims edge-transformer",
     "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
-    "score": "gt-bench score edge-transformer/cornell/gcn",
+    "score": "gt-bench score edge-transformer/cornell/gcn --metric accuracy --metric f1-macro",
     "doctor": "gt-bench doctor",
     "store export": "gt-bench store export edge-transformer/cornell/gcn",
     "store import": "gt-bench store import edge-transformer",

@@ -13,6 +13,10 @@ from gt_bench.utils.format import print_text
 def train(
     names: Annotated[list[str], typer.Argument(help="cells (suite/dataset/row) and suites")],
     jobs: Annotated[int, typer.Option(help="cells that train at once, each in a process of its own")] = 1,
+    predictions: Annotated[
+        bool,
+        typer.Option("--predictions", help="compute runs again whose predictions are not stored (`gt-bench score`)"),
+    ] = False,
 ) -> None:
     """Trains cells. Data and encodings must be there (`dvc repro train@CELL` sees to it)."""
     from gt_bench.experiment.cell import say_notes
@@ -21,6 +25,8 @@ def train(
     from gt_bench.tracking.uri import is_installed
 
     grid = every_cell()
+    if predictions:
+        grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})
     cells = grid.chosen(names)
     say_notes(cells)
     lost = []
