@@ -302,11 +302,15 @@ def show(
             "cell": cell.cell,
             "part": part,
             "metrics": {
-                one.metric: {"seeds": {str(s): v for s, v in one.values.items()}, "mean": one.mean, "std": one.std}
+                one.metric: {
+                    "seeds": {str(seed): _finite(value) for seed, value in one.values.items()},
+                    "mean": _finite(one.mean),
+                    "std": _finite(one.std),
+                }
                 for one in table
             },
             "by": by,
-            "groups": groups and [{"name": g.name, "examples": g.examples, **g.values} for g in groups],
+            "groups": [{"name": g.name, "examples": g.examples} | dict(g.values) for g in groups or ()],
             "ensemble": together,
         }
         print(json.dumps(content, indent=1))
@@ -328,6 +332,11 @@ def show(
     if differing:
         print_text(f"not the value of the record: {', '.join(differing)}; `gt-bench store verify` checks both")
     return not differing
+
+
+def _finite(value: float | None) -> float | None:
+    """Returns None for NaN, which JSON does not have."""
+    return None if value is None or math.isnan(value) else value
 
 
 def _head(metric: str) -> str:

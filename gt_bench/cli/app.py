@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli import compare, records, run, show, suite
+from gt_bench.cli import analyse, compare, records, run, show, suite
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
@@ -37,6 +37,7 @@ GROUPS: dict[str, Commands] = {
         "claims": compare.claims,
         "diff": compare.diff,
         "score": compare.score,
+        "rank": analyse.rank,
     },
     "Check and carry": {"doctor": records.doctor},
 }
@@ -66,6 +67,7 @@ EXAMPLES = {
     "claims": "gt-bench claims edge-transformer",
     "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
     "score": "gt-bench score edge-transformer/cornell/gcn --metric accuracy --metric f1-macro",
+    "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
     "store export": "gt-bench store export edge-transformer/cornell/gcn",
     "store import": "gt-bench store import edge-transformer",

@@ -274,7 +274,6 @@ def stored_problem(store: Store, digest: str) -> list[str]:
         return [str(error)]
     if record is None:
         return []
+    wrong = [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)]
     outputs = predictions.problem_of(record, store)
-    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] + [outputs] * bool(
-        outputs
-    )
+    return [*wrong, outputs] if outputs else wrong

@@ -167,7 +167,7 @@ def pack(examples: Mapping[str, Examples], loader: Batches, task: str, loss: str
             if loader.packed.header.split_kind == "graph":
                 arrays[f"{part}/nodes"] = loader.packed.sizes[ids].numpy().astype(np.int32)
     file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
@@ -302,7 +302,7 @@ def unpack(record_path: Path, records: Sequence[Record], store: Store) -> int:
     members = _members(path) if path.exists() else {}
     for digest, content in members.items():
         file, held = store.folder(digest) / FILE, store.get(digest)
-        said = (held or {}).get("predictions") or {}
+        said = (held.get("predictions") if held else None) or {}
         if not file.exists() and said.get("sha256") == hashlib.sha256(content).hexdigest():
             write_bytes(file, content)
             count += 1

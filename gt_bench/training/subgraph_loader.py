@@ -77,7 +77,7 @@ class SubgraphLoader:
 
     def order(self, part: str) -> LongTensor:
         """Returns the ids of the nodes of a part in the order of `evaluation`, long [N]."""
-        return self.ids[part]  # type: ignore[return-value]
+        return self.ids[part]
 
     @property
     def steps_per_epoch(self) -> int:

@@ -119,7 +119,8 @@ class Run:
         self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]  # last epoch of each
         self.best: dict[str, dict[str, Tensor]] = {}
         self.recomputed = False
-        self.keeps, self.left_out = 0, None
+        self.keeps = 0
+        self.left_out: int | None = None
         self.examples: dict[str, Examples] = {}
 
     def train(self, test: bool = True) -> Outcome:
