@@ -18,6 +18,7 @@ from gt_bench.config.tried import TriedCell
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
+from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.datasets import named
@@ -148,7 +149,8 @@ def _pair(
     """Checks a pair, computes its encodings and writes its recipe. Raises as `try_pair`."""
     dataset = packed.header.name
     where = f"gt-bench try {info.name} {dataset}"
-    recipe = with_encodings(recipe_of(info, packed.header, given, seeds, trials, space), info, packed)
+    recipe = resolved(recipe_of(info, packed.header, given, seeds, trials, space), dataset, where)
+    recipe = with_encodings(recipe, info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)

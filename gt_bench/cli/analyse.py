@@ -102,6 +102,24 @@ def rank(
         ranking.show(result, source.value, remarks, grid.run.verdict.level)
 
 
+def match(
+    model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name; the data need not be on disk")],
+    parameters: Annotated[str, typer.Option(metavar="N", help="the budget: 500k, 1.5M or 500000")],
+    by: Annotated[
+        str | None, typer.Option(metavar="ARGUMENT", help="the argument that is chosen; the width if not given")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="of the recipe: model.num_layers=4")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The width at which a model has a number of parameters on a dataset, a multiple of its number of heads; and the lines for a recipe."""
+    from gt_bench.analysis.match import show
+
+    show(model, dataset, parameters, by, set_ or [], as_json)
+
+
 def _listed(values: list[str] | None) -> list[str]:
     """Names that are repeated or separated by commas."""
     return [name.strip() for value in values or () for name in value.split(",") if name.strip()]

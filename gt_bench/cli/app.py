@@ -30,6 +30,7 @@ GROUPS: dict[str, Commands] = {
         "sweep": run.sweep,
         "tune": run.tune,
         "forecast": run.forecast,
+        "match": analyse.match,
         "reproduce": run.reproduce,
     },
     "Compare and judge": {
@@ -67,6 +68,7 @@ EXAMPLES = {
     "claims": "gt-bench claims edge-transformer",
     "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
     "score": "gt-bench score edge-transformer/cornell/gcn --metric accuracy --metric f1-macro",
+    "match": "gt-bench match gcn cornell --parameters 100k",
     "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
     "store export": "gt-bench store export edge-transformer/cornell/gcn",

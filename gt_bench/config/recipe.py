@@ -8,12 +8,14 @@ cells is in gt_bench/config/grid.py.
 import hashlib
 import json
 import math
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from gt_bench.config.inheritance import ancestors, read_recipe
+from gt_bench.config.match_section import MatchSection
 from gt_bench.config.protocols import BrecSection, Protocol
 from gt_bench.config.schema import Positive, RecipeError, Strict, nearest, validated
 from gt_bench.config.search_space import SearchSection
@@ -25,7 +27,7 @@ BY_SET = "chosen: by --set"  # of a value that `gt-bench try` was given
 TRIED = "tried"  # the suite of what it ran
 # what describes a recipe and decides no number of a run
 DESCRIBED = frozenset(
-    {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "reduced", "origin"}
+    {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "match", "reduced", "origin"}
 )
 
 # keys that came after the first records: at these values they are left out of what decides a run
@@ -182,7 +184,7 @@ class Recipe(Strict):
     last one (then validation decides nothing). `targets`: regression targets standardised per column with the
     statistics of the training part ("train") or of all parts ("all": a leak, for protocols that were run so); nothing: as packed.
     `start`: fine-tuning; `keep_weights`: best weights stay in the store beside the record, for cells that start from them. `predictions`: instead of `run.predictions` of
-    params.yaml (MiB). `brec`: what that task asks for besides.
+    params.yaml (MiB). `match`: a width that follows from a number of parameters. `brec`: what that task asks for besides.
     `threads`: of the CPU, in one run; sums over several are rounded otherwise. `processes`: that share the graphs of each step of one run (docs/gpu.md), each with so many threads or
     a GPU of its own; the batch is that of all together. `parameters`: the count that the paper prints for this row; decides nothing."""
 
@@ -217,6 +219,7 @@ class Recipe(Strict):
     start: StartSection | None = None
     keep_weights: bool = False
     predictions: float | None = Field(None, ge=0, allow_inf_nan=False)
+    match: MatchSection | None = None
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     threads: int = Field(1, ge=1, le=1024)
@@ -380,6 +383,9 @@ def load_recipe(path: str | Path) -> Recipe:
     if lacking:
         raise RecipeError(f"{path}: {lacking[0]} differs from its base and has no origin here; add origin.{lacking[0]}")
     check_origins(recipe, path)
+    if recipe.match:
+        # imported on first use: it builds models, which no other recipe needs
+        recipe = import_module("gt_bench.experiment.match_size").resolved(recipe, Path(path).parent.name, str(path))
     return recipe
 
 
