@@ -2,6 +2,7 @@
 
 import sys
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -100,6 +101,31 @@ def rank(
         print(ranking.as_json(result, source.value, remarks))
     else:
         ranking.show(result, source.value, remarks, grid.run.verdict.level)
+
+
+def ablate(
+    factor: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FACTOR",
+            help="a dotted key of recipes, such as model.dropout or encodings.rrwp; without it: a list",
+        ),
+    ] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")
+    ] = None,
+    records: Records = RECORDS,
+    as_json: AsJson = False,
+) -> None:
+    """The effect of one recipe value or encoding, over all pairs of own and shipped cells that differ in nothing else; nothing is computed."""
+    from gt_bench.analysis.ablate import show
+
+    grid = every_cell()
+    for problem in show(factor, grid, grid.chosen(names or []), plot, as_json, records):
+        print_text(problem, file=sys.stderr)
 
 
 def match(

@@ -39,6 +39,7 @@ GROUPS: dict[str, Commands] = {
         "diff": compare.diff,
         "score": compare.score,
         "rank": analyse.rank,
+        "ablate": analyse.ablate,
     },
     "Check and carry": {"doctor": records.doctor},
 }
@@ -69,6 +70,7 @@ EXAMPLES = {
     "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
     "score": "gt-bench score edge-transformer/cornell/gcn --metric accuracy --metric f1-macro",
     "match": "gt-bench match gcn cornell --parameters 100k",
+    "ablate": "gt-bench ablate model.dropout edge-transformer --plot dropout.html",
     "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
     "store export": "gt-bench store export edge-transformer/cornell/gcn",
