@@ -1,6 +1,7 @@
 """Run: cells, a pair of your own, everything that is missing, here or on a cluster; searches; and how long all that takes."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,15 @@ import typer
 
 from gt_bench.cli.options import CellName, Names, Plan, every_cell
 from gt_bench.utils.format import print_text
+
+
+class Debug(StrEnum):
+    """What `gt-bench try --debug` does."""
+
+    overfit = "overfit"
+    profile = "profile"
+    nan = "nan"
+    one_batch = "one-batch"
 
 
 def train(
@@ -78,6 +88,12 @@ def try_(
     save: Annotated[
         str | None, typer.Option(metavar="SUITE", help="write the recipe that was used into suites/SUITE/recipes/")
     ] = None,
+    debug: Annotated[
+        Debug | None,
+        typer.Option(
+            help="a few steps instead of a run: memorise a batch, profile, find the first NaN, shapes of a batch"
+        ),
+    ] = None,
 ) -> None:
     """Any model on any dataset without a recipe, by the defaults of gt_bench/plugins/defaults.yaml; then a table of all that is known there."""
     from gt_bench.api.evaluate import check_suite, try_pair
@@ -91,6 +107,20 @@ def try_(
     given = settings(set_ or [])
     if epochs is not None:
         given["epochs"] = epochs
+    if debug is not None:
+        from gt_bench.api.evaluate import debug_pair
+        from gt_bench.config.schema import RecipeError
+
+        others = {"--search": search, "--against": against, "--space": space, "--save": save}
+        if taken := [name for name, value in others.items() if value]:
+            raise RecipeError(
+                f"--debug {debug.value}: stores no run and cannot be combined with {taken[0]}; remove one"
+            )
+        seed = 0 if seeds is None else seeds_in(seeds)[0]
+        told = {"task": task, "metric": metric}
+        if not debug_pair(model, dataset, debug.value, given, seed, **told, undirected=undirected):
+            raise typer.Exit(1)
+        return
     found = try_pair(
         model,
         dataset,
