@@ -16,7 +16,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, SHIPPED
-from gt_bench.leaderboard.terminal import print_table
+from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.units import PERCENT
 from gt_bench.schemas import Record, Settings
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, Paired, paired
@@ -270,7 +270,7 @@ def show(
             print_table(
                 ["factor", "pairs"], [[key, str(count)] for key, count in counts.most_common()], right=("pairs",)
             )
-            print_text(f"{len(found)} cells with runs; pairs differ in this value alone and share seeds")
+            print_wrapped(f"{len(found)} cells with runs; pairs differ in this value alone and share seeds")
         return problems
     names = [name.strip() for name in factor.split(",") if name.strip()]
     if not names:
@@ -282,7 +282,7 @@ def show(
     if as_json:
         print(json.dumps([_row(one) for one in pairs], indent=1))
     else:
-        print_text(
+        print_wrapped(
             f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; positive differences favour the new value"
         )
         difference = f"difference [{100 * (1 - rules.level):g} %]"
@@ -302,7 +302,7 @@ def show(
             difference, "verdict", "change", "cell", "seeds", wrapped=("cell", "change", difference, "verdict"),
         )  # fmt: skip
         for line in summary(pairs, rules):
-            print_text(line)
+            print_wrapped(line)
     if plot is not None:
         print_text(f"written: {write_bytes(plot, forest(factor, pairs, plot.suffix))}")
     return problems

@@ -7,6 +7,7 @@ from gt_bench.config.match_section import count_in
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.experiment.match_size import FAR, matched, usual_width
+from gt_bench.leaderboard.terminal import print_wrapped
 from gt_bench.plugins.default_recipes import settings
 from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
@@ -50,9 +51,9 @@ def show(model: str, dataset: str, parameters: str, by: str | None, given: Seque
         return
     off = found.parameters / budget - 1
     steps = f", a multiple of {found.step} (its heads)" if found.step > 1 else ""
-    print_text(f"{found.by}: {found.value}{steps}: {found.parameters:,} parameters, {off:+.1%} of {budget:,}")
+    print_wrapped(f"{found.by}: {found.value}{steps}: {found.parameters:,} parameters, {off:+.1%} of {budget:,}")
     if abs(off) > FAR:
-        print_text(f"no value of {found.by} is nearer; another --by or --set changes the size in finer steps")
+        print_wrapped(f"no value of {found.by} is nearer; another --by or --set changes the size in finer steps")
     print_text("in a recipe:")
     print_text(f"  match: {{parameters: {budget}, by: {found.by}}}")
     print_text('  origin: {match: "chosen: the same number of parameters for all models"}')

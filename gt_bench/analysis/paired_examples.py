@@ -21,7 +21,7 @@ from torch import Tensor
 from gt_bench.analysis.score import aligned, check_metrics, loaded
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.leaderboard.terminal import print_table
+from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.units import PERCENT
 from gt_bench.store.archive import ROOT
 from gt_bench.store.predictions import Part, Predictions
@@ -228,7 +228,7 @@ def show(
         )
         return
     print_text(f"first: {names[0]}\nsecond: {names[1]}\n{part}: the same examples; {len(pairs)} common seeds")
-    print_text(f"paired bootstrap: {resamples} draws of the examples, mean over the seeds, first minus second")
+    print_wrapped(f"paired bootstrap: {resamples} draws of the examples, mean over the seeds, first minus second")
     print_table(
         ["metric", "first", "second", f"difference [{100 * LEVEL:g} %]", "verdict"],
         [[_label(one.metric), *_numbers(one), _verdict(one)] for one in found],

@@ -9,7 +9,6 @@ are over the blocks that all models have. `--missing worst` counts a missing res
 
 import json
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.leaderboard.rows import summarise
-from gt_bench.leaderboard.terminal import console, print_table
+from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.published import METRIC_NAMES, published_of
 from gt_bench.schemas import Record, Result
 from gt_bench.stats import ranking
@@ -332,11 +331,10 @@ def show(found: Ranking, source: str, remarks: Sequence[str], level: float = 0.0
         cells += ["–" if one.rank is None else f"{one.rank:.2f}", str(one.blocks)]
         rows.append(cells + ([str(one.published)] if mixed and source == ALL else []))
     datasets = len({block.dataset for block in found.blocks})
-    width = console().width
     print_text(f"{_count(len(found.models), 'model')} on {_count(datasets, 'dataset')}, source: {source}")
     print_table(heads, rows, "model", "Elo [95 %]", "win rate", "rank", "n", right=("rank", "n", "win rate"))
     for line in [*lines(found, level), *remarks]:
-        print_text(textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  "))
+        print_wrapped(line)
 
 
 def _count(number: int, what: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from collections.abc import Collection, Sequence
 
 from rich.console import Console
@@ -24,6 +25,13 @@ def print_table(
     """Prints what fits the terminal (`gt_bench.utils.column_widths.fitting_table`)."""
     out = console()
     out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold))
+
+
+def print_wrapped(line: str) -> None:
+    """Prints a sentence, broken at spaces to the width of the terminal."""
+    print_text(
+        textwrap.fill(line, console().width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+    )
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:
