@@ -75,7 +75,6 @@ def evaluate(
         task=task,
         metric=metric,
         undirected=undirected,
-        bar=False,
         grid=grid.model_copy(update={"run": run}),
     )
 

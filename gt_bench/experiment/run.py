@@ -8,7 +8,6 @@ the stored record of this digest. If there is none, it trains, evaluates and sto
 import contextlib
 import inspect
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -56,7 +55,6 @@ from gt_bench.training.target_scaling import StandardisedTargets
 from gt_bench.training.trainer import Outcome, Run
 from gt_bench.utils.errors import UserError
 from gt_models.batch import MissingEncoding
-from gt_models.kernels import forms_taken
 from gt_models.registry import create_model, model_info
 
 if TYPE_CHECKING:
@@ -522,8 +520,7 @@ class Experiment:
         run.keeps = int(self.kept_mib * 2**20) if test else 0
         memory.start()
         try:
-            with forms_taken(training=True) as trained, forms_taken(training=False) as evaluated:
-                outcome = run.train(test)
+            outcome = run.train(test)
         except (MissingEncoding, WrongOutput) as error:
             raise RecipeError(f"{self.path}: {error}") from error
         except ValueError as error:
@@ -539,11 +536,9 @@ class Experiment:
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-        if run.recomputed:
-            trained["layers"] = Counter(recomputed=1)
-        taken = {"training": trained, "evaluation": evaluated}
         forms = {
-            phase: {operation: sorted(of) for operation, of in sorted(found.items())} for phase, found in taken.items()
+            phase: {operation: sorted(calls) for operation, calls in sorted(found.items())}
+            for phase, found in run.forms.items()
         }
         record = self.record(outcome, seed, digest, clock, memory, forms, usage)
         if writes and test and outcome.status == "ok":

@@ -18,15 +18,16 @@ class WholePaper(NamedTuple):
     methods: dict[str, tuple[int, int]]
 
 
-def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
-    """Test the direction of all own numbers of a paper that have a verdict, provisional ones included.
+def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row]:
+    """Choose one row for each own number of a paper that has a verdict.
 
     Args:
         paper: The paper.
-        rows: Rows of leaderboards. Of several recipes for one number the one with the largest share of its runs counts, then the first.
+        rows: Rows of leaderboards.
 
     Returns:
-        The result; each difference is in units of half its 95 % interval.
+        {first place of the number: row}. If several recipes are compared with a number, the row with the largest share of
+        its runs counts, then the first.
     """
     chosen: dict[tuple[str, ...], Row] = {}
     for row in rows:
@@ -38,9 +39,22 @@ def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
         other = chosen.get(number.first_place)
         if other is None or row["runs"] / runs_in_full(row) > other["runs"] / runs_in_full(other):
             chosen[number.first_place] = row
+    return chosen
+
+
+def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
+    """Test the direction of all `judged_numbers` of a paper, provisional ones included.
+
+    Args:
+        paper: The paper.
+        rows: Rows of leaderboards.
+
+    Returns:
+        The result; each difference is in units of half its 95 % interval.
+    """
     effects: dict[str, list[float]] = {}
     by_method: dict[str, list[float]] = {}
-    for place, row in chosen.items():
+    for place, row in judged_numbers(paper, rows).items():
         low, high, difference = row["interval_low"], row["interval_high"], row["difference"]
         if low is None or high is None or difference is None or high == low:
             continue

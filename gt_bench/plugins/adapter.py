@@ -289,7 +289,7 @@ def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
         for p in parameters
         if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
-    if len(needed) == 1 and needed[0] not in PARTS:
+    if len(needed) == 1 and (needed[0] not in PARTS or needed[0] == "batch"):  # no model reads the batch vector alone
         return None
     if needed and set(needed) <= set(PARTS):
         optional = [p.name for p in parameters if p.default is not p.empty and p.name in ("batch", "edge_attr")]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from gt_bench.claims.evaluate import FAILS, HOLDS, INCONSISTENT, PRINT, UNDECIDED
 from gt_bench.config.schema import RecipeError, nearest
@@ -14,10 +15,25 @@ from gt_bench.schemas import Row
 from gt_bench.utils.paths import MANIFEST, SUITES
 
 
+class Summary(NamedTuple):
+    """A paper in short.
+
+    Attributes:
+        counts: Sentences that are counted: numbers, the test of the whole paper, claims.
+        text: The summary of its suite.yaml, with our numbers in it.
+    """
+
+    counts: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.counts} {self.text}"
+
+
 def every_in_short(
     covered: Iterable[Coverage], verdicts: Iterable[tuple[str, str]], rows: Sequence[Row]
-) -> dict[str, str]:
-    """The summary of each paper that has one in its suite.yaml, after two counted sentences.
+) -> dict[str, Summary]:
+    """Summarize each paper that has a summary in its suite.yaml.
 
     Args:
         covered: of each paper.
@@ -28,7 +44,7 @@ def every_in_short(
         RecipeError: for a cell or metric that has no number.
     """
     numbers, told = _numbers(rows), list(verdicts)
-    found = {}
+    found: dict[str, Summary] = {}
     for one in covered:
         summary = load_suite(one.paper).summary
         if summary is None:
@@ -36,7 +52,7 @@ def every_in_short(
         claims = _claims(Counter(verdict for paper, verdict in told if paper == one.paper))
         text = " ".join(summary.split()).format_map(_Numbers(numbers, one.paper))
         whole = f" {sentence(whole_paper(one.paper, rows))}" if one.judged else ""
-        found[one.paper] = f"{one.sentence}{whole} {claims} {text}"
+        found[one.paper] = Summary(f"{one.sentence}{whole} {claims}", text)
     return found
 
 

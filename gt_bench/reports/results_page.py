@@ -23,6 +23,7 @@ from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
 from gt_bench.provenance.staleness import compare_golden_values, standing
+from gt_bench.reports.html.overview import NO_VERDICT, PaperLine, of_papers
 from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from gt_bench.schemas import Row
@@ -150,6 +151,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     """What the shipped records say of each paper's tables, and what was found out where the two differ, as Markdown. Raises StoreError."""
     rows = every_row(grid, root)
     tables = [paper_table(layout, rows) for layout in layouts()]
+    covered = coverage(grid, rows, _seconds(grid, root))
     parts = [
         "# Results so far",
         "",
@@ -158,21 +160,25 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "current code would compute differently. A line `ours` is our mean and deviation over the runs of one recipe:",
         f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
         "",
+        *_papers(of_papers([one for one in covered if one.paper in grid.suites], rows)),
+        "",
+        "Numbers of the papers' own models. *Worse side*: how many of the numbers that differ are worse than published. *p*: a test over all",
+        "numbers of a paper, by dataset ([how](verdicts.md)); – if there are too few datasets. All published numbers, of other methods too:",
+        "",
         *_counts(tables),
         "",
         tally(rows, grid.run.verdict),
         "",
     ]
     claims = _claims(rows, grid.run.verdict)
-    covered = coverage(grid, rows, _seconds(grid, root))
     verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims if claim.said != "asked here"]
     short = every_in_short([one for one in covered if one.paper in grid.suites], verdicts, rows)
-    suites = {row["cell"].split("/")[0]: row["cell"].split("/")[0] for row in rows}
-    for paper, title in (suites | paper_titles()).items():
+    titles = {suite: suite for suite in dict.fromkeys(row["cell"].split("/")[0] for row in rows)}
+    for paper, title in (titles | paper_titles()).items():
         run = [part for table in tables if table.layout.paper == paper and (part := run_part(table))]
         bare = _unprinted([row for row in rows if row["cell"].split("/")[0] == paper])
         if run or bare or paper in short:
-            parts += [f"## {title}", "", *([short[paper], ""] if paper in short else [])]
+            parts += [f"## {title}", "", *([str(short[paper]), ""] if paper in short else [])]
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
@@ -196,6 +202,19 @@ def _differences(root: Path) -> list[str]:
         path = root / name / DIFFERENCES if (root / name).is_dir() else folder / DIFFERENCES
         if path.exists():
             found += [f"### {load_suite(name).label or name}", "", path.read_text(encoding="utf-8")]
+    return found
+
+
+def _papers(lines: Sequence[PaperLine]) -> list[str]:
+    """The table of papers: their own numbers by verdict."""
+    kinds = [kind for kind in KINDS if kind.word != NO_VERDICT]
+    head = ["paper", "numbers", "with a verdict", *(kind.word for kind in kinds), "worse side", "p"]
+    found = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
+    for line in lines:
+        counts = {kind["word"]: kind["count"] for kind in line["kinds"]}
+        judged = [counts[kind.word] for kind in kinds]
+        values = [line["label"], line["numbers"], sum(judged), *judged, line["worse"], line["p"]]
+        found.append(f"| {' | '.join(map(str, values))} |")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Progress of a cell: a bar on a terminal, plain lines elsewhere (a log, DVC, CI)."""
+"""Progress of a cell: a bar on a terminal and in a notebook, plain lines elsewhere (a log, DVC, CI)."""
 
 import sys
 import time
@@ -19,13 +19,13 @@ class Progress:
     Args:
         title: of the bar or the lines.
         total_epochs: of all runs.
-        bar: False for plain lines also on a terminal.
+        bar: False for plain lines everywhere.
     """
 
     def __init__(self, title: str, total_epochs: int, bar: bool = True):
         self.title, self.total = title, total_epochs
         self.bar = None
-        if bar and sys.stderr.isatty():
+        if bar and (sys.stderr.isatty() or _is_notebook()):
             from tqdm import tqdm
 
             self.bar = tqdm(total=total_epochs, desc=title, unit="epoch", dynamic_ncols=True)
@@ -98,3 +98,8 @@ class Progress:
         if self.bar is not None:
             self.bar.update(self._done() - self.bar.n)
         self.say(line)
+
+
+def _is_notebook() -> bool:
+    """Whether stderr is the output of a notebook's cell, which redraws a line like a terminal."""
+    return type(sys.stderr).__module__.startswith("ipykernel.")

@@ -211,7 +211,7 @@ class BrecRun(Run):
 
     def _save(self) -> None:
         if self.checkpoint.path is not None:
-            self.checkpoint.write({"curves": self.outcome.curves, "totals": self.meter.totals}, {})
+            self.checkpoint.write({"curves": self.outcome.curves} | self._measured(), {})
 
     def _begin(self) -> None:
         """Does nothing: every pair has a new model."""
@@ -220,7 +220,7 @@ class BrecRun(Run):
         curves = {name: list(header["curves"][name]) for name in self.outcome.curves}
         if len({len(curve) for curve in curves.values()}) != 1:
             raise ValueError("its curves differ in length")
-        self.meter.totals.update({what: float(header["totals"][what]) for what in self.meter.totals})
+        self._restore_measured(header)
         self.outcome.curves = curves
 
 

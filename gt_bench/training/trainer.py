@@ -11,6 +11,7 @@ import contextlib
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ from gt_bench.training.failures import Diverged, OutOfMemory, RunFailure, TimedO
 from gt_bench.training.interfaces import Batches, Objective
 from gt_bench.training.loader import seed_of
 from gt_bench.training.optim import create_optimizer, lr_factor
+from gt_models.kernels import forms_taken
 
 # outputs and targets of each batch
 Examples = tuple[Sequence[Tensor], Sequence[Any]]
@@ -87,6 +89,7 @@ class Run:
         outcome: the result so far.
         best: weights of the selected epoch, and the state of its optimiser if a later phase needs it.
         recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
+        forms: {"training" or "evaluation": {operation of `gt_models.kernels`: calls of each form}}.
         examples: {"val" or "test": outputs and targets of each batch} of the tested weights, if `keeps` allows them.
         left_out: bytes of outputs and targets that were not kept because `keeps` is less, otherwise None.
         keeps: bytes of outputs and targets that `train` may keep in `examples`. 0 for none.
@@ -122,6 +125,7 @@ class Run:
         self.keeps = 0
         self.left_out: int | None = None
         self.examples: dict[str, Examples] = {}
+        self.forms: dict[str, dict[str, Counter[str]]] = {"training": {}, "evaluation": {}}
 
     def train(self, test: bool = True) -> Outcome:
         """Trains to the end and evaluates on the test split.
@@ -135,8 +139,12 @@ class Run:
         Returns:
             The outcome. A RunFailure becomes its status. Other exceptions are raised.
         """
-        while self._attempt(test):
-            pass
+        with forms_taken(training=True) as training, forms_taken(training=False) as evaluation:
+            self.forms = {"training": training, "evaluation": evaluation}
+            while self._attempt(test):
+                pass
+        if self.recomputed:
+            training["layers"] = Counter(recomputed=1)
         return self.outcome
 
     def test_weights(self, weights: dict[str, Tensor], curves: dict[str, list[Any]], best_epoch: int | None) -> Outcome:
@@ -395,8 +403,7 @@ class Run:
             "curves": self.outcome.curves,
             "best_epoch": self.outcome.best_epoch,
             "val": self.outcome.val,
-            "totals": self.meter.totals,
-        }
+        } | self._measured()
         groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer)}
         groups |= {f"best_{name}": tensors for name, tensors in self.best.items()}
         self.checkpoint.write(header, groups)
@@ -422,7 +429,6 @@ class Run:
             or len({len(curve) for curve in curves.values()}) != 1
         ):
             raise ValueError("its curves do not fit the recipe")
-        totals = {what: float(header["totals"][what]) for what in self.meter.totals}
         best_epoch, val = header["best_epoch"], header["val"]
         if val is not None and not math.isfinite(val):
             raise ValueError(f"its best validation is {val}")
@@ -435,8 +441,18 @@ class Run:
             for name, tensors in groups.items()
             if name.startswith("best_")
         }
+        self._restore_measured(header)
         self.outcome.curves, self.outcome.best_epoch, self.outcome.val = curves, best_epoch, val
-        self.meter.totals.update(totals)
+
+    def _measured(self) -> dict[str, Any]:
+        """Returns the part of a checkpoint's header that does not decide a number: seconds, and forms of operations."""
+        return {"totals": self.meter.totals, "forms": self.forms}
+
+    def _restore_measured(self, header: dict[str, Any]) -> None:
+        self.meter.totals.update({what: float(header["totals"][what]) for what in self.meter.totals})
+        for phase, found in header.get("forms", {}).items():  # checkpoints of version 0.1 have none
+            for operation, calls in found.items():
+                self.forms[phase].setdefault(operation, Counter()).update(calls)
 
 
 @torch.no_grad()

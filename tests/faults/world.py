@@ -121,8 +121,6 @@ def install() -> None:
     environment.now = runs.now = lambda: "2026-01-01T00:00:00+00:00"
     runs.Clock = Still
     runs.PeakMemory.read = lambda self: 100.0
-    # a run that resumes after its last step takes no forms in training
-    runs.forms_taken = lambda training: contextlib.nullcontext({})
     runs.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
     # pictures, and a forest that weighs the searched keys, take seconds per search
     artifacts._plots = lambda base, study: [

@@ -8,7 +8,6 @@ import base64
 import hashlib
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,15 +15,16 @@ from typing import TYPE_CHECKING, cast
 
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.suite import load_suite
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import Gathered, gather
 from gt_bench.leaderboard.export import explanation, tally
 from gt_bench.papers.coverage import added, coverage, spent
 from gt_bench.papers.published import paper_titles
-from gt_bench.reports.html import cell_details, content, plots, progress
+from gt_bench.reports.html import cell_details, content, overview, plots, progress
 from gt_bench.reports.html.tables import table_content
-from gt_bench.reports.paper_summary import every_in_short
-from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of
+from gt_bench.reports.paper_summary import Summary, every_in_short
+from gt_bench.reports.paper_table import KINDS, PaperTable
 from gt_bench.schemas import Row
 from gt_bench.store.archive import ROOT
 from gt_bench.utils.errors import UserError
@@ -56,31 +56,23 @@ def page_html(
     found = {row["cell"] for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in found]
     tables = content.tables(held.rows)
-    claims, covered, problems = (
-        _claims(held.rows, grid.run.verdict),
-        coverage(grid, held.rows, content.seconds(held)),
-        list(held.problems),
-    )
+    claims, covered = _claims(held.rows, grid.run.verdict), coverage(grid, held.rows, content.seconds(held))
+    problems = list(held.problems)
+    verdicts = [(claim["paper"], claim["verdict"]) for claim in claims if claim["said"] != "asked here"]
     try:
-        short = every_in_short(
-            covered, [(c["paper"], c["verdict"]) for c in claims if c["said"] != "asked here"], content.shipped(held)
-        )
+        short = every_in_short(covered, verdicts, content.shipped(held))
     except RecipeError as error:  # a record that it speaks of cannot be used
         short = {}
         problems.append(str(error))
-    papers = [
-        {"title": title, "short": short.get(paper), "tables": [table_content(t) for t in tables if t.layout.paper == paper],
-         "numbers": sum(len(t.layout.printed) for t in tables if t.layout.paper == paper), "run": sum(t.run for t in tables if t.layout.paper == paper)}
-        for paper, title in paper_titles().items()
-    ]  # fmt: skip
     every_cell = cell_details.of_cells(grid, held)
     problems += [problem for one in every_cell.values() for problem in cast(list[str], one.get("problems", []))]
     shown = {
-        "rows": plots.rows_for_plots(held.rows, every_cell),
+        "rows": plots.rows_for_plots(held.rows, every_cell, overview.rows_of_numbers(covered, held.rows)),
         "scaling": plots.scaling(held.rows),
         "growth": plots.growth(),
         "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
     }
+    lines = overview.of_papers(covered, held.rows)
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]
     return (
         environment()
@@ -88,15 +80,15 @@ def page_html(
         .render(
             progress=progress.of_suites(grid, held, store, data),
             board=content.board(held.rows, absent),
-            papers=papers,
+            overview=lines,
+            judged=overview.total(lines),
+            papers=[_paper(name, title, short.get(name), tables) for name, title in paper_titles().items()],
             claims=claims,
-            covered=covered,
             spent=spent(added(one.seconds for one in covered)),
             tally=tally(held.rows, grid.run.verdict),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
             problems=problems,
             kinds=KINDS,
-            counts=Counter(kind_of(row).word for row in held.rows),
             data=safe_json(shown),
             cells=safe_json(every_cell),
             scripts=scripts,
@@ -104,6 +96,21 @@ def page_html(
             style=(HERE / "templates" / "page.css").read_text(encoding="utf-8"),
         )
     )
+
+
+def _paper(name: str, title: str, short: Summary | None, tables: Sequence[PaperTable]) -> dict[str, object]:
+    """A paper with its published tables: those with runs, and those without."""
+    mine = [table for table in tables if table.layout.paper == name]
+    return {
+        "name": name,
+        "title": title,
+        "label": load_suite(name).label or name,
+        "short": short,
+        "run_tables": [table_content(table) for table in mine if table.run],
+        "other_tables": [table_content(table) for table in mine if not table.run],
+        "numbers": sum(len(table.layout.printed) for table in mine),
+        "run": sum(table.run for table in mine),
+    }
 
 
 def safe_json(value: object) -> str:

@@ -17,9 +17,9 @@ DIGITS = 5
 
 
 def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]]:
-    """Lines of the table of all results: every row, and every cell of the grid that has none."""
+    """Lines of the table of all results: rows with a verdict, the other rows, and the cells of the grid that have none."""
     lines: list[dict[str, object]] = []
-    for row in rows:
+    for row in sorted(rows, key=lambda row: judgement(row).word == "none"):
         kind = judgement(row)
         lines.append(
             {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind.word, "sign": kind.sign, "texts": texts_of(row),

@@ -11,8 +11,19 @@ from gt_bench.reports.paper_table import kind_of
 from gt_bench.schemas import Row
 
 
-def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, object]]) -> list[dict[str, object]]:
-    """A leaderboard's rows with what plots read of them; numbers in raw units."""
+def rows_for_plots(
+    rows: Sequence[Row], details: Mapping[str, Mapping[str, object]], papers: Mapping[tuple[str, str | None], str]
+) -> list[dict[str, object]]:
+    """Return what plots read of the rows of leaderboards.
+
+    Args:
+        rows: The rows.
+        details: By the id of a row; see `cell_details`.
+        papers: Label of the paper by (id, metric) of the rows that decide one of its own numbers.
+
+    Returns:
+        One entry per row with a mean, in raw units.
+    """
     keep = (
         "dataset",
         "model",
@@ -39,7 +50,11 @@ def rows_for_plots(rows: Sequence[Row], details: Mapping[str, Mapping[str, objec
     return [
         {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
         | {key: short(row.get(key)) for key in keep}
-        | {"provisional": bool(row["provisional"]), "curves": bool(details[id_of(row)].get("curves"))}
+        | {
+            "provisional": bool(row["provisional"]),
+            "paper": papers.get((id_of(row), row["metric"])),
+            "curves": bool(details[id_of(row)].get("curves")),
+        }
         for row in rows
         if row["mean"] is not None
     ]

@@ -116,13 +116,13 @@ def test_each_paper_is_told_in_a_few_sentences(covered, rows):
         rows,
     )
     assert set(told) == {"tokengt", "hot", "ppgt", "edge-transformer", "polynormer"}
-    for paper, text in told.items():
+    for paper, text in ((paper, str(summary)) for paper, summary in told.items()):
         assert 5 <= len(re.findall(r"\.(?: |$)", text)) <= 9, f"{paper}: {text}"
         assert not set("{}") & set(text)
-    assert "Of its claims 3 were tested: 1 holds, 2 fail." in told["hot"]
-    assert "None of its claims was tested." in told["ppgt"]
+    assert "Of its claims 3 were tested: 1 holds, 2 fail." in told["hot"].counts
+    assert "None of its claims was tested." in told["ppgt"].counts
     sparse = next(row for row in rows if row["cell"] == "hot/chains/hot-sparse-no-global")
-    assert f"({100 * sparse['mean']:.2f} ± {100 * sparse['std']:.2f} %)" in told["hot"]
+    assert f"({100 * sparse['mean']:.2f} ± {100 * sparse['std']:.2f} %)" in told["hot"].text
 
 
 ONE = Coverage("hot", 4, 0, 0, 0, 2, 0, {})
@@ -135,7 +135,7 @@ def told(rows, monkeypatch):
     def tell(summary: str | None) -> dict[str, str]:
         suite = Suite(title="HOT", summary=summary)
         monkeypatch.setattr("gt_bench.reports.paper_summary.load_suite", lambda name: suite)
-        return every_in_short([ONE], [], rows)
+        return {paper: str(summary) for paper, summary in every_in_short([ONE], [], rows).items()}
 
     return tell
 

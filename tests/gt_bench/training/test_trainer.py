@@ -11,6 +11,7 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput
 from gt_bench.training.loader import seed_of
+from gt_models.kernels import dispatch
 from tests.gt_bench.training.small_run import REGRESSION, Net, curves, make
 
 
@@ -55,6 +56,37 @@ def test_killed_and_resumed_equals_uninterrupted(tmp_path, case, killed_at):
     resumed = make(tmp_path, checkpoint=checkpoint, **case)
     assert curves(resumed.train()) == curves(whole)
     assert resumed.meter.totals["train"] > 0
+
+
+@pytest.mark.parametrize("killed_at", [2, 6])
+def test_a_resumed_run_knows_the_forms_that_it_trained_with(tmp_path, killed_at, monkeypatch):
+    """Even if nothing was left to train."""
+    monkeypatch.setattr(dispatch, "OPERATIONS", {})
+    doubled = dispatch.Operation("doubled", lambda x: 2 * x)
+
+    class OperationNet(Net):
+        def forward(self, batch):
+            return doubled(super().forward(batch))
+
+    def build():
+        return OperationNet(5, 3)
+
+    def kill(epoch, values):
+        if epoch == killed_at:
+            run._save()
+            raise Killed
+
+    whole = make(tmp_path, build=build)
+    whole.train()
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint, build=build)
+    run.on_epoch = kill
+    with pytest.raises(Killed):
+        run.train()
+    resumed = make(tmp_path, checkpoint=checkpoint, build=build)
+    resumed.train()
+    assert set(whole.forms["training"]["doubled"]) == {"reference"}
+    assert resumed.forms == whole.forms
 
 
 def test_the_epoch_is_chosen_on_validation_and_tested_once(tmp_path):

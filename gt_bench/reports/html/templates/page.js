@@ -111,33 +111,43 @@
   // differences
   const judged = data.rows.filter((row) => row.interval_low !== null && row.published_mean);
   const suite = choose("forest-suite", ["all", ...distinct(judged.map((row) => row.suite))], () => draw("forest", forest), judged.length > 60 ? judged[0].suite : "all");
-  const forest = () => {
-    const rows = judged.filter((row) => suite() === "all" || row.suite === suite()).reverse();
+  const difference = (rows, compact) => {
+    rows = [...rows].reverse();
     const better = (row, value) => (100 * value * (row.direction === "max" ? 1 : -1)) / Math.abs(row.published_mean);
-    const cut = (text) => plain(text.length > 20 ? `${text.slice(0, 19)}…` : text);
+    const cut = (text, most = 20) => plain(text.length > most ? `${text.slice(0, most - 1)}…` : text);
     const metric = (row) => (rows.filter((r) => r.id === row.id).length > 1 ? `, ${row.metric}` : "");
-    const names = rows.map((row) => (narrow.matches ? `${cut(row.dataset + metric(row))}<br>${cut(row.model)}` : plain(`${row.dataset}, ${row.model}${metric(row)}`)));
+    const names = rows.map((row) => (compact ? cut(`${row.model}, ${row.dataset}${metric(row)}`, 42) : narrow.matches ? `${cut(row.dataset + metric(row))}<br>${cut(row.model)}` : plain(`${row.dataset}, ${row.model}${metric(row)}`)));
     // one number that scatters widely would hide the others: its line leaves the picture
     const ends = rows.flatMap((row) => [row.interval_low, row.interval_high].map((v) => Math.abs(better(row, v)))).sort((a, b) => a - b);
     const widest = Math.max(1, 1.3 * (ends[Math.floor(0.9 * ends.length)] || 1), ...rows.map((row) => Math.abs(better(row, row.difference))));
     const margins = { x: [], y: [], array: [] };
     rows.forEach((row, i) => { if (row.margin !== null) { margins.x.push(0); margins.y.push(i); margins.array.push(Math.abs(better(row, row.margin))); } });
     const traces = rows.length ? [{ x: margins.x, y: margins.y, mode: "markers", type: "scatter", marker: { size: 1, color: colour("line") }, hoverinfo: "skip", showlegend: false,
-      error_x: { type: "data", array: margins.array, thickness: 9, width: 0, color: colour("line") } }] : [];
+      error_x: { type: "data", array: margins.array, thickness: compact ? 6 : 9, width: 0, color: colour("line") } }] : [];
     for (const kind of Object.keys(SYMBOLS)) {
       const mine = rows.map((row, i) => [row, i]).filter(([row]) => row.kind === kind);
       if (!mine.length) continue;
       const middle = mine.map(([row]) => better(row, row.difference));
       const spans = mine.map(([row]) => [better(row, row.interval_low), better(row, row.interval_high)].sort((a, b) => a - b));
       traces.push({ x: middle, y: mine.map(([, i]) => i), name: `${mine[0][0].sign} ${kind}`, mode: "markers", type: "scatter", customdata: mine.map(([row]) => row.id),
-        marker: { symbol: SYMBOLS[kind], size: 9, color: colour(kind) },
+        marker: { symbol: SYMBOLS[kind], size: compact ? 6 : 9, color: colour(kind) },
         error_x: { type: "data", symmetric: false, array: spans.map((e, i) => e[1] - middle[i]), arrayminus: spans.map((e, i) => middle[i] - e[0]), color: colour(kind), thickness: 1.5, width: 0 },
-        hoverinfo: "text", text: mine.map(([row], i) => plain(`${row.dataset}, ${row.model}, ${row.metric}: ${row.verdict}; ours ${percent(row, row.mean).toPrecision(4)}, printed ${row.published_printed}; ${middle[i].toFixed(1)} % [${spans[i].map((e) => e.toFixed(1)).join(", ")}]`)) });
+        hoverinfo: "text", text: mine.map(([row], i) => plain(`${row.dataset}, ${row.model}, ${row.metric}: ${row.verdict}; ours ${percent(row, row.mean).toPrecision(4)}, published ${row.published_printed}; ${middle[i].toFixed(1)} % [${spans[i].map((e) => e.toFixed(1)).join(", ")}]`)) });
     }
-    return { traces, empty: "no number of ours is held against a printed one yet",
-      layout: { height: 110 + (narrow.matches ? 40 : 22) * rows.length, xaxis: axis("ours minus printed, % of the print (right: better)", { zeroline: true, zerolinecolor: colour("quiet"), zerolinewidth: 2, range: [-1.05 * widest, 1.05 * widest] }),
-        yaxis: axis("", { tickvals: names.map((_, i) => i), ticktext: names, range: [-0.7, rows.length - 0.3] }), legend: { orientation: "h", y: 1, yanchor: "bottom" }, margin: { l: 10, r: 15, t: 30, b: 45 } } };
+    // where the numbers of a paper begin, from the bottom up
+    const groups = compact ? rows.map((row, i) => [row.paper, i]).filter(([paper, i]) => i === rows.length - 1 || rows[i + 1].paper !== paper) : [];
+    return { traces, empty: "no number of ours is compared with a published one yet",
+      layout: { height: compact ? 70 + 12 * rows.length : 110 + (narrow.matches ? 40 : 22) * rows.length,
+        xaxis: axis("ours minus published, % of the published number (right: better)", { zeroline: true, zerolinecolor: colour("quiet"), zerolinewidth: 2, range: [-1.05 * widest, 1.05 * widest] }),
+        yaxis: axis("", { tickvals: names.map((_, i) => i), ticktext: names, range: [-0.7, rows.length - 0.3], tickfont: { size: compact ? 9 : 12 } }),
+        shapes: groups.map(([, i]) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: i + 0.5, y1: i + 0.5, line: { color: colour("line"), width: 1 } })),
+        annotations: groups.map(([paper, i]) => ({ xref: "paper", x: 1, y: i + 0.4, xanchor: "right", yanchor: "top", showarrow: false, text: plain(paper), font: { size: 11, color: colour("quiet") } })),
+        showlegend: !compact, legend: { orientation: "h", y: 1, yanchor: "bottom" }, margin: { l: 10, r: 15, t: compact ? 5 : 30, b: 40 } } };
   };
+  const numbers = data.rows.filter((row) => row.paper !== null);
+  const papers = distinct(numbers.map((row) => row.paper));
+  whenSeen("overview-plot", () => difference(papers.flatMap((paper) => numbers.filter((row) => row.paper === paper)), true));
+  const forest = () => difference(judged.filter((row) => suite() === "all" || row.suite === suite()), false);
   whenSeen("forest", forest);
 
   // cost
@@ -206,14 +216,27 @@
   whenSeen("hot-memory", () => series(hot, "edges", "memory", "directed edges", "peak MiB", unrun));
 
   // ---- one cell
+  const copyButton = (text) => {
+    const button = el("button", { type: "button", class: "copy" }, "copy");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        button.textContent = "copied";
+      } catch { // a browser that forbids it: the text is selected instead
+        getSelection().selectAllChildren(button.parentElement.nextElementSibling);
+        button.textContent = "selected";
+      }
+    });
+    return button;
+  };
   const dialog = $("cell");
   const open = (id) => {
     const cell = cellOf(id);
     if (!cell) return;
     const body = $("cell-body");
     body.replaceChildren(el("h2", { id: "cell-title" }, cell.cell));
-    if (cell.lines.length) body.append(table(["metric", "ours", "runs", "printed", "difference [95 %]", "verdict", "claim"], cell.lines));
-    body.append(el("h3", {}, "The command that makes it"), el("pre", {}, cell.command));
+    if (cell.lines.length) body.append(table(["metric", "ours", "runs", "published", "difference [95 %]", "verdict", "claim"], cell.lines));
+    body.append(el("h3", {}, "The command that makes it", copyButton(cell.command)), el("pre", {}, cell.command));
     if (cell.remarks.length) body.append(el("h3", {}, "Remarks"), el("ul", {}, ...cell.remarks.map((text) => el("li", {}, text))));
     const curves = cell.curves ? Object.keys(cell.curves) : [];
     if (curves.length) body.append(el("h3", {}, "Learning curves"), el("div", { class: "plots" }, ...curves.map((key) => el("div", { class: "plot", id: `cell-${key}` }))));
@@ -241,6 +264,12 @@
     const button = event.target.closest("[data-cell]");
     if (button) open(button.dataset.cell);
   });
+  const unfold = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    if (target && target.tagName === "DETAILS") target.open = true;
+  };
+  addEventListener("hashchange", unfold);
+  unfold();
   const fromAddress = () => { const match = /^#cell=(.+)$/.exec(location.hash); if (match) open(decodeURIComponent(match[1])); };
   addEventListener("hashchange", fromAddress);
   fromAddress();

@@ -238,6 +238,34 @@ def test_a_paper_table_sorts_by_what_is_printed(look, shipped):
     assert len(shown) == 6
 
 
+def test_it_opens_with_the_papers_and_one_plot(look, shipped):
+    page = look(shipped, viewport={"width": 1400, "height": 900})
+    until(page, "document.querySelectorAll('#overview-plot .point').length > 20")
+    lines = page.locator("#overview tbody tr")
+    assert lines.count() == 5
+    for i in range(5):
+        numbers = int(lines.nth(i).locator("td").first.text_content())
+        counts = [int(re.search(r"\d+", text)[0]) for text in lines.nth(i).locator(".ours").all_text_contents()]
+        assert sum(counts) == numbers
+    for section in ("#papers .scroll", "#results .scroll", "#ppgt-table-1 .scroll", "#hot-table-3 .scroll"):
+        node = page.locator(section).first
+        node.evaluate("node => { const fold = node.closest('details'); while (fold && !fold.open) fold.open = true; }")
+        clipped = node.evaluate("node => node.scrollWidth - node.clientWidth")
+        assert clipped <= 0, f"{section} is {clipped} pixels too wide"
+    heads = page.locator("nav a.sub").all_text_contents()
+    assert heads == ["Edge Transformer", "HOT", "Polynormer", "PPGT", "TokenGT"]
+
+
+def test_judged_rows_come_first_and_a_command_can_be_copied(look, shipped):
+    page = look(shipped, viewport={"width": 1400, "height": 900}, permissions=["clipboard-read", "clipboard-write"])
+    assert all(text.strip("· –") for text in page.locator("#board td.verdict").all_text_contents())
+    page.locator("#board [data-cell]").first.click()
+    page.locator("#cell .copy").click()
+    until(page, "document.querySelector('#cell .copy').textContent !== 'copy'")
+    command = page.locator("#cell pre").first.text_content()
+    assert page.evaluate("navigator.clipboard.readText()") == command
+
+
 def test_a_cell_opens_and_closes_by_keyboard_alone(look, shipped):
     page = look(shipped, viewport={"width": 1280, "height": 900})
     page.locator("#results input[type=search]").focus()
@@ -254,7 +282,7 @@ def test_a_cell_opens_and_closes_by_keyboard_alone(look, shipped):
     for text in (
         "Recipe, with the origin of each value",
         "dvc repro train@edge-transformer-cornell-gin",
-        "digest of code",
+        "digest of recipe",
         "Learning curves",
     ):
         assert dialog.get_by_text(text).first.is_visible()

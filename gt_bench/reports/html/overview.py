@@ -1,0 +1,81 @@
+"""The first section of the page: one line per paper, and which rows decide its numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypedDict
+
+from gt_bench.config.suite import load_suite
+from gt_bench.leaderboard.whole_paper import judged_numbers, whole_paper
+from gt_bench.papers.coverage import Coverage
+from gt_bench.reports.html.content import id_of
+from gt_bench.reports.paper_table import KINDS, kind_of
+from gt_bench.schemas import Row
+
+NO_VERDICT = "none"
+
+
+class KindCount(TypedDict):
+    """A kind of verdict, and the number of verdicts of it."""
+
+    word: str
+    sign: str
+    count: int
+
+
+class PaperLine(TypedDict):
+    """A line of the table of papers; see `of_papers`."""
+
+    paper: str
+    label: str
+    numbers: int
+    provisional: int
+    kinds: list[KindCount]
+    worse: str
+    p: str
+
+
+def of_papers(covered: Iterable[Coverage], rows: Sequence[Row]) -> list[PaperLine]:
+    """Count the own numbers of each paper by verdict.
+
+    Args:
+        covered: Coverage of each paper.
+        rows: Rows of leaderboards.
+
+    Returns:
+        One line per paper. `kinds` includes numbers without a verdict, so that its counts add up to `numbers`; `worse`
+        and `p` are the test of the whole paper.
+    """
+    lines: list[PaperLine] = []
+    for one in covered:
+        counts = Counter(kind_of(row).word for row in judged_numbers(one.paper, rows).values())
+        counts[NO_VERDICT] += one.numbers - counts.total()
+        test = whole_paper(one.paper, rows).all
+        lines.append(
+            {
+                "paper": one.paper,
+                "label": load_suite(one.paper).label or one.paper,
+                "numbers": one.numbers,
+                "provisional": one.provisional,
+                "kinds": [{"word": kind.word, "sign": kind.sign, "count": counts[kind.word]} for kind in KINDS],
+                "worse": f"{test.worse:g} of {test.numbers}" if test.numbers else "–",
+                "p": "–" if test.by_dataset is None else f"{test.by_dataset:.2g}",  # None: too few datasets
+            }
+        )
+    return lines
+
+
+def total(lines: Iterable[PaperLine]) -> dict[str, int]:
+    """Return the number of verdicts of each kind over all papers."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update({kind["word"]: kind["count"] for kind in line["kinds"] if kind["word"] != NO_VERDICT})
+    return {kind.word: counts[kind.word] for kind in KINDS}
+
+
+def rows_of_numbers(covered: Iterable[Coverage], rows: Sequence[Row]) -> dict[tuple[str, str | None], str]:
+    """Return {(id of a row, its metric): label of the paper} of the rows that decide an own number of a paper."""
+    return {
+        (id_of(row), row["metric"]): load_suite(one.paper).label or one.paper
+        for one in covered
+        for row in judged_numbers(one.paper, rows).values()
+    }

@@ -1,0 +1,54 @@
+"""examples/quickstart.ipynb: it runs without a warning, with a progress bar, and its stored outputs are of the same form."""
+
+import re
+
+import pytest
+
+from tests.conftest import ROOT
+
+nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install nbclient ipykernel")
+pytest.importorskip("ipykernel", reason="no ipykernel: pip install ipykernel")
+
+
+def texts(notebook, name: str) -> list[str]:
+    """Outputs of a kind: "stdout", "stderr", or "result" for the value of a cell."""
+    return [
+        output.get("text") or output["data"]["text/plain"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.get("name", "result") == name
+    ]
+
+
+@pytest.fixture(scope="module")
+def notebooks():
+    """The notebook as stored, and executed now."""
+    from tools.docs.notebook import PATH, executed
+
+    return nbformat.read(PATH, as_version=4), executed()
+
+
+def test_the_quickstart_runs_without_a_warning(notebooks):
+    for notebook in notebooks:
+        lines = "\n".join(texts(notebook, "stderr")).splitlines()
+        assert lines, "no progress bar"
+        for line in filter(None, map(str.strip, lines)):
+            assert re.match(r"tried/[\w./-]+(?: search)?: 100%\|█+\| (\d+)/\1 ", line), line
+
+
+def test_its_tables_have_own_and_shipped_results(notebooks):
+    for notebook in notebooks:
+        results = texts(notebook, "result")
+        assert len(results) == 4
+        assert "published_mean" in results[0]
+        for table in results[1:]:
+            assert "this run" in table
+        assert "hot, shipped" in results[1]
+        assert "mlp" in results[3]
+
+
+def test_its_pages_exist():
+    notebook = nbformat.read(ROOT / "examples" / "quickstart.ipynb", as_version=4)
+    pages = re.findall(r"docs/\w+\.md", "".join(cell.source for cell in notebook.cells))
+    assert len(pages) >= 4
+    assert all((ROOT / page).exists() for page in pages)

@@ -1,0 +1,14 @@
+"""docs/cli.md is the help of the command line."""
+
+from tools.docs.cli import PATH, page
+
+
+def test_the_page_is_up_to_date():
+    assert PATH.read_text() == page(), "run python -m tools.docs.cli"
+
+
+def test_every_command_has_an_example():
+    text = page()
+    commands = [part for part in text.split("\n## ")[1:] if "**Commands**" not in part]
+    assert len(commands) > 15
+    assert all("Example: gt-bench" in command for command in commands)
