@@ -128,6 +128,18 @@ class Measured(TypedDict):
     encodings: NotRequired[dict[str, ComputedBy]]
 
 
+class StoredPredictions(TypedDict, total=False):
+    """Outputs of a run on validation and test: `sha256` and `bytes` of the file next to the record, or why there is none.
+
+    `left_out_mib`: size of the outputs if it is above the limit `run.predictions`.
+    """
+
+    sha256: str
+    bytes: int
+    left_out: str
+    left_out_mib: float
+
+
 class Record(TypedDict):
     """What a run leaves behind: `store/<digest>/record.json`. `legacy_key`: its digest while keys contained the text of the code."""
 
@@ -136,6 +148,7 @@ class Record(TypedDict):
     deterministic: Ran
     measured: Measured
     checksum: NotRequired[str]
+    predictions: NotRequired[StoredPredictions]
     legacy_key: NotRequired[str]
 
 

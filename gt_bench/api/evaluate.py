@@ -18,6 +18,7 @@ from gt_bench.config.tried import TriedCell
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
+from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.datasets import named
@@ -124,6 +125,50 @@ def try_pair(
     return comparison(cell, results[0], grid, str(cell.settings_path), Path("store"))
 
 
+def debug_pair(
+    model: str,
+    dataset: str,
+    preset: str,
+    given: Settings | None = None,
+    seed: int = 0,
+    *,
+    task: str | None = None,
+    metric: str | None = None,
+    undirected: bool | None = None,
+) -> bool:
+    """Runs a debug preset (`gt_bench.experiment.debug`) on the pair that `try_pair` would train. No run is stored.
+
+    Args:
+        preset: one of `gt_bench.experiment.debug.PRESETS`.
+        seed: seed of the run.
+        model, dataset, given, task, metric, undirected: as for `try_pair`.
+
+    Returns:
+        Whether nothing suspicious was found.
+
+    Raises:
+        Incompatible, RecipeError, DatasetError: as `try_pair`; RecipeError also for a task without a training loop.
+    """
+    from gt_bench.experiment.debug import debug
+    from gt_bench.experiment.run import Experiment, prepare_process
+
+    grid = load_grid()
+    dataset = named(dataset, task, metric, undirected)
+    spec, info = get_spec(dataset), _model(model)
+    _check_said(spec, task, metric, undirected)
+    check_pair(info, spec)
+    packed = _packed(spec, grid)
+    where = f"gt-bench try {info.name} {dataset}"
+    recipe = resolved(recipe_of(info, packed.header, given or {}, [seed], None), dataset, where)
+    recipe = with_encodings(recipe, info, packed)
+    check_model(recipe, where)
+    check_fit(recipe, packed.header.level, dataset, where)
+    check_size(info, recipe, packed)
+    _encode(recipe, packed)
+    prepare_process(grid.run)
+    return debug(Experiment(recipe, where, dataset, grid.run, Store(), DATA), preset, seed, print_text)
+
+
 def _check_said(spec: DatasetSpec, task: str | None, metric: str | None, undirected: bool | None) -> None:
     """Raise DatasetError if another task, metric or direction is requested for a dataset of the benchmark."""
     for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
@@ -151,7 +196,8 @@ def _pair(
     """Check a pair, compute its encodings and write its recipe; raises the errors of `try_pair`."""
     dataset = packed.header.name
     where = f"gt-bench try {info.name} {dataset}"
-    recipe = with_encodings(recipe_of(info, packed.header, given, seeds, trials, space), info, packed)
+    recipe = resolved(recipe_of(info, packed.header, given, seeds, trials, space), dataset, where)
+    recipe = with_encodings(recipe, info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli import compare, records, run, show, suite
+from gt_bench.cli import analyse, compare, records, run, show, suite
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
@@ -30,6 +30,7 @@ GROUPS: dict[str, Commands] = {
         "sweep": run.sweep,
         "tune": run.tune,
         "forecast": run.forecast,
+        "match": analyse.match,
         "reproduce": run.reproduce,
     },
     "Compare and judge": {
@@ -37,6 +38,8 @@ GROUPS: dict[str, Commands] = {
         "claims": compare.claims,
         "diff": compare.diff,
         "score": compare.score,
+        "rank": analyse.rank,
+        "ablate": analyse.ablate,
     },
     "Check and carry": {"doctor": records.doctor},
 }
@@ -65,7 +68,10 @@ EXAMPLES = {
     "compare": "gt-bench compare edge-transformer/gcn edge-transformer/edge-transformer",
     "claims": "gt-bench claims edge-transformer",
     "diff": "gt-bench diff edge-transformer/cornell/gcn -1",
-    "score": "gt-bench score edge-transformer/cornell/gcn",
+    "score": "gt-bench score edge-transformer/cornell/gcn --metric accuracy --metric f1-macro",
+    "match": "gt-bench match gcn cornell --parameters 100k",
+    "ablate": "gt-bench ablate model.dropout edge-transformer --plot dropout.html",
+    "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
     "store export": "gt-bench store export edge-transformer/cornell/gcn",
     "store import": "gt-bench store import edge-transformer",

@@ -1,6 +1,7 @@
 """Compare and judge: rows, claims of papers, two attempts at a cell, saved weights with their record."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -109,10 +110,58 @@ def diff(
     print_json(sides | {"changes": attempt_history.changes(first, second)})
 
 
-def score(cell: CellName) -> None:
-    """Loads the kept weights of a cell's best seed and tests them again; exits 1 where the numbers are not those of the record."""
+class Group(StrEnum):
+    """What `gt-bench score --by` groups examples by."""
+
+    class_ = "class"
+    graph_size = "graph-size"
+
+
+class Part(StrEnum):
+    """A part of a split with stored predictions."""
+
+    test = "test"
+    val = "val"
+
+
+def score(
+    cell: Annotated[
+        str, typer.Argument(metavar="CELL", help="suite/dataset/row; with @own or @shipped that version of its records")
+    ],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="compute this metric from stored predictions; may be repeated")
+    ] = None,
+    by: Annotated[Group | None, typer.Option(help="one line per class, or per range of graph sizes")] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="CELL", help="compare with this cell on the same examples: McNemar, paired bootstrap"),
+    ] = None,
+    ensemble: Annotated[bool, typer.Option("--ensemble", help="also of the mean prediction of all seeds")] = False,
+    part: Annotated[Part, typer.Option(help="which examples")] = Part.test,
+    resamples: Annotated[int, typer.Option(min=100, help="with --against: draws of the bootstrap")] = 1000,
+    records: Records = RECORDS,
+    as_json: AsJson = False,
+) -> None:
+    """Computes metrics of a cell again: with an option from its stored predictions, per seed and their mean; without one from the saved weights
+    of its best seed. Exits 1 if the numbers are not those of the record."""
+    grid = every_cell()
+    if against is not None:
+        from gt_bench.analysis import paired_examples
+        from gt_bench.config.schema import RecipeError
+
+        if by or ensemble:
+            raise RecipeError(
+                f"--against {against}: cannot be combined with --{'by' if by else 'ensemble'}; remove one"
+            )
+        paired_examples.show((cell, against), grid, metric or [], part.value, resamples, as_json, records)
+        return
+    if metric or by or ensemble or as_json or part is not Part.test or "@" in cell:
+        from gt_bench.analysis.score import show
+
+        if not show(cell, grid, metric or [], by and by.value, part.value, ensemble, as_json, records):
+            raise typer.Exit(1)
+        return
     from gt_bench.experiment.pretrained import score_cell
 
-    grid = every_cell()
     if not score_cell(grid.find(cell), grid):
         raise typer.Exit(1)

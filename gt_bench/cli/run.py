@@ -6,6 +6,7 @@
 import contextlib
 import sys
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,9 +22,22 @@ WHICH = (
 )
 
 
+class Debug(StrEnum):
+    """What `gt-bench try --debug` does."""
+
+    overfit = "overfit"
+    profile = "profile"
+    nan = "nan"
+    one_batch = "one-batch"
+
+
 def train(
     names: Annotated[list[str], typer.Argument(metavar="SUITE|CELL", help="suites and cells (SUITE/DATASET/ROW)")],
     jobs: Annotated[int, typer.Option(metavar="N", min=1, help="cells that train at once, one process each")] = 1,
+    predictions: Annotated[
+        bool,
+        typer.Option("--predictions", help="compute runs again whose predictions are not stored (`gt-bench score`)"),
+    ] = False,
 ) -> None:
     """Train cells whose data and encodings are prepared (`dvc repro train@CELL` prepares them)."""
     from gt_bench.experiment.cell import say_notes
@@ -32,6 +46,8 @@ def train(
     from gt_bench.tracking.uri import is_installed
 
     grid = every_cell()
+    if predictions:
+        grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})
     cells = grid.chosen(names)
     say_notes(cells)
     lost = []
@@ -94,6 +110,12 @@ def try_(
         str | None, typer.Option(metavar="SUITE", help="write the recipe that was used to suites/SUITE/recipes/")
     ] = None,
     as_json: AsJson = False,
+    debug: Annotated[
+        Debug | None,
+        typer.Option(
+            help="a few steps instead of a run: memorise a batch, profile, find the first NaN, shapes of a batch"
+        ),
+    ] = None,
 ) -> None:
     """Train any model on any dataset by default settings (gt_bench/plugins/defaults.yaml), and compare it with all
     results on this dataset."""
@@ -108,6 +130,20 @@ def try_(
     given = settings(set_ or [])
     if epochs is not None:
         given["epochs"] = epochs
+    if debug is not None:
+        from gt_bench.api.evaluate import debug_pair
+        from gt_bench.config.schema import RecipeError
+
+        others = {"--search": search, "--against": against, "--space": space, "--save": save}
+        if taken := [name for name, value in others.items() if value]:
+            raise RecipeError(
+                f"--debug {debug.value}: stores no run and cannot be combined with {taken[0]}; remove one"
+            )
+        seed = 0 if seeds is None else seeds_in(seeds)[0]
+        told = {"task": task, "metric": metric}
+        if not debug_pair(model, dataset, debug.value, given, seed, **told, undirected=undirected):
+            raise typer.Exit(1)
+        return
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         found = try_pair(
             model,

@@ -15,6 +15,8 @@ from gt_bench.schemas import Settings
 from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, recipe_file
 
+PREDICTIONS_MIB = 16.0
+
 
 class Cell(Strict):
     """One (suite, dataset, model) of the grid.
@@ -97,6 +99,9 @@ class RunSettings(Strict):
         mirrors: URLs that are tried before the original source of a download.
         time_limit_hours: time limit of a run.
         checkpoint_seconds: time between two checkpoints.
+        predictions: outputs on validation and test are stored next to each record if they need at most this many MiB.
+            0 stores none.
+        require_predictions: whether runs without stored predictions are computed again.
         tracking: whether runs are logged to MLflow.
         study_storage: URL of the database of searches. None for journal files.
         verdict: rules of verdicts.
@@ -108,6 +113,8 @@ class RunSettings(Strict):
     time_limit_hours: float | None = Field(None, gt=0, allow_inf_nan=False)
     checkpoint_seconds: float = Field(60.0, ge=0, allow_inf_nan=False)
     tracking: bool = True
+    predictions: float = Field(PREDICTIONS_MIB, ge=0, allow_inf_nan=False)
+    require_predictions: bool = False
     study_storage: str | None = None
     verdict: Rules = Rules()
 

@@ -17,7 +17,7 @@ from gt_bench.config.schema import RecipeError, nearest, read_yaml
 from gt_bench.schemas import Settings
 from gt_bench.utils.paths import place
 
-ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights")
+ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights", "predictions")
 # mappings that are replaced and not merged
 WHOLE = frozenset({"published", "search"})
 

@@ -9,12 +9,14 @@ the grid of cells.
 import hashlib
 import json
 import math
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from gt_bench.config.inheritance import ancestors, read_recipe
+from gt_bench.config.match_section import MatchSection
 from gt_bench.config.protocols import BrecSection, Protocol
 from gt_bench.config.schema import Positive, RecipeError, Strict, nearest, validated
 from gt_bench.config.search_space import SearchSection
@@ -26,7 +28,9 @@ ORIGINS = ("printed", "authors", "unstated", "tuned", "deviates", "chosen")
 BY_SET = "chosen: by --set"  # origin of a value given to `gt-bench try`
 TRIED = "tried"  # suite of the cells of `gt-bench try`
 # keys that describe a recipe and do not change numbers of a run
-DESCRIBED = frozenset({"seeds", "search", "published", "parameters", "keep_weights", "reduced", "origin"})
+DESCRIBED = frozenset(
+    {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "match", "reduced", "origin"}
+)
 
 # keys that were added after the first records: these values are not part of a run's digest
 USUAL = {"select": "best", "threads": 1, "processes": 1}
@@ -244,6 +248,8 @@ class Recipe(Strict):
             parts ("all", which leaks test statistics, for protocols that do so). None to use them unchanged.
         start: fine-tuning.
         keep_weights: whether the best weights are stored, for cells that start from them.
+        predictions: limit of stored predictions in MiB, instead of `run.predictions` of params.yaml.
+        match: a width that follows from a number of parameters.
         brec: settings of the BREC protocol.
         precision: precision of training.
         threads: CPU threads of one process. Sums over several threads round differently.
@@ -288,6 +294,8 @@ class Recipe(Strict):
     targets: Literal["train", "all"] | None = None
     start: StartSection | None = None
     keep_weights: bool = False
+    predictions: float | None = Field(None, ge=0, allow_inf_nan=False)
+    match: MatchSection | None = None
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     threads: int = Field(1, ge=1, le=1024)
@@ -360,7 +368,9 @@ class Recipe(Strict):
     def given_values(self) -> list[str]:
         """Returns the dotted keys of values that the recipe contains and that change numbers. Each needs an origin."""
         content = self.model_dump(
-            mode="json", exclude_unset=True, exclude={"published", "parameters", "keep_weights", "reduced", "origin"}
+            mode="json",
+            exclude_unset=True,
+            exclude={"published", "parameters", "keep_weights", "predictions", "reduced", "origin"},
         )
         content["model"].pop("name")
         return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * (
@@ -472,6 +482,9 @@ def load_recipe(path: str | Path) -> Recipe:
         key = without_origin[0]
         raise RecipeError(f"{path}: {key} differs from its base and has no origin here; add origin.{key}")
     check_origins(recipe, path)
+    if recipe.match:
+        # imported on first use: it builds models, which no other recipe needs
+        recipe = import_module("gt_bench.experiment.match_size").resolved(recipe, Path(path).parent.name, str(path))
     return recipe
 
 

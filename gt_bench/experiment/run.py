@@ -7,6 +7,7 @@ the stored record of this digest. If there is none, it trains, evaluates and sto
 
 import contextlib
 import inspect
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -39,7 +40,8 @@ from gt_bench.runtime.global_state import DETERMINISTIC, global_state
 from gt_bench.runtime.malloc import keep_allocations
 from gt_bench.runtime.startup import freeze_loaded_objects
 from gt_bench.runtime.threads import computing_with
-from gt_bench.schemas import Digests, Record, Settings
+from gt_bench.schemas import Digests, Record, Settings, StoredPredictions
+from gt_bench.store import predictions
 from gt_bench.store.run_store import SCHEMA, Store, run_digest, sealed
 from gt_bench.store.weights import all_arguments, save_trained
 from gt_bench.tasks.registry import create_task
@@ -395,7 +397,15 @@ class Experiment:
         kept = (self.store.folder(digest) / pretrained_init.FILE).exists()
         # cells that start from this one need its weights, so a record without them does not count
         lost = record and self.recipe.keep_weights and record["deterministic"]["status"] == "ok" and not kept
-        return None if lost else record
+        again = (
+            record and self.settings.require_predictions and predictions.is_missing(record, self.store, self.kept_mib)
+        )
+        return None if lost or again else record
+
+    @property
+    def kept_mib(self) -> float:
+        """MiB of outputs on validation and test that are stored with a record."""
+        return self.settings.predictions if self.recipe.predictions is None else self.recipe.predictions
 
     def _initial_model(self, seed: int) -> Callable[[], nn.Module]:
         """Returns `build`, or if the recipe has `start:`, a function that also loads the weights of the source.
@@ -507,6 +517,7 @@ class Experiment:
             raise
         except ValueError as error:
             raise RecipeError(f"{self.path}: {error}") from error
+        run.keeps = int(self.kept_mib * 2**20) if test else 0
         memory.start()
         try:
             outcome = run.train(test)
@@ -516,6 +527,7 @@ class Experiment:
             if isinstance(error, UserError) or not (remedy := one_row(error)):
                 raise
             raise RecipeError(f"{self.path}: model {self.recipe.model.name!r}: {error}; {remedy}") from error
+        self._check_same(outcome, seed, digest)
         writes = share is None or share.rank == 0
         if writes and (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:
             # train_cell deletes all but those of the best seed
@@ -528,7 +540,39 @@ class Experiment:
             phase: {operation: sorted(calls) for operation, calls in sorted(found.items())}
             for phase, found in run.forms.items()
         }
-        return self.record(outcome, seed, digest, clock, memory, forms, usage)
+        record = self.record(outcome, seed, digest, clock, memory, forms, usage)
+        if writes and test and outcome.status == "ok":
+            record["predictions"] = self._save_predictions(run, loader, digest)
+        return record
+
+    def _save_predictions(self, run: Run, loader: Batches, digest: str) -> StoredPredictions:
+        """Writes outputs on validation and test next to the record, and returns what the record says about them."""
+        if run.left_out is not None:
+            needed = run.left_out / 2**20
+            return {"left_out": f"{needed:.1f} MiB, limit {self.kept_mib:g} MiB", "left_out_mib": round(needed, 3)}
+        if not run.keeps:
+            return {"left_out": "run.predictions is 0", "left_out_mib": 0.0}
+        if not run.examples:
+            return {"left_out": f"the protocol of the task {self.header.task} predicts no val and test part"}
+        level = self.recipe.level_of(self.header.level)
+        content = predictions.pack(run.examples, loader, self.header.task, self.recipe.loss, level)
+        return predictions.save(self.store.folder(digest), content)
+
+    def _check_same(self, outcome: Outcome, seed: int, digest: str) -> None:
+        """Raises RecipeError if a run that is computed again for its predictions has other numbers than its record."""
+        held = self.store.get(digest) if self.settings.require_predictions else None
+        if held is None or held["deterministic"]["status"] != "ok":
+            return
+        then, now = held["deterministic"], (outcome.curves, outcome.val, outcome.test_metrics)
+        if json.dumps((then["epochs"], then["val"], then["test_metrics"]), sort_keys=True) != json.dumps(
+            now, sort_keys=True
+        ):
+            cpu = held["measured"]["environment"].get("cpu", held["measured"]["device"])
+            raise RecipeError(
+                f"{self.path}: seed {seed}: computed again here, the run has other numbers than its record (computed on "
+                f"{cpu}), so its predictions would not be those of the record; nothing is changed. To replace the record "
+                f"by a run of this machine, delete {self.store.folder(digest)} and train the cell again"
+            )
 
     def _runner(self, share: "Share | None", recomputed: bool) -> Callable[..., Run]:
         if share is None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 

@@ -10,6 +10,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.provenance.staleness import code_now, compare_golden_values, freshness, origins_of, searched_values
 from gt_bench.schemas import Record, Result
+from gt_bench.store import predictions
 from gt_bench.store.archive import (
     ROOT,
     Shipped,
@@ -98,6 +99,7 @@ def export_cell(
             f"{path} contains {len(old.records)} runs at full settings, but this cell is reduced "
             f"({', '.join(result['reduced'])}); use --replace to overwrite it"
         )
+    predictions.ship(path, records, store)
     return write(shipped)
 
 
@@ -115,6 +117,8 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
         else:
             written += 1
             print_text(f"{path}: {path.stat().st_size:,} bytes")
+            if (outputs := predictions.shipped_file(path)).exists():
+                print_text(f"{outputs}: {outputs.stat().st_size:,} bytes")
     some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
     print_text(f"{written} cells exported; {len(without)} without a run{some}")
 
@@ -175,6 +179,7 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
     """
     store = Store()
     wrong = [line for one in shipped for line in problems_of(one, root)]
+    wrong += [line for one in shipped for line in predictions.shipped_problems(one.path, one.records)]
     if wrong:
         raise StoreError("\n".join(["nothing is imported:", *wrong]))
     new: dict[str, Record] = {}
@@ -199,6 +204,8 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
     for digest, record in new.items():
         with store.lock(digest):
             store.put(record)
+    for one in shipped:
+        predictions.unpack(one.path, one.records, store)
     return len(new), len(present)
 
 
@@ -272,7 +279,7 @@ def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = 
     seen: dict[str, tuple[Path, Record]] = {}
     for one in shipped:
         found = problems_of(one, root)
-        wrong += found
+        wrong += found + predictions.shipped_problems(one.path, one.records)
         for record in (*one.records, *one.trials) if not found else ():
             # two cells may share a run, but not disagree on it
             other = seen.setdefault(record["digest"], (one.path, record))

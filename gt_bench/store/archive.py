@@ -240,7 +240,15 @@ def stored_problem(store: Store, digest: str) -> list[str]:
         record = store.get(digest)
     except StoreError as error:
         return [str(error)]
-    return [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)] if record else []
+    if record is None:
+        return []
+    wrong = [f"{store.folder(digest)}/record.json: {line}" for line in record_problems(record)]
+    if not record.get("predictions"):
+        return wrong
+    from gt_bench.store import predictions  # imports torch
+
+    outputs = predictions.problem_of(record, store)
+    return [*wrong, outputs] if outputs else wrong
 
 
 def record_problems(record: object) -> list[str]:

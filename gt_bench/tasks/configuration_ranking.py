@@ -132,6 +132,9 @@ class RankingLoader(Loader):
             ]
             yield self._copies(graphs, drawn, rng), None
 
+    def order(self, part: str) -> None:
+        """Returns None: an id has several rows, or none."""
+
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
         """Yields all configurations of each program, or `batch.evaluated` evenly spaced ones."""
         for graph in self.ids[part]:
@@ -200,6 +203,7 @@ class ConfigurationRanking(Task):
 
     # unstated: the paper's Table 9 prints an "averaged runtime prediction accuracy"; here 1 - slowdown of the best of
     # the top 5, the tile measure of the data's authors, on tiles alone
+    target_type = Runtimes
     default_loss = "list-mle"
     losses: Mapping[str, Callable[..., Tensor]] = {"list-mle": list_mle, "pairwise-hinge": pairwise_hinge}
     directions: Mapping[str, str] = {"ordered-pair-accuracy": "max", "accuracy": "max"}

@@ -184,6 +184,9 @@ class HyperedgeLoader(Loader):
             known = self.members[order[step * size : (step + 1) * size]]
             yield self._batch(known, self._negatives["train"].draw(known, rng)), None
 
+    def order(self, part: str) -> None:
+        """Returns None: an id has several rows, or none."""
+
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, None]]:
         """Yields the hyperedges of a part with negatives that are the same in all epochs."""
         # deviates: the authors draw the negatives again at each evaluation and drop the last partial batch; here they
@@ -247,6 +250,7 @@ class HyperedgePrediction(Task):
     Metrics are the area under the ROC curve ("auc") and the average precision ("aupr").
     """
 
+    target_type = HyperedgeTargets
     default_loss = "bce"
     losses: Mapping[str, Callable[..., Tensor]] = {"bce": weighted_bce}
     directions: Mapping[str, str] = {"auc": "max", "aupr": "max"}

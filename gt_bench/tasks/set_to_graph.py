@@ -117,6 +117,7 @@ class SetToGraph(Task):
         KeyError: a metric or the loss does not exist, or metrics are of both kinds.
     """
 
+    target_type = Pairs
     default_loss = "bce"
     losses: Mapping[str, Callable[..., Tensor]] = {"bce": pair_bce, "bce-f1": pair_bce_f1}
     directions: Mapping[str, str] = dict.fromkeys((*EDGE_METRICS, *PARTITION_METRICS), "max")

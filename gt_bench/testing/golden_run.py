@@ -124,7 +124,7 @@ def short_experiment(
     packed = PackedDataset.open(data / "packed" / dataset)
     for encoding, arguments in requests(recipe.model_copy(update={"search": None})) if not recipe.subgraphs else ():
         encode(packed, data / "encodings" / dataset, encoding, arguments)
-    settings = RunSettings(device="cpu", checkpoint_seconds=1e9, tracking=False)
+    settings = RunSettings(device="cpu", checkpoint_seconds=1e9, tracking=False, predictions=0)
     short = shortened(recipe).model_copy(update=changes)
     return (kind or Experiment)(short, str(path), dataset, settings, Store(store), data, source=source)
 

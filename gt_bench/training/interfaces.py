@@ -114,6 +114,10 @@ class Batches(Protocol):
         """Yields all of `part` (train, val, test) in a fixed order."""
         ...
 
+    def order(self, part: str) -> LongTensor | None:
+        """Returns the ids of a part in the order of `evaluation`. None if rows of the output do not follow from ids."""
+        ...
+
     def load(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, with encodings, on the device."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import LongTensor, Tensor
 
 from gt_bench.training.interfaces import Encoded, Packed
 from gt_models.batch import GraphBatch
@@ -164,6 +164,10 @@ class Loader:
         else:
             for batch in self._evaluation_batches(part):
                 yield batch, None
+
+    def order(self, part: str) -> LongTensor | None:
+        """Returns the ids of nodes or graphs of a part in the order of `evaluation`, long [N]."""
+        return self.ids[part] if self.by_node else torch.cat(self._plan(self.ids[part]))  # type: ignore[return-value]
 
     @property
     def steps_per_epoch(self) -> int:

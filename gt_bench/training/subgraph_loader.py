@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import LongTensor, Tensor
 
 from gt_bench.training.interfaces import Encoded, Packed
 from gt_bench.training.loader import joined, seed_of
@@ -74,6 +74,10 @@ class SubgraphLoader:
         """Yields the batches of a part (train, val, test) in fixed order."""
         for targets in self.ids[part].split(self.section.graphs):
             yield self.load(targets), None
+
+    def order(self, part: str) -> LongTensor:
+        """Returns the ids of the nodes of a part in the order of `evaluation`, long [N]."""
+        return self.ids[part]
 
     @property
     def steps_per_epoch(self) -> int:

@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -29,6 +29,8 @@ from gt_bench.training.loader import seed_of
 from gt_bench.training.optim import create_optimizer, lr_factor
 from gt_models.kernels import forms_taken
 
+# outputs and targets of each batch
+Examples = tuple[Sequence[Tensor], Sequence[Any]]
 CURVES = ("epoch", "lr", "train_loss", "val_loss", "val")
 DTYPES = {"float32": torch.float32, "bf16": torch.float32, "float64": torch.float64}
 
@@ -88,6 +90,9 @@ class Run:
         best: weights of the selected epoch, and the state of its optimiser if a later phase needs it.
         recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
         forms: {"training" or "evaluation": {operation of `gt_models.kernels`: calls of each form}}.
+        examples: {"val" or "test": outputs and targets of each batch} of the tested weights, if `keeps` allows them.
+        left_out: bytes of outputs and targets that were not kept because `keeps` is less, otherwise None.
+        keeps: bytes of outputs and targets that `train` may keep in `examples`. 0 for none.
     """
 
     # whether a signal ends the run after the current epoch. Runners without epochs in their checkpoint end at once
@@ -117,6 +122,9 @@ class Run:
         self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]  # last epoch of each
         self.best: dict[str, dict[str, Tensor]] = {}
         self.recomputed = False
+        self.keeps = 0
+        self.left_out: int | None = None
+        self.examples: dict[str, Examples] = {}
         self.forms: dict[str, dict[str, Counter[str]]] = {"training": {}, "evaluation": {}}
 
     def train(self, test: bool = True) -> Outcome:
@@ -163,6 +171,7 @@ class Run:
                 self._train()
                 if test:
                     self._test()
+                    self._add_validation()
         except RunFailure as failure:
             self.outcome.status, self.outcome.error = failure.status, str(failure)
         except (RuntimeError, MemoryError) as error:
@@ -309,18 +318,8 @@ class Run:
             output, target = self.task.predict(self.model, batch, rows)
         return (output.float() if output.dtype == torch.bfloat16 else output), target
 
-    @torch.no_grad()
     def _evaluate(self, part: str) -> dict[str, float]:
-        other_device = self.eval_loader.device != self.device
-        if other_device:  # `to` is slow even if the model is already there
-            self.model.to(self.eval_loader.device)
-        self.model.eval()
-        self._seed_generators("evaluate", self.seed, self.epoch)
-        outputs, targets = zip(
-            *(self._predict(batch, rows) for batch, rows in self.eval_loader.evaluation(part)), strict=True
-        )
-        if other_device:
-            self.model.to(self.device)
+        outputs, targets = self._outputs(part, self.epoch)
         epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
         if not all(bool(o.isfinite().all()) for o in outputs):
             raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
@@ -330,7 +329,38 @@ class Run:
         # no later epoch would count as better than NaN
         if not math.isfinite(value := scores[self.task.metric]):
             raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
+        if part == "test" and self.keeps:
+            self._keep(part, outputs, targets)
         return scores
+
+    @torch.no_grad()
+    def _outputs(self, part: str, epoch: int) -> "Examples":
+        """Returns outputs and targets of each batch of a part. Random numbers are those of an evaluation after `epoch`."""
+        other_device = self.eval_loader.device != self.device
+        if other_device:  # `to` is slow even if the model is already there
+            self.model.to(self.eval_loader.device)
+        self.model.eval()
+        self._seed_generators("evaluate", self.seed, epoch)
+        outputs, targets = zip(
+            *(self._predict(batch, rows) for batch, rows in self.eval_loader.evaluation(part)), strict=True
+        )
+        if other_device:
+            self.model.to(self.device)
+        return outputs, targets
+
+    def _keep(self, part: str, outputs: Sequence[Tensor], targets: Sequence[Any]) -> None:
+        """Adds a part to `examples`, or drops all of them if they are too large."""
+        needed = sum(output.nbytes for kept in (outputs, *(of for of, _ in self.examples.values())) for output in kept)
+        if needed > self.keeps:
+            self.examples, self.left_out = {}, needed
+        else:
+            self.examples[part] = list(outputs), list(targets)
+
+    def _add_validation(self) -> None:
+        """Evaluates the tested weights on validation once more, to keep their outputs. It decides no number."""
+        if self.examples and self.outcome.best_epoch is not None:
+            with self.meter.timing("test"):
+                self._keep("val", *self._outputs("val", self.outcome.best_epoch - 1))
 
     def _update_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction

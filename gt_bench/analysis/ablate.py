@@ -1,0 +1,415 @@
+"""`gt-bench ablate FACTOR`: the effect of one recipe value or encoding, over all pairs of cells that differ in nothing else.
+
+Two cells are a pair if dataset, data, metric, versions of the code and all values of the recipe are equal, except the
+factor. Arguments that a recipe leaves at their default count as given. The effect is the mean difference of the test
+metric over common seeds and splits, with Student's interval (`gt_bench.stats.paired`). Nothing is computed.
+"""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import OWN, SHIPPED
+from gt_bench.leaderboard.terminal import print_table, print_wrapped
+from gt_bench.papers.units import PERCENT
+from gt_bench.schemas import Record, Settings
+from gt_bench.stats.paired import EQUAL, FIRST, SECOND, Paired, paired
+from gt_bench.store.archive import ROOT, file_of, problems_of, read, read_result
+from gt_bench.store.run_store import Store, StoreError
+from gt_bench.utils.format import print_text
+from gt_bench.utils.io import write_bytes
+
+ABSENT = "absent"
+OF_DATA = ("in_dim", "out_dim", "edge_dim", "level")  # arguments that the dataset decides
+PLOTS = (".html", ".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One version of a cell.
+
+    Attributes:
+        cell: its name.
+        source: own or shipped.
+        protocol: what two cells of a pair must share besides their recipes.
+        recipe: {dotted key: value}, with the defaults of the model's arguments.
+        values: {(seed, split): test metric}.
+        metric: name of the metric.
+        direction: "max" or "min".
+    """
+
+    cell: str
+    source: str
+    protocol: tuple[object, ...]
+    recipe: Mapping[str, object]
+    values: Mapping[tuple[int, int], float]
+    metric: str
+    direction: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of the factor in one pair of cells: `after` instead of `before`.
+
+    Attributes:
+        first: the cell with `before`.
+        second: the cell with `after`.
+        before: value of the factor.
+        after: other value of the factor.
+        found: paired differences; positive differences favour `after`.
+    """
+
+    first: Arm
+    second: Arm
+    before: str
+    after: str
+    found: Paired
+
+
+def arms(grid: Grid, cells: Sequence[Cell], root: Path = ROOT) -> tuple[list[Arm], list[str]]:
+    """Reads own and shipped versions of cells. Equal runs count once.
+
+    Returns:
+        The versions, and what could not be read.
+    """
+    found: dict[tuple[str, ...], Arm] = {}
+    problems: list[str] = []
+    for cell in cells:
+        for source, records in _versions(cell, root, problems):
+            good = [
+                r for r in records if r["deterministic"]["status"] == "ok" and r["deterministic"]["test"] is not None
+            ]
+            if good:
+                found.setdefault(tuple(sorted(record["digest"] for record in good)), _arm(cell, source, good))
+    return list(found.values()), problems
+
+
+def _versions(cell: Cell, root: Path, problems: list[str]) -> Iterator[tuple[str, list[Record]]]:
+    store = Store()
+    try:
+        result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
+        if result is not None:
+            yield OWN, [record for digest in result["runs"] if (record := store.get(digest))]
+    except StoreError as error:
+        problems.append(str(error))
+    try:
+        if (path := file_of(cell.cell, root)).exists():
+            shipped = read(path)
+            if wrong := problems_of(shipped, root):
+                problems.extend(wrong)
+            else:
+                yield SHIPPED, shipped.records
+    except StoreError as error:
+        problems.append(str(error))
+
+
+def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
+    run, measured = records[0]["deterministic"], records[0]["measured"]
+    digests = run["digests"]
+    protocol = (
+        cell.dataset, digests["data"], digests.get("modified"), digests.get("files"), run["metric"],
+        json.dumps(run["versions"], sort_keys=True),
+    )  # fmt: skip
+    defaults = {key: value for key, value in (measured.get("arguments") or {}).items() if key not in OF_DATA}
+    recipe = run["recipe"] | {"model": defaults | run["recipe"]["model"]}
+    values = {(r["deterministic"]["seed"], r["deterministic"]["split"]): r["deterministic"]["test"] for r in records}
+    return Arm(
+        cell.cell, source, protocol, dict(_flat(recipe)),
+        {run: value for run, value in values.items() if value is not None}, run["metric"], run["direction"],
+    )  # fmt: skip
+
+
+def _flat(content: Settings, prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        elif value != {}:
+            yield f"{prefix}{key}", value
+        if prefix == "encodings.":  # an encoding without arguments is a value, too
+            yield f"{prefix}{key}", "present"
+
+
+def _is_of(key: str, factor: Sequence[str]) -> bool:
+    return any(key == part or key.startswith(f"{part}.") for part in factor)
+
+
+def value_of(arm: Arm, factor: Sequence[str]) -> str:
+    """Returns the values of a factor as text."""
+    own = {key: value for key, value in arm.recipe.items() if _is_of(key, factor)}
+    if not own:
+        return ABSENT
+    inner = {key: value for key, value in own.items() if not (value == "present" and len(own) > 1)}
+    if set(inner) == {factor[0]}:
+        return str(inner[factor[0]])
+    return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in sorted(inner.items()))
+
+
+def _order(arm: Arm, factor: Sequence[str]) -> tuple[int, float, str]:
+    """Sorts values: absent, numbers, words."""
+    text = value_of(arm, factor)
+    number = arm.recipe.get(factor[0])
+    if text == ABSENT:
+        return (0, 0.0, "")
+    return (1, float(number), "") if isinstance(number, bool | int | float) else (2, 0.0, text)
+
+
+def effects(found: Sequence[Arm], factor: Sequence[str], rules: Rules | None = None) -> list[Effect]:
+    """Compares all pairs that differ in the factor alone and have common seeds and splits."""
+    groups: dict[object, list[Arm]] = {}
+    for arm in found:
+        rest = {k: v for k, v in arm.recipe.items() if not _is_of(k, factor)}
+        groups.setdefault((arm.protocol, json.dumps(rest, sort_keys=True)), []).append(arm)
+    pairs = []
+    for group in groups.values():
+        group.sort(key=lambda arm: _order(arm, factor))
+        for i, first in enumerate(group):
+            for second in group[i + 1 :]:
+                common = sorted(first.values.keys() & second.values.keys())
+                before, after = value_of(first, factor), value_of(second, factor)
+                if common and before != after:
+                    old, new = ([side.values[run] for run in common] for side in (first, second))
+                    pairs.append(Effect(first, second, before, after, paired(new, old, first.direction, rules)))
+    return pairs
+
+
+def factors(found: Sequence[Arm]) -> Counter[str]:
+    """Counts pairs by the one value or encoding in which they differ."""
+    counts: Counter[str] = Counter()
+    for i, first in enumerate(found):
+        for second in found[i + 1 :]:
+            if first.protocol != second.protocol or not first.values.keys() & second.values.keys():
+                continue
+            if len(keys := _differing(first, second)) == 1:
+                counts[keys[0]] += 1
+    return counts
+
+
+def _differing(first: Arm, second: Arm) -> list[str]:
+    """Returns the keys in which two recipes differ; the arguments of an encoding are one key."""
+    keys = {k for k in first.recipe.keys() | second.recipe.keys() if first.recipe.get(k) != second.recipe.get(k)}
+    return sorted({".".join(key.split(".")[:2]) if key.startswith("encodings.") else key for key in keys})
+
+
+def nothing_to_compare(found: Sequence[Arm], factor: Sequence[str]) -> RecipeError:
+    """Returns the error for a factor without pairs: what it should be, or what else the nearest pair differs in."""
+    name = ",".join(factor)
+    counts = factors(found)
+    known = sorted(
+        {".".join(key.split(".")[: i + 1]) for arm in found for key in arm.recipe for i in range(key.count(".") + 1)}
+    )
+    available = ", ".join(f"{key} ({count})" for key, count in counts.most_common(8)) or "none"
+    for part in factor:
+        if not any(_is_of(key, [part]) for arm in found for key in arm.recipe):
+            return RecipeError(
+                f"gt-bench ablate {name}: no recipe has the value {part!r}{nearest(part, known)}; factors with pairs: {available}"
+            )
+    best: tuple[int, str] | None = None
+    for i, first in enumerate(found):
+        for second in found[i + 1 :]:
+            if first.protocol == second.protocol and value_of(first, factor) != value_of(second, factor):
+                others = [key for key in _differing(first, second) if not _is_of(key, factor)]
+                text = f"{first.cell} and {second.cell} differ also in {', '.join(others[:4])}{' ...' if others[4:] else ''}"
+                if others and (best is None or len(others) < best[0]):
+                    best = len(others), text
+    hint = f"; the nearest: {best[1]} (name several values with commas to vary them together)" if best else ""
+    return RecipeError(
+        f"gt-bench ablate {name}: no two cells differ in {name} alone and share seeds{hint}; factors with pairs: {available}"
+    )
+
+
+def summary(found: Sequence[Effect], rules: Rules | None = None) -> list[str]:
+    """Returns, for each change of the value, in how many pairs it helps, and the mean difference by metric."""
+    from scipy.stats import binomtest
+
+    lines = []
+    changes = dict.fromkeys((one.before, one.after) for one in found)
+    for before, after in changes:
+        mine = [one for one in found if (one.before, one.after) == (before, after)]
+        up, down = (sum(sign * one.found.difference > 0 for one in mine) for sign in (1, -1))
+        sure = Counter(one.found.word for one in mine)
+        p = f", sign test p = {binomtest(up, up + down).pvalue:.2g}" if up + down > 1 else ""
+        lines.append(
+            f"{before} -> {after}: better in {up} of {len(mine)} pairs, worse in {down}{p}; significant alone: "
+            f"{sure[FIRST]} better, {sure[SECOND]} worse"
+        )
+        for metric in dict.fromkeys(one.first.metric for one in mine):
+            differences = [one.found.difference for one in mine if one.first.metric == metric]
+            if len(differences) > 1:
+                over = paired(differences, [0.0] * len(differences), "max", rules)
+                lines.append(
+                    f"  {_unit(metric)}: mean {_number(metric, statistics.fmean(differences))}{_interval(metric, over)} over pairs"
+                )
+    return lines
+
+
+def show(
+    factor: str | None, grid: Grid, cells: Sequence[Cell], plot: Path | None, as_json: bool, root: Path = ROOT
+) -> list[str]:
+    """Prints the effects of a factor, or without one the factors that have pairs. Returns what could not be read.
+
+    Raises:
+        RecipeError: there is no pair, or the file of the plot has another ending than PLOTS.
+    """
+    if plot is not None and plot.suffix not in PLOTS:
+        raise RecipeError(f"--plot {plot}: expected a file that ends with {', '.join(PLOTS)}")
+    if plot is not None and factor is None:
+        raise RecipeError(f"--plot {plot}: of which factor? gt-bench ablate FACTOR --plot {plot}")
+    found, problems = arms(grid, cells, root)
+    rules = grid.run.verdict
+    if factor is None:
+        counts = factors(found)
+        if as_json:
+            print(json.dumps(counts.most_common(), indent=1))
+        else:
+            print_table(
+                ["factor", "pairs"], [[key, str(count)] for key, count in counts.most_common()], right=("pairs",)
+            )
+            print_wrapped(f"{len(found)} cells with runs; pairs differ in this value alone and share seeds")
+        return problems
+    names = [name.strip() for name in factor.split(",") if name.strip()]
+    if not names:
+        raise RecipeError("gt-bench ablate: expected a dotted key of a recipe, such as model.dropout or encodings.rrwp")
+    pairs = effects(found, names, rules)
+    if not pairs:
+        raise nothing_to_compare(found, names)
+    pairs.sort(key=lambda one: (one.before, one.after, one.first.metric, -one.found.difference))
+    if as_json:
+        print(json.dumps([_row(one) for one in pairs], indent=1))
+    else:
+        print_wrapped(
+            f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; positive differences favour the new value"
+        )
+        difference = f"difference [{100 * (1 - rules.level):g} %]"
+        print_table(
+            ["cell", "change", difference, "seeds", "verdict"],
+            [
+                [
+                    _names(one),
+                    f"{one.before} -> {one.after}",
+                    f"{_unit(one.first.metric)} {_number(one.first.metric, one.found.difference)}"
+                    + _interval(one.first.metric, one.found),
+                    str(one.found.pairs),
+                    _verdict(one.found),
+                ]
+                for one in pairs
+            ],
+            difference, "verdict", "change", "cell", "seeds", wrapped=("cell", "change", difference, "verdict"),
+        )  # fmt: skip
+        for line in summary(pairs, rules):
+            print_wrapped(line)
+    if plot is not None:
+        print_text(f"written: {write_bytes(plot, forest(factor, pairs, plot.suffix))}")
+    return problems
+
+
+def _row(one: Effect) -> dict[str, object]:
+    return {
+        "first": one.first.cell, "first_source": one.first.source, "second": one.second.cell,
+        "second_source": one.second.source, "before": one.before, "after": one.after, "metric": one.first.metric,
+        "difference": one.found.difference, "interval": one.found.interval, "pairs": one.found.pairs,
+        "p_value": one.found.p_value,
+    }  # fmt: skip
+
+
+def _names(one: Effect) -> str:
+    suite, dataset, row = one.first.cell.split("/")
+    other, _, second = one.second.cell.split("/")
+    rows = [row, second if other == suite else f"{other}/{second}"]
+    return f"{suite} {dataset}: {', '.join(dict.fromkeys(rows))}"
+
+
+def _unit(metric: str) -> str:
+    return f"{metric} %" if metric in PERCENT else metric
+
+
+def _number(metric: str, value: float) -> str:
+    return f"{100 * value:+.2f}" if metric in PERCENT else f"{value:+.4g}"
+
+
+def _interval(metric: str, found: Paired) -> str:
+    if found.interval is None:
+        return ""
+    return f" [{', '.join(_number(metric, end) for end in found.interval)}]"
+
+
+def _verdict(found: Paired) -> str:
+    more = f" (+{found.more_pairs})" if found.more_pairs else ""
+    return {FIRST: "better", SECOND: "worse", EQUAL: "equal"}.get(found.word, f"inconclusive{more}")
+
+
+def forest(factor: str, pairs: Sequence[Effect], suffix: str) -> bytes:
+    """Draws differences with their intervals, one line per pair, one panel per metric.
+
+    Args:
+        factor: the factor, for the title.
+        pairs: the pairs.
+        suffix: one of PLOTS. .html is interactive (plotly).
+    """
+    metrics = list(dict.fromkeys(one.first.metric for one in pairs))
+    panels = [(metric, [one for one in pairs if one.first.metric == metric]) for metric in metrics]
+    return (_plotly if suffix == ".html" else _matplotlib)(factor, panels, suffix)
+
+
+def _points(metric: str, pairs: Sequence[Effect]) -> tuple[list[str], list[float], list[float], list[float]]:
+    """Returns labels, differences, and the lengths of both arms of the intervals."""
+    scale = 100 if metric in PERCENT else 1
+    labels = [f"{_names(one)}: {one.before} -> {one.after}" for one in pairs]
+    middle = [scale * one.found.difference for one in pairs]
+    ends = [one.found.interval or (one.found.difference, one.found.difference) for one in pairs]
+    low = [m - scale * end[0] for m, end in zip(middle, ends, strict=True)]
+    return labels, middle, low, [scale * end[1] - m for m, end in zip(middle, ends, strict=True)]
+
+
+def _plotly(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suffix: str) -> bytes:
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    heights = [len(pairs) + 1 for _, pairs in panels]
+    figure = make_subplots(rows=len(panels), cols=1, row_heights=heights, vertical_spacing=0.12 / len(panels))
+    for number, (metric, pairs) in enumerate(panels, 1):
+        labels, middle, low, high = _points(metric, pairs)
+        bars = {"type": "data", "symmetric": False, "array": high, "arrayminus": low}
+        # labels may repeat: positions are numbers
+        trace = go.Scatter(
+            x=middle, y=list(range(len(labels))), error_x=bars, mode="markers", text=labels, hoverinfo="text+x",
+            marker={"color": "black"},
+        )  # fmt: skip
+        figure.add_trace(trace, row=number, col=1)
+        figure.add_vline(x=0, line_dash="dot", row=number, col=1)
+        figure.update_xaxes(title_text=f"difference of {_unit(metric)}, positive: new value better", row=number, col=1)
+        figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels, autorange="reversed", row=number, col=1)
+    figure.update_layout(title=factor, showlegend=False, height=200 + 26 * sum(heights), template="plotly_white")
+    return figure.to_html(include_plotlyjs=True, full_html=True).encode()
+
+
+def _matplotlib(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suffix: str) -> bytes:
+    import io
+
+    # the object interface needs no global state and no display, unlike pyplot
+    from matplotlib import rc_context, style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    heights = [len(pairs) + 1 for _, pairs in panels]
+    with style.context("default", after_reset=True), rc_context({"svg.hashsalt": "forest"}):
+        figure = Figure(figsize=(9, 1.2 + 0.28 * sum(heights)), dpi=100, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for axis, (metric, pairs) in zip(axes, panels, strict=True):
+            labels, middle, low, high = _points(metric, pairs)
+            axis.errorbar(middle, range(len(labels)), xerr=[low, high], fmt="o", color="black", markersize=4, capsize=2)
+            axis.axvline(0, color="grey", linestyle=":", linewidth=1)
+            axis.set_yticks(range(len(labels)), labels, fontsize="small")
+            axis.set_ylim(len(labels) - 0.5, -0.5)
+            axis.set_xlabel(f"difference of {_unit(metric)}, positive: new value better", fontsize="small")
+        figure.suptitle(factor, fontsize="medium")
+        file = io.BytesIO()
+        metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
+        figure.savefig(file, format=suffix[1:], metadata=metadata)
+    return file.getvalue()

@@ -1,0 +1,59 @@
+"""`gt-bench match MODEL DATASET --parameters 500k`: the width at which a model has a number of parameters."""
+
+import json
+from collections.abc import Sequence
+
+from gt_bench.config.match_section import count_in
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.schema import RecipeError, validated
+from gt_bench.experiment.match_size import FAR, matched, usual_width
+from gt_bench.leaderboard.terminal import print_wrapped
+from gt_bench.plugins.default_recipes import settings
+from gt_bench.plugins.models import find
+from gt_bench.schemas import Settings
+from gt_bench.utils.format import print_text
+
+
+def show(model: str, dataset: str, parameters: str, by: str | None, given: Sequence[str], as_json: bool) -> None:
+    """Prints the width, the number of parameters, and the lines for a recipe.
+
+    Args:
+        model: name of a model, or path/to/file.py:MyModel.
+        dataset: name of a dataset.
+        parameters: the budget, such as 500k.
+        by: the argument that is chosen. None for the model's width.
+        given: `model.KEY=VALUE` of the recipe.
+        as_json: print JSON instead.
+
+    Raises:
+        RecipeError: the budget cannot be read, or the model cannot be matched.
+    """
+    where = f"gt-bench match {model} {dataset}"
+    try:
+        budget = count_in(parameters)
+    except ValueError as error:
+        raise RecipeError(f"--parameters {parameters}: {error}") from None
+    arguments: Settings = {}
+    for key, value in settings(given).items():
+        section, _, name = key.partition(".")
+        if section != "model" or not name:
+            raise RecipeError(f"--set {key}: only arguments of the model change its size; expected model.NAME=VALUE")
+        arguments[name] = value
+    try:
+        name = find(model).name
+    except KeyError as error:
+        raise RecipeError(f"{where}: {error.args[0]}") from None
+    by = by or usual_width(name)
+    content = {"model": {"name": name, **arguments}, "optimizer": {"lr": 0.001}, "epochs": 1, "seeds": [0]}
+    found = matched(validated(Recipe, content, where), dataset, by, budget, where)
+    if as_json:
+        print(json.dumps({"model": name, "dataset": dataset, "budget": budget, **vars(found)}, indent=1))
+        return
+    off = found.parameters / budget - 1
+    steps = f", a multiple of {found.step} (its heads)" if found.step > 1 else ""
+    print_wrapped(f"{found.by}: {found.value}{steps}: {found.parameters:,} parameters, {off:+.1%} of {budget:,}")
+    if abs(off) > FAR:
+        print_wrapped(f"no value of {found.by} is nearer; another --by or --set changes the size in finer steps")
+    print_text("in a recipe:")
+    print_text(f"  match: {{parameters: {budget}, by: {found.by}}}")
+    print_text('  origin: {match: "chosen: the same number of parameters for all models"}')

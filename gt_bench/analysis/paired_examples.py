@@ -1,0 +1,256 @@
+"""Two cells on the same test examples: McNemar's test for classes, and a paired bootstrap for any metric.
+
+McNemar's test asks whether the examples that only one of the two models classifies correctly are equally many for both
+(exact binomial test, scipy). The paired bootstrap draws examples with replacement, the same for both models, and gives a
+percentile interval of the difference of the metric, averaged over the seeds. Seeds with the same examples share a draw.
+Source: Dietterich 1998, "Approximate statistical tests for comparing supervised classification learning algorithms";
+Efron and Tibshirani 1993, chapter 13.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gt_bench.analysis.score import aligned, check_metrics, loaded
+from gt_bench.config.grid import Grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.terminal import print_table, print_wrapped
+from gt_bench.papers.units import PERCENT
+from gt_bench.store.archive import ROOT
+from gt_bench.store.predictions import Part, Predictions
+from gt_bench.utils.format import print_text
+
+RESAMPLES = 1000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """Correct answers of two models on the same examples.
+
+    Attributes:
+        only_first: number of examples that only the first model classifies correctly.
+        only_second: number that only the second model classifies correctly.
+        p_value: of the exact test that both are equally likely.
+    """
+
+    only_first: int
+    only_second: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Predictions of one seed of two cells, in the same order of examples."""
+
+    seed: int
+    first: Predictions
+    second: Predictions
+    rows: Tensor  # of the second, in the order of the first
+    part: str
+
+    @property
+    def parts(self) -> tuple[Part, Part]:
+        """Outputs and targets of both."""
+        return self.first.parts[self.part], self.second.parts[self.part]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of two cells on the same examples.
+
+    Attributes:
+        metric: its name.
+        first: mean over the seeds.
+        second: mean over the seeds.
+        interval: of first minus second, percentile bootstrap. None if the metric is undefined in too many draws.
+        word: "first" or "second" for the better cell, or "inconclusive" if the interval contains 0.
+    """
+
+    metric: str
+    first: float
+    second: float
+    interval: tuple[float, float] | None
+    word: str
+
+
+def pair_up(
+    first: Sequence[Predictions], second: Sequence[Predictions], names: tuple[str, str], part: str
+) -> list[Pair]:
+    """Pairs the common seeds of two cells.
+
+    Raises:
+        RecipeError: tasks or examples differ, or there is no common seed.
+    """
+    if first[0].task != second[0].task:
+        raise RecipeError(
+            f"{names[0]} is {first[0].task} and {names[1]} is {second[0].task}: they have no common metric"
+        )
+    by_seed = {one.record["deterministic"]["seed"]: one for one in second}
+    pairs, differing = [], []
+    for one in first:
+        run = one.record["deterministic"]
+        other = by_seed.get(run["seed"])
+        if other is None:
+            continue
+        rows = aligned(one.parts[part], other.parts[part])
+        if rows is None:
+            sizes = len(one.parts[part].output), len(other.parts[part].output)
+            splits = run["split"], other.record["deterministic"]["split"]
+            differing.append(
+                f"seed {run['seed']}: {sizes[0]} examples of {run['dataset']}, split {splits[0]}, and {sizes[1]} of "
+                f"{other.record['deterministic']['dataset']}, split {splits[1]}"
+            )
+        else:
+            pairs.append(Pair(run["seed"], one, other, rows, part))
+    if differing:
+        raise RecipeError(
+            f"{names[0]} and {names[1]} have different {part} sets ({differing[0]}): examples cannot be paired; compare "
+            f"cells of one dataset and split, or compare means: `gt-bench compare {names[0]} {names[1]}`"
+        )
+    if not pairs:
+        seeds = [", ".join(str(one.record["deterministic"]["seed"]) for one in side) for side in (first, second)]
+        raise RecipeError(f"{names[0]} has seeds {seeds[0]} and {names[1]} has seeds {seeds[1]}: no seed in common")
+    return pairs
+
+
+def mcnemar(pair: Pair) -> McNemar:
+    """McNemar's exact test on one seed of a classification."""
+    from scipy.stats import binomtest
+
+    first, second = pair.parts
+    target = first.labels.view(-1)
+    right, other = first.output.argmax(-1) == target, second.output[pair.rows].argmax(-1) == target
+    only_first, only_second = int((right & ~other).sum()), int((other & ~right).sum())
+    count = only_first + only_second
+    return McNemar(only_first, only_second, float(binomtest(only_first, count).pvalue) if count else 1.0)
+
+
+def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) -> Difference:
+    """Paired bootstrap of the difference of a metric, averaged over the seeds."""
+    values = [(one.first.score(metric, one.part), one.second.score(metric, one.part, one.rows)) for one in pairs]
+    first, second = (statistics.fmean(column) for column in zip(*values, strict=True))
+    draws = np.zeros(resamples)
+    rng, shared = np.random.default_rng(0), _same_examples(pairs)
+    counts = [len(one.rows) for one in pairs]
+    per_example = [_per_example(one, metric) for one in pairs]
+    for draw in range(resamples):
+        common = rng.integers(0, counts[0], counts[0]) if shared else None
+        for pair, count, losses in zip(pairs, counts, per_example, strict=True):
+            rows = common if common is not None else rng.integers(0, count, count)
+            draws[draw] += _difference(pair, metric, rows, losses) / len(pairs)
+    known = draws[~np.isnan(draws)]
+    if len(known) < 0.9 * resamples:
+        return Difference(metric, first, second, None, "inconclusive")
+    low, high = (float(v) for v in np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    sign = 1 if pairs[0].first.create_task(metric).direction == "max" else -1
+    word = "inconclusive" if low <= 0 <= high else "first" if sign * low > 0 else "second"
+    return Difference(metric, first, second, (low, high), word)
+
+
+def _same_examples(pairs: Sequence[Pair]) -> bool:
+    ids = [one.parts[0].example_ids for one in pairs]
+    if ids[0] is None:
+        return all(one is None for one in ids) and len({len(one.rows) for one in pairs}) == 1
+    return all(one is not None and np.array_equal(ids[0], one) for one in ids)
+
+
+def _per_example(pair: Pair, metric: str) -> np.ndarray | None:
+    """Differences per example whose mean is the difference of the metric, [N]. None for metrics that are no such mean."""
+    first, second = pair.parts
+    target, mine, theirs = first.labels, first.output, second.output[pair.rows]
+    if metric in ("accuracy", "f1-micro") and pair.first.task.endswith("classification"):
+        truth = target.view(-1)
+        return ((mine.argmax(-1) == truth).double() - (theirs.argmax(-1) == truth).double()).numpy()
+    if metric in ("mae", "mse") and not target.isnan().any():
+        target = target.view_as(mine).double()
+        errors = [(output.double() - target).abs().flatten(1).numpy() for output in (mine, theirs)]
+        power = 1 if metric == "mae" else 2
+        return (errors[0] ** power).mean(1) - (errors[1] ** power).mean(1)
+    return None
+
+
+def _difference(pair: Pair, metric: str, rows: np.ndarray, losses: np.ndarray | None) -> float:
+    if losses is not None:
+        return float(losses[rows].mean())
+    index = torch.from_numpy(rows)
+    try:
+        return pair.first.score(metric, pair.part, index) - pair.second.score(metric, pair.part, pair.rows[index])
+    except ValueError:  # undefined on this draw, for example one class
+        return math.nan
+
+
+def show(
+    names: tuple[str, str],
+    grid: Grid,
+    metrics: Sequence[str],
+    part: str,
+    resamples: int,
+    as_json: bool,
+    root: Path = ROOT,
+) -> None:
+    """Prints the comparison of two cells.
+
+    Raises:
+        RecipeError: the cells cannot be paired.
+        PredictionsError: a run has no usable predictions.
+    """
+    (_, first), (_, second) = (loaded(name, grid, root, part) for name in names)
+    chosen = list(metrics) or [first[0].record["deterministic"]["metric"]]
+    check_metrics(chosen, first[0])
+    pairs = pair_up(first, second, names, part)
+    for pair in pairs:
+        _ = pair.parts[0].labels  # raises if examples have no row of their own
+    found = [bootstrap(pairs, metric, resamples) for metric in chosen]
+    tests: Mapping[int, McNemar] = (
+        {pair.seed: mcnemar(pair) for pair in pairs} if first[0].task.endswith("classification") else {}
+    )
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "first": names[0],
+                    "second": names[1],
+                    "part": part,
+                    "seeds": [pair.seed for pair in pairs],
+                    "metrics": {one.metric: {k: v for k, v in vars(one).items() if k != "metric"} for one in found},
+                    "mcnemar": {str(seed): vars(test) for seed, test in tests.items()},
+                },
+                indent=1,
+            )
+        )
+        return
+    print_text(f"first: {names[0]}\nsecond: {names[1]}\n{part}: the same examples; {len(pairs)} common seeds")
+    print_wrapped(f"paired bootstrap: {resamples} draws of the examples, mean over the seeds, first minus second")
+    print_table(
+        ["metric", "first", "second", f"difference [{100 * LEVEL:g} %]", "verdict"],
+        [[_label(one.metric), *_numbers(one), _verdict(one)] for one in found],
+    )
+    if tests:
+        print_text("McNemar's exact test")
+        print_table(
+            ["seed", "only first right", "only second right", "p"],
+            [[str(s), str(t.only_first), str(t.only_second), f"{t.p_value:.3g}"] for s, t in tests.items()],
+        )
+
+
+def _label(metric: str) -> str:
+    return f"{metric} %" if metric in PERCENT else metric
+
+
+def _verdict(one: Difference) -> str:
+    return one.word if one.word == "inconclusive" else f"{one.word} is better"
+
+
+def _numbers(one: Difference) -> list[str]:
+    scale, form = (100, ".2f") if one.metric in PERCENT else (1, ".4g")
+    interval = f" [{scale * one.interval[0]:{form}}, {scale * one.interval[1]:{form}}]" if one.interval else ""
+    difference = scale * (one.first - one.second)
+    return [f"{scale * one.first:{form}}", f"{scale * one.second:{form}}", f"{difference:+{form}}{interval}"]

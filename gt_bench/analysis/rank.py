@@ -1,0 +1,390 @@
+"""`gt-bench rank`: one ranking of models over datasets.
+
+A *block* is one dataset of one suite with one metric: results of one protocol. Models are rows of recipes (`gcn`), or
+methods as the papers name them. A ranking never mixes runs with published numbers, unless `--source all` requests it.
+
+Missing results: a pair of models is compared on the blocks that both have (win rates, Bradley-Terry), and average ranks
+are over the blocks that all models have. `--missing worst` counts a missing result as worse than every known one.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gt_bench.analysis.datasets import Filter
+from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.leaderboard.collect import OWN, SHIPPED
+from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.terminal import print_table, print_wrapped
+from gt_bench.papers.published import METRIC_NAMES, published_of
+from gt_bench.schemas import Record, Result
+from gt_bench.stats import ranking
+from gt_bench.store.archive import ROOT, check_folder, file_of, problems_of, read, read_result
+from gt_bench.store.run_store import Store, StoreError
+from gt_bench.utils.format import print_text
+
+RUNS, PUBLISHED, ALL = "runs", "published", "all"
+SOURCES = (RUNS, OWN, SHIPPED, PUBLISHED, ALL)
+PAIRS, WORST = "pairs", "worst"
+
+
+class Block(NamedTuple):
+    """Results of one protocol: a dataset in a suite, with a metric."""
+
+    suite: str
+    dataset: str
+    metric: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number: the mean of a model in a block. `source`: own, shipped or published. `parameters`: None if unknown."""
+
+    model: str
+    block: Block
+    value: float
+    direction: str
+    source: str
+    parameters: int | None = None
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A model in a ranking.
+
+    Attributes:
+        model: its name.
+        blocks: number of blocks with a result.
+        published: number of these whose result is a published number.
+        rank: average rank; None if no block has all models.
+        win_rate: share of comparisons won, ties count half; None without a comparison.
+        elo: strength with the ends of its 95 % interval.
+    """
+
+    model: str
+    blocks: int
+    published: int
+    rank: float | None
+    win_rate: float | None
+    elo: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A ranking, best model first.
+
+    Attributes:
+        models: the models in order of strength.
+        blocks: the blocks of the comparison.
+        ranked_blocks: number of blocks of the average ranks.
+        missing: number of results that are missing.
+        rule: PAIRS or WORST.
+        p_value: of Friedman's test; None if there are too few blocks.
+        critical: critical difference of Nemenyi; None as above.
+        different: pairs of models whose difference is significant (Wilcoxon, Holm).
+        tested: pairs that could be tested.
+        agreement: Kendall's tau of the orders under both rules, 1 if they are equal; None for equal strengths.
+        other_first: the best model under the other rule.
+        left_out: {why: models that are not comparable}.
+    """
+
+    models: list[Ranked]
+    blocks: list[Block]
+    ranked_blocks: int
+    missing: int
+    rule: str
+    p_value: float | None
+    critical: float | None
+    different: list[tuple[str, str, float]]
+    tested: int
+    agreement: float | None
+    other_first: str
+    left_out: Mapping[str, list[str]]
+
+
+def entries(
+    grid: Grid, cells: Sequence[Cell], accepts: Filter, source: str = RUNS, root: Path = ROOT
+) -> tuple[list[Entry], list[str]]:
+    """Collects the numbers of cells. Nothing is computed.
+
+    Args:
+        grid: the grid.
+        cells: the cells.
+        accepts: which datasets count.
+        source: one of SOURCES. RUNS: own results where they are complete, otherwise shipped ones. ALL: published numbers
+            in addition, for models without a run in a block.
+        root: folder of shipped records.
+
+    Returns:
+        The numbers, and what could not be read.
+    """
+    if root != ROOT:
+        check_folder(root)
+    cells = [cell for cell in cells if accepts.accepts(cell.dataset)]
+    found: dict[tuple[str, Block], Entry] = {}
+    problems: list[str] = []
+    if source != PUBLISHED:
+        for cell in cells:
+            entry = _of_runs(cell, source, root, problems)
+            if entry is not None:
+                found[entry.model, entry.block] = entry
+    if source in (PUBLISHED, ALL):
+        for entry in _published(grid, cells, accepts):
+            found.setdefault((entry.model, entry.block), entry)
+    return list(found.values()), problems
+
+
+def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry | None:
+    """Returns the number of a cell's own or shipped runs."""
+    versions: dict[str, tuple[Result, list[Record]]] = {}
+    try:
+        if source != SHIPPED and (result := read_result(Path("results", f"{cell.cell}.json"), cell.cell)):
+            records = [record for digest in result["runs"] if (record := Store().get(digest))]
+            versions[OWN] = result, records
+    except StoreError as error:
+        problems.append(str(error))
+    try:
+        if source != OWN and (path := file_of(cell.cell, root)).exists():
+            shipped = read(path)
+            if wrong := problems_of(shipped, root):
+                problems.extend(wrong)
+            else:
+                versions[SHIPPED] = shipped.result, shipped.records
+    except StoreError as error:
+        problems.append(str(error))
+    rows = {name: summarise(*version) for name, version in versions.items()}
+    whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["status"].partition(",")[0] == "ok"]
+    for name in [*whole, *rows]:
+        row = rows[name]
+        if row["mean"] is not None and math.isfinite(row["mean"]):
+            block = Block(cell.suite, cell.dataset, row["metric"] or "")
+            return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"])
+    return None
+
+
+def _published(grid: Grid, cells: Sequence[Cell], accepts: Filter) -> list[Entry]:
+    """Returns the published numbers of the suites of `cells`. A method that a recipe refers to has the name of its row."""
+    suites = list(dict.fromkeys(cell.suite for cell in cells))
+    rows: dict[tuple[str, str], str] = {}
+    for cell in grid.cells.values():
+        if cell.suite in suites and cell.suite != "tried" and (said := load_recipe(cell.recipe_path).published):
+            for place in said.references(cell.dataset):
+                rows[str(place["paper"]), str(place["method"])] = cell.model
+    ours = {theirs: name for name, theirs in METRIC_NAMES.items()}
+    found: dict[tuple[str, Block], Entry] = {}
+    for suite in suites:
+        for one in published_of(suite):
+            if one.split != "test" or one.measured or one.mean is None or not accepts.accepts(one.dataset):
+                continue
+            name = rows.get((suite, one.method)) or one.canonical or one.method
+            block = Block(suite, one.dataset, ours.get(one.metric, one.metric))
+            found.setdefault((name, block), Entry(name, block, one.mean, one.direction, PUBLISHED))
+    return list(found.values())
+
+
+def rank(
+    found: Sequence[Entry], rule: str = PAIRS, draws: int = 200, level: float = 0.05, at_least: int = 1
+) -> Ranking:
+    """Ranks models.
+
+    Args:
+        found: numbers; blocks with one model are left out.
+        rule: PAIRS or WORST.
+        at_least: number of blocks that a model needs. More than there are blocks count as all of them.
+        draws: of the bootstrap.
+        level: of the tests.
+
+    Raises:
+        RecipeError: no block has two models.
+    """
+    kept, left_out = _comparable(found, at_least)
+    if not kept:
+        raise RecipeError(
+            "nothing to rank: no dataset has results of two models under these filters; `gt-bench list` shows what was "
+            "run, `--source published` ranks the numbers of the papers"
+        )
+    models = sorted({entry.model for entry in kept})
+    blocks = list(dict.fromkeys(entry.block for entry in kept))
+    values = _matrix(kept, blocks, models)
+    used = values if rule == PAIRS else ranking.with_worst(values)
+    rows = list(ranking.complete_rows(used))
+    ranks = ranking.ranks_of(used[rows]) if rows else None
+    won, strengths = ranking.wins(used), ranking.strengths(used, draws)
+    met = won.sum(1) + won.sum(0)
+    # the signs of metrics of different kinds are comparable, their differences are not: within-block scale
+    p_values = ranking.wilcoxon_holm(_scaled(used))
+    order = np.argsort(-strengths.elo, kind="stable").tolist()
+    ranked = []
+    for i in order:
+        mine = [entry for entry in kept if entry.model == models[i]]
+        ranked.append(
+            Ranked(
+                models[i],
+                len(mine),
+                sum(entry.source == PUBLISHED for entry in mine),
+                None if ranks is None else float(ranks[:, i].mean()),
+                float(won[i].sum() / met[i]) if met[i] else None,
+                (float(strengths.elo[i]), float(strengths.low[i]), float(strengths.high[i])),
+            )
+        )
+    other = ranking.bradley_terry(ranking.wins(ranking.with_worst(values) if rule == PAIRS else values))
+    pairs = [(i, j) for i in range(len(models)) for j in range(i) if not math.isnan(p_values[i, j])]
+    different = []
+    for i, j in pairs:
+        if p_values[i, j] < level:
+            better, worse = (i, j) if strengths.elo[i] > strengths.elo[j] else (j, i)
+            different.append((models[better], models[worse], float(p_values[i, j])))
+    return Ranking(
+        ranked, blocks, len(rows), int(np.isnan(values).sum()), rule,
+        None if ranks is None else ranking.friedman(ranks),
+        None if ranks is None else ranking.critical_difference(len(models), len(rows), level),
+        sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(strengths.elo, other),
+        models[int(other.argmax())], left_out,
+    )  # fmt: skip
+
+
+def _comparable(found: Sequence[Entry], at_least: int) -> tuple[list[Entry], dict[str, list[str]]]:
+    """Returns the numbers of models that can be compared, and {why: the other models}."""
+    few: set[str] = set()
+    kept = list(found)
+    while True:  # leaving out a model can leave a block with one model
+        blocks = Counter(entry.block for entry in kept)
+        shared = [entry for entry in kept if blocks[entry.block] > 1]
+        counts = Counter(entry.model for entry in shared)
+        needed = min(at_least, len({entry.block for entry in shared}))
+        again = [entry for entry in shared if counts[entry.model] >= needed]
+        few |= {entry.model for entry in kept} - {entry.model for entry in again}
+        if len(again) == len(kept):
+            break
+        kept = again
+    left_out = {f"on fewer than {at_least} datasets with another model": sorted(few)} if few else {}
+    if kept:
+        models = sorted({entry.model for entry in kept})
+        values = _matrix(kept, list(dict.fromkeys(entry.block for entry in kept)), models)
+        linked = {models[i] for i in ranking.linked(values)}
+        if apart := [model for model in models if model not in linked]:
+            left_out["no chain of comparisons links them to the others"] = apart
+        kept = [entry for entry in kept if entry.model in linked]
+    return kept, left_out
+
+
+def _matrix(found: Sequence[Entry], blocks: Sequence[Block], models: Sequence[str]) -> np.ndarray:
+    """Returns the numbers, larger is better, NaN where one is missing, [blocks, models]."""
+    values = np.full((len(blocks), len(models)), np.nan)
+    for entry in found:
+        sign = 1 if entry.direction == "max" else -1
+        values[blocks.index(entry.block), models.index(entry.model)] = sign * entry.value
+    return values
+
+
+def _agreement(one: np.ndarray, other: np.ndarray) -> float | None:
+    from scipy.stats import kendalltau
+
+    tau = float(kendalltau(one, other).statistic)
+    return None if math.isnan(tau) else tau
+
+
+def _scaled(values: np.ndarray) -> np.ndarray:
+    """Divides each block by the range of its known values, so that differences of different metrics are comparable."""
+    spread = np.nanmax(values, axis=1, keepdims=True) - np.nanmin(values, axis=1, keepdims=True)
+    return values / np.where(spread > 0, spread, 1.0)
+
+
+def chosen(found: Sequence[Entry], models: Sequence[str], most_parameters: int | None) -> tuple[list[Entry], list[str]]:
+    """Filters numbers by model and by number of parameters.
+
+    Returns:
+        The numbers, and remarks on what was left out.
+
+    Raises:
+        RecipeError: a model has no number.
+    """
+    known = sorted({entry.model for entry in found})
+    for model in models:
+        if model not in known:
+            raise RecipeError(f"--models {model}: has no result here{nearest(model, known)}; known: {', '.join(known)}")
+    kept = [entry for entry in found if not models or entry.model in models]
+    if most_parameters is None:
+        return kept, []
+    unknown = sorted({entry.model for entry in kept if entry.parameters is None})
+    small = [entry for entry in kept if entry.parameters is not None and entry.parameters <= most_parameters]
+    remarks = [f"{len(kept) - len(small)} results left out: more than {most_parameters:,} parameters, or unknown"]
+    return small, [*remarks, *([f"unknown number of parameters: {', '.join(unknown)}"] if unknown else [])]
+
+
+def show(found: Ranking, source: str, remarks: Sequence[str], level: float = 0.05) -> None:
+    """Prints a ranking. It fits 80 columns."""
+    mixed = any(one.published for one in found.models)
+    heads = ["model", "Elo [95 %]", "win rate", "rank", "n", *(["published"] if mixed and source == ALL else [])]
+    rows = []
+    for one in found.models:
+        elo = f"{one.elo[0]:.0f} [{one.elo[1]:.0f}, {one.elo[2]:.0f}]"
+        cells = [one.model, elo, "–" if one.win_rate is None else f"{100 * one.win_rate:.0f} %"]
+        cells += ["–" if one.rank is None else f"{one.rank:.2f}", str(one.blocks)]
+        rows.append(cells + ([str(one.published)] if mixed and source == ALL else []))
+    datasets = len({block.dataset for block in found.blocks})
+    print_text(f"{_count(len(found.models), 'model')} on {_count(datasets, 'dataset')}, source: {source}")
+    print_table(heads, rows, "model", "Elo [95 %]", "win rate", "rank", "n", right=("rank", "n", "win rate"))
+    for line in [*lines(found, level), *remarks]:
+        print_wrapped(line)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def lines(found: Ranking, level: float = 0.05) -> list[str]:
+    """Returns what the table does not say: rules, tests, and whether the rule for missing results matters."""
+    total = len(found.blocks) * len(found.models)
+    rule = (
+        "a pair counts where both have a result; ranks: datasets that all models have"
+        if found.rule == PAIRS
+        else "a missing result counts as worse than every known one"
+    )
+    said = [f"missing: {found.missing} of {total} results. Rule `{found.rule}`: {rule}."]
+    other = WORST if found.rule == PAIRS else PAIRS
+    if found.missing:
+        same = found.agreement is not None and found.agreement > 1 - 1e-12
+        first = found.other_first if found.other_first != found.models[0].model else "the same model"
+        said.append(
+            f"`--missing {other}` gives the same order."
+            if same
+            else f"`--missing {other}` gives another order (Kendall's tau {found.agreement or 0:.2f}), with {first} first."
+        )
+    if not found.ranked_blocks:
+        said.append("rank: no dataset has all models; choose --models, or --missing worst")
+    elif found.critical is None:
+        said.append(f"ranks over {_count(found.ranked_blocks, 'dataset')}: a test needs {ranking.FEWEST}")
+    else:
+        p = "" if found.p_value is None else f"Friedman p = {found.p_value:.2g}; "
+        said.append(
+            f"ranks over {found.ranked_blocks} datasets: {p}ranks that differ by less than {found.critical:.2f} do not "
+            f"differ significantly (Nemenyi, {level:g})"
+        )
+    if found.tested:
+        pairs = "; ".join(f"{better} > {worse} (p = {p:.2g})" for better, worse, p in found.different[:5])
+        more = f"; and {len(found.different) - 5} more" if len(found.different) > 5 else ""
+        said.append(
+            f"Wilcoxon with Holm: {len(found.different)} of {found.tested} pairs differ{': ' if pairs else ''}{pairs}{more}"
+        )
+    return said + [f"left out, {why}: {', '.join(models)}" for why, models in found.left_out.items()]
+
+
+def as_json(found: Ranking, source: str, remarks: Sequence[str]) -> str:
+    """Returns a ranking as JSON."""
+    content: Mapping[str, object] = {
+        **vars(found),
+        "models": [vars(one) for one in found.models],
+        "blocks": [block._asdict() for block in found.blocks],
+        "source": source,
+        "remarks": list(remarks),
+    }
+    return json.dumps(content, indent=1)

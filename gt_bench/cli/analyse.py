@@ -1,0 +1,151 @@
+"""Compare and judge: questions to all results at once."""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gt_bench.cli.options import RECORDS, AsJson, Records, every_cell
+from gt_bench.utils.format import print_text
+
+
+class Source(StrEnum):
+    """Which numbers `gt-bench rank` uses."""
+
+    runs = "runs"
+    own = "own"
+    shipped = "shipped"
+    published = "published"
+    all = "all"
+
+
+class Missing(StrEnum):
+    """What `gt-bench rank` does with missing results."""
+
+    pairs = "pairs"
+    worst = "worst"
+
+
+def rank(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option("--dataset", "--datasets", help="only these datasets; comma-separated or repeated"),
+    ] = None,
+    models: Annotated[list[str] | None, typer.Option(help="only these models; comma-separated or repeated")] = None,
+    source: Annotated[
+        Source,
+        typer.Option(
+            help="runs: own results, shipped ones where they are missing; all: published numbers where both are missing"
+        ),
+    ] = Source.runs,
+    missing: Annotated[
+        Missing, typer.Option(help="pairs: compare where both have a result; worst: a missing result loses")
+    ] = Missing.pairs,
+    task: Annotated[
+        list[str] | None, typer.Option(help="only datasets of this task, such as node-classification or regression")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(metavar="LOW..HIGH", help="mean number of nodes per graph")] = None,
+    graphs: Annotated[str | None, typer.Option(metavar="LOW..HIGH", help="number of graphs")] = None,
+    homophily: Annotated[
+        str | None, typer.Option(metavar="LOW..HIGH", help="class homophily (Lim et al. 2021) of the packed data")
+    ] = None,
+    parameters_max: Annotated[int | None, typer.Option(min=1, help="only results with at most this many")] = None,
+    at_least: Annotated[int, typer.Option(min=1, help="only models with results on at least this many datasets")] = 2,
+    draws: Annotated[int, typer.Option(min=50, help="draws of the bootstrap")] = 200,
+    records: Records = RECORDS,
+    as_json: AsJson = False,
+) -> None:
+    """Ranks models over datasets: Bradley-Terry strengths with intervals, win rates, average ranks with their critical difference."""
+    from gt_bench.analysis import rank as ranking
+    from gt_bench.analysis.datasets import Filter, range_in
+    from gt_bench.config.schema import RecipeError, nearest
+
+    grid = every_cell()
+    cells = grid.chosen(names or [])
+    datasets = _listed(dataset)
+    known = list(dict.fromkeys(cell.dataset for cell in cells))
+    for name in datasets:
+        if name not in known:
+            raise RecipeError(
+                f"--dataset {name}: no cell {'of ' + ', '.join(names) + ' ' if names else ''}has this dataset"
+                f"{nearest(name, known)}; `gt-bench list` shows the cells"
+            )
+    accepts = Filter(
+        datasets,
+        task or (),
+        nodes=range_in("--nodes", nodes),
+        graphs=range_in("--graphs", graphs),
+        homophily=range_in("--homophily", homophily),
+    )
+    if parameters_max is not None and source is Source.published:
+        raise RecipeError("--parameters-max: published numbers have no number of parameters; use --source runs")
+    found, problems = ranking.entries(grid, cells, accepts, source.value, records)
+    for problem in problems:
+        print_text(problem, file=sys.stderr)
+    kept, remarks = ranking.chosen(found, _listed(models), parameters_max)
+    reasons = dict.fromkeys(accepts.unknown.values())
+    remarks += [
+        f"datasets left out, {why}: {', '.join(name for name, its in accepts.unknown.items() if its == why)}"
+        for why in reasons
+    ]
+    try:
+        result = ranking.rank(kept, missing.value, draws, grid.run.verdict.level, at_least)
+    except RecipeError as error:
+        raise RecipeError("\n".join([str(error), *remarks])) from None
+    if as_json:
+        print(ranking.as_json(result, source.value, remarks))
+    else:
+        ranking.show(result, source.value, remarks, grid.run.verdict.level)
+
+
+def ablate(
+    factor: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FACTOR",
+            help="a dotted key of recipes, such as model.dropout or encodings.rrwp; without it: a list",
+        ),
+    ] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")
+    ] = None,
+    records: Records = RECORDS,
+    as_json: AsJson = False,
+) -> None:
+    """The effect of one recipe value or encoding, over all pairs of own and shipped cells that differ in nothing else; nothing is computed."""
+    from gt_bench.analysis.ablate import show
+
+    grid = every_cell()
+    for problem in show(factor, grid, grid.chosen(names or []), plot, as_json, records):
+        print_text(problem, file=sys.stderr)
+
+
+def match(
+    model: Annotated[str, typer.Argument(help="a name, or path/to/file.py:MyModel")],
+    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="a name; the data need not be on disk")],
+    parameters: Annotated[str, typer.Option(metavar="N", help="the budget: 500k, 1.5M or 500000")],
+    by: Annotated[
+        str | None, typer.Option(metavar="ARGUMENT", help="the argument that is chosen; the width if not given")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="of the recipe: model.num_layers=4")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The width at which a model has a number of parameters on a dataset, a multiple of its number of heads; and the lines for a recipe."""
+    from gt_bench.analysis.match import show
+
+    show(model, dataset, parameters, by, set_ or [], as_json)
+
+
+def _listed(values: list[str] | None) -> list[str]:
+    """Names that are repeated or separated by commas."""
+    return [name.strip() for value in values or () for name in value.split(",") if name.strip()]

@@ -1,0 +1,216 @@
+"""The width at which a model has a given number of parameters, as GraphGym matches models before it compares them.
+
+Models are built on the device "meta", without memory. The width is a multiple of the number of attention heads. Source:
+You et al. 2020, "Design Space for Graph Neural Networks", Section 5: models are compared at one budget.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.schema import RecipeError, nearest, validated
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.registry import get_spec
+from gt_bench.data.standin import shape_of
+from gt_bench.experiment.validate import check_model
+from gt_bench.plugins.argument_space import HEADS, WIDTH
+from gt_bench.plugins.models import find
+from gt_bench.schemas import Settings
+from gt_bench.tasks.registry import create_task
+from gt_bench.training.interfaces import Header
+from gt_models.registry import create_model
+
+WIDTHS = ("hidden_dim", "hidden", "hidden_channels", "dim", "width", "channels")
+MOST = 2**20  # largest value that is tried
+NEXT = 16  # invalid values in a row, for example odd widths, after which the search ends
+FAR = 0.1  # relative difference to the budget that is worth a remark
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The argument `by` has `value`, and the model `parameters` parameters. `step`: value is a multiple of it."""
+
+    by: str
+    value: int
+    parameters: int
+    step: int
+
+
+def dims_of(dataset: str, data: Path = Path("data")) -> Settings:
+    """Returns what a constructor is told about a dataset, which need not be on disk if its shape is known.
+
+    Raises:
+        DatasetError: the dataset does not exist, or its shape is not known.
+    """
+    path, level = data / "packed" / dataset / "header.json", ""
+    if path.exists():
+        header = PackedHeader.model_validate_json(path.read_bytes())
+        about, level = cast(Header, header), header.level
+        task = create_task(header.task, header.metric)
+    else:
+        spec = get_spec(dataset)
+        about, level = cast(Header, shape_of(spec, data)), spec.level
+        task = create_task(spec.task, spec.metric)
+    return {"in_dim": task.in_dim(about), "out_dim": about.out_dim, "edge_dim": about.edge_dim, "level": level}
+
+
+def widths_of(model: str) -> list[str]:
+    """Returns the names of the whole-number arguments of a model's constructor."""
+    parameters = inspect.signature(find(model).cls).parameters
+    given = {"in_dim", "out_dim", "edge_dim", "level"}
+    whole = [n for n, p in parameters.items() if type(p.default) is int or p.annotation in (int, "int", int | None)]
+    return [name for name in whole if name not in given]
+
+
+def usual_width(model: str) -> str:
+    """Returns the argument that is a model's width.
+
+    Raises:
+        RecipeError: none has a usual name.
+    """
+    known = widths_of(model)
+    for name in WIDTHS:
+        if name in known:
+            return name
+    raise RecipeError(
+        f"gt-bench match {model}: no argument is named {', '.join(WIDTHS)}; give --by with one of {', '.join(known) or '(none)'}"
+    )
+
+
+def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Matched:
+    """Finds the value of an argument with which a model has about `budget` parameters.
+
+    Args:
+        recipe: the recipe; its own value of the argument is ignored.
+        dataset: name of the dataset.
+        by: the argument, in which the number of parameters grows.
+        budget: number of parameters.
+        path: file of the recipe, for messages.
+
+    Returns:
+        The multiple of the number of heads whose number of parameters is nearest to the budget.
+
+    Raises:
+        RecipeError: the model has no such argument, its size does not depend on it, or the smallest model is larger.
+    """
+    known = widths_of(recipe.model.name)
+    if by not in known:
+        raise RecipeError(
+            f"{path}: match.by: {by!r} is not a whole-number argument of {recipe.model.name}{nearest(by, known)}; "
+            f"expected one of {', '.join(known)}"
+        )
+    parameters = inspect.signature(find(recipe.model.name).cls).parameters
+    dims = {k: v for k, v in dims_of(dataset).items() if k in parameters}
+    dims |= {"level": recipe.level_of(dims["level"])} if "level" in dims else {}
+    arguments = check_model(_with(recipe, by, 8, path), path)
+    head = next((name for name in parameters if HEADS.search(name) and name != by), None)
+    heads = arguments.get(head, parameters[head].default) if head else 1
+    step = heads if WIDTH.search(by) and type(heads) is int and heads > 0 else 1
+    errors: list[str] = []
+
+    def count(value: int) -> int | None:
+        try:
+            return _parameters(recipe.model.name, dims | arguments | {by: value})
+        except (ValueError, RuntimeError, ZeroDivisionError, AssertionError, TypeError) as error:
+            errors.append(str(error))
+            return None
+
+    found = _nearest(count, budget, step)
+    if found is None:
+        raise RecipeError(f"{path}: match: {recipe.model.name} cannot be built with any {by} tried: {errors[-1]}")
+    value, size = found
+    smallest = _first(count, step, step)
+    if smallest and smallest[1] > budget:
+        raise RecipeError(
+            f"{path}: match.parameters: {budget:,} is less than {smallest[1]:,}, the number of parameters of "
+            f"{recipe.model.name} with {by}: {smallest[0]} on {dataset}; raise the budget or reduce num_layers"
+        )
+    other = _first(count, 2 * value, step)
+    if other and other[1] == size:
+        raise RecipeError(
+            f"{path}: match.by: {by} does not change the number of parameters of {recipe.model.name} ({size:,}); choose "
+            f"one of {', '.join(name for name in known if name != by)}"
+        )
+    return Matched(by, value, size, step)
+
+
+def _first(count: Callable[[int], int | None], start: int, step: int) -> tuple[int, int] | None:
+    """Returns the first valid value from `start` on, with its number of parameters."""
+    for value in range(start, start + NEXT * step, step):
+        if (size := count(value)) is not None:
+            return value, size
+    return None
+
+
+def _nearest(count: Callable[[int], int | None], budget: int, step: int) -> tuple[int, int] | None:
+    """Returns the multiple of `step` whose number of parameters is nearest to the budget, by bisection."""
+    low = _first(count, step, step)
+    if low is None or low[1] >= budget:
+        return low
+    high = low
+    while high[1] < budget and high[0] < MOST:
+        low, following = high, _first(count, 2 * high[0], step)
+        if following is None or following[1] == high[1]:
+            return high
+        high = following
+    while high[0] - low[0] > step:
+        middle = _first(count, (low[0] + high[0]) // (2 * step) * step, step)
+        if middle is None or middle[0] >= high[0]:
+            break
+        low, high = (middle, high) if middle[1] < budget else (low, middle)
+    return min((low, high), key=lambda pair: abs(pair[1] - budget))
+
+
+def _parameters(model: str, arguments: Settings) -> int:
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                built = create_model(model, **arguments)
+        except NotImplementedError:  # an initialisation that computes with values
+            built = create_model(model, **arguments)
+    return sum(parameter.numel() for parameter in built.parameters())
+
+
+def _with(recipe: Recipe, by: str, value: int, path: str, origin: str | None = None) -> Recipe:
+    content = recipe.model_dump(exclude_unset=True)
+    content["model"][by] = value
+    if origin is not None:
+        content.setdefault("origin", {})[f"model.{by}"] = origin
+    return validated(Recipe, content, path)
+
+
+def resolved(recipe: Recipe, dataset: str, path: str) -> Recipe:
+    """Replaces the rule `match:` by the width that it gives, with its origin; called by `load_recipe`.
+
+    Raises:
+        RecipeError: as `matched`; or the recipe gives another width itself, or searches what changes the size.
+        DatasetError: as `dims_of`.
+    """
+    if recipe.match is None:
+        return recipe
+    by, budget = recipe.match.by, recipe.match.parameters
+    sizes = [
+        key
+        for key in (recipe.search.space if recipe.search else ())
+        if key.startswith("model.") and "dropout" not in key
+    ]
+    if sizes:
+        raise RecipeError(
+            f"{path}: search.space.{sizes[0]}: may change the number of parameters, which match: keeps at {budget:,}; "
+            "remove one of the two"
+        )
+    found = matched(recipe, dataset, by, budget, path)
+    own = recipe.model.arguments.get(by)
+    if own not in (None, found.value):
+        raise RecipeError(
+            f"{path}: model.{by}: {own} is given, but match: {{parameters: {budget}, by: {by}}} gives {found.value}; remove "
+            f"model.{by} or match"
+        )
+    return _with(
+        recipe, by, found.value, path, f"chosen: match, {found.parameters:,} parameters for a budget of {budget:,}"
+    )

@@ -1,0 +1,162 @@
+"""`gt-bench ablate`: which cells are a pair, the sign of an effect, what is said when there is none, and the plot."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gt_bench.analysis.ablate import Arm, effects, factors, forest, nothing_to_compare, summary, value_of
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from tests.gt_bench.conftest import RECIPE
+from tests.gt_bench.shipping import run
+
+
+def arm(cell: str, recipe: dict, values=(0.5, 0.6, 0.7), dataset: str = "web", direction: str = "max") -> Arm:
+    return Arm(
+        f"s/{dataset}/{cell}",
+        "own",
+        (dataset,),
+        recipe,
+        {(s, s): v for s, v in enumerate(values)},
+        "accuracy",
+        direction,
+    )
+
+
+BASE = {"model.name": "gcn", "model.dropout": 0.0, "epochs": 6}
+
+
+def test_pairs_differ_in_the_factor_alone():
+    arms = [
+        arm("a", BASE),
+        arm("b", BASE | {"model.dropout": 0.5}, (0.6, 0.7, 0.9)),
+        arm("c", BASE | {"model.dropout": 0.5, "epochs": 7}),
+        arm("d", BASE | {"model.dropout": 0.5}, dataset="other"),
+    ]
+    (one,) = effects(arms, ["model.dropout"])
+    assert (one.first.cell, one.second.cell, one.before, one.after) == ("s/web/a", "s/web/b", "0.0", "0.5")
+    assert one.found.difference == pytest.approx((0.1 + 0.1 + 0.2) / 3)
+    assert factors(arms) == {"model.dropout": 1, "epochs": 1}
+    assert [(e.first.cell, e.second.cell) for e in effects(arms, ["model.dropout", "epochs"])] == [
+        ("s/web/a", "s/web/b"),
+        ("s/web/a", "s/web/c"),
+        ("s/web/b", "s/web/c"),
+    ]
+
+
+def test_a_smaller_error_is_an_improvement_and_values_are_ordered_by_number():
+    arms = [
+        arm("big", BASE | {"epochs": 10}, (0.1, 0.2, 0.3), direction="min"),
+        arm("small", BASE | {"epochs": 9}, (0.2, 0.3, 0.4), direction="min"),
+    ]
+    (one,) = effects(arms, ["epochs"])
+    assert (one.before, one.after) == ("9", "10")
+    assert one.found.difference == pytest.approx(0.1)
+
+
+def test_an_encoding_is_absent_or_has_arguments():
+    arms = [
+        arm("none", BASE),
+        arm("short", BASE | {"encodings.rrwp": "present", "encodings.rrwp.steps": 4}),
+        arm("long", BASE | {"encodings.rrwp": "present", "encodings.rrwp.steps": 8}),
+    ]
+    assert [value_of(one, ["encodings.rrwp"]) for one in arms] == ["absent", "steps=4", "steps=8"]
+    assert {(e.before, e.after) for e in effects(arms, ["encodings.rrwp"])} == {
+        ("absent", "steps=4"),
+        ("absent", "steps=8"),
+        ("steps=4", "steps=8"),
+    }
+    assert factors(arms) == {"encodings.rrwp": 3}
+
+
+def test_only_common_seeds_count():
+    first, second = arm("a", BASE, (0.1, 0.2)), arm("b", BASE | {"epochs": 9}, (0.3, 0.4, 0.5))
+    assert effects([first, second], ["epochs"])[0].found.pairs == 2
+    apart = Arm("s/web/c", "own", ("web",), BASE | {"epochs": 9}, {(7, 7): 0.3}, "accuracy", "max")
+    assert effects([first, apart], ["epochs"]) == []
+
+
+def test_over_several_pairs_the_summary_counts_and_averages():
+    arms = []
+    for i, gain in enumerate((0.1, 0.2, -0.05)):
+        arms += [
+            arm("a", BASE, (0.5, 0.5, 0.5), f"d{i}"),
+            arm("b", BASE | {"epochs": 9}, tuple(0.5 + gain + e for e in (0, 0.01, 0.02)), f"d{i}"),
+        ]
+    lines = summary(effects(arms, ["epochs"]))
+    assert lines[0].startswith(
+        "6 -> 9: better in 2 of 3 pairs, worse in 1, sign test p = 1; significant alone: 2 better, 1 worse"
+    )
+    assert lines[1].startswith("  accuracy %: mean +9.33 [")
+
+
+def test_a_factor_without_pairs_says_what_else_differs():
+    arms = [arm("a", BASE), arm("b", BASE | {"model.dropout": 0.5, "epochs": 7})]
+    text = str(nothing_to_compare(arms, ["model.dropout"]))
+    assert "no two cells differ in model.dropout alone" in text
+    assert "s/web/a and s/web/b differ also in epochs" in text
+    assert "no recipe has the value 'model.dropot' (did you mean 'model.dropout'?)" in str(
+        nothing_to_compare(arms, ["model.dropot"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF"), (".html", b"<!doctype html>")]
+)
+def test_forest_plots(suffix, magic):
+    pairs = effects([arm("a", BASE), arm("b", BASE | {"epochs": 9}, (0.6, 0.8, 0.7))], ["epochs"])
+    content = forest("epochs", pairs, suffix)
+    assert content.startswith(magic)
+    if suffix in (".svg", ".html"):
+        assert b"s web: a, b: 6 -&gt; 9" in content or b"s web: a, b: 6 -\\u003e 9" in content
+    if suffix != ".html":  # plotly draws an identifier
+        assert forest("epochs", pairs, suffix) == content
+
+
+@pytest.fixture
+def dropouts(project):
+    """Three cells: two differ in dropout, of which one leaves it at its default, and one in the width besides."""
+    model = {key: value for key, value in RECIPE["model"].items() if key != "dropout"}
+    project.recipe(row="dropped")
+    project.recipe(row="plain", model=model)
+    project.recipe(row="wide", model={**model, "hidden_dim": 16})
+    grid = load_grid()
+    for cell in grid.cells.values():
+        train_cell(cell, grid)
+    return project
+
+
+def test_the_command_on_own_cells_with_a_default(dropouts, tmp_path):
+    content = json.loads(run("ablate", "model.dropout", "--json").output)
+    assert [(one["first"], one["second"], one["before"], one["after"]) for one in content] == [
+        ("small/web/plain", "small/web/dropped", "0.0", "0.2")
+    ]
+    records = {r["deterministic"]["recipe"]["model"].get("dropout", 0.0): [] for r in dropouts.records()}
+    for record in dropouts.records():
+        if record["deterministic"]["recipe"]["model"]["hidden_dim"] == 8:
+            records[record["deterministic"]["recipe"]["model"].get("dropout", 0.0)].append(
+                record["deterministic"]["test"]
+            )
+    assert content[0]["difference"] == pytest.approx(sum(records[0.2]) / 2 - sum(records[0.0]) / 2)
+    done = run("ablate", "model.dropout", "small", "--plot", str(tmp_path / "f.svg"))
+    assert done.exit_code == 0
+    assert Path(tmp_path / "f.svg").read_bytes().startswith(b"<?xml")
+    listed = json.loads(run("ablate", "--json").output)
+    assert sorted(listed) == [["model.dropout", 1], ["model.hidden_dim", 1]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["optimizer.lr"], "no two cells differ in optimizer.lr alone"),
+        (["model.depth"], "no recipe has the value 'model.depth'"),
+        (["model.dropout", "--plot", "x.gif"], "--plot x.gif: expected a file that ends with .html"),
+        (["--plot", "x.png"], r"--plot x.png: of which factor\?"),
+        (["model.dropout", "smal"], "no suite named 'smal'"),
+        ([","], "expected a dotted key of a recipe"),
+    ],
+)
+def test_the_command_refuses(dropouts, arguments, message):
+    with pytest.raises(Exception, match=message):
+        raise run("ablate", *arguments).exception

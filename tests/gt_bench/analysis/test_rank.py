@@ -1,0 +1,175 @@
+"""`gt-bench rank`: which numbers are compared, the rule for missing ones, filters, and what is printed at 80 columns."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gt_bench.analysis.datasets import Filter, range_in
+from gt_bench.analysis.rank import PAIRS, WORST, Block, Entry, chosen, entries, lines, rank
+from gt_bench.config.grid import load_grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.pipeline.train import train_cell
+from tests.conftest import ROOT
+from tests.gt_bench.shipping import run
+
+
+def table(values: dict[str, list[float | None]], direction: str = "max", **more) -> list[Entry]:
+    """Entries of models with a value per dataset."""
+    return [
+        Entry(
+            model, Block("s", f"d{i}", "accuracy"), value, direction, more.get("source", "own"), more.get("parameters")
+        )
+        for model, column in values.items()
+        for i, value in enumerate(column)
+        if value is not None
+    ]
+
+
+def test_the_order_follows_the_direction_of_the_metric():
+    values = {"good": [0.9, 0.8, 0.7], "bad": [0.1, 0.2, 0.3], "middle": [0.5, 0.5, 0.5]}
+    assert [one.model for one in rank(table(values)).models] == ["good", "middle", "bad"]
+    found = rank(table(values, "min"))
+    assert [one.model for one in found.models] == ["bad", "middle", "good"]
+    assert [one.rank for one in found.models] == [1, 2, 3]
+    assert [one.win_rate for one in found.models] == [1, 0.5, 0]
+
+
+def test_missing_results_are_left_out_by_pairs_or_count_as_worst():
+    values = {"a": [0.9, None, None], "b": [0.8, 0.8, 0.8], "c": [0.1, 0.1, 0.1]}
+    pairs, worst = rank(table(values), PAIRS), rank(table(values), WORST)
+    assert pairs.missing == worst.missing == 2
+    assert pairs.models[0].model == "a"
+    assert pairs.ranked_blocks == 1
+    assert worst.models[0].model == "b"
+    assert worst.ranked_blocks == 3
+    assert {one.model: one.rank for one in worst.models} == {"b": 4 / 3, "c": 7 / 3, "a": 7 / 3}
+    assert pairs.agreement < 1
+    assert any("`--missing worst` gives another order" in line and "with b first" in line for line in lines(pairs))
+
+
+def test_both_rules_that_agree_are_said_to():
+    found = rank(table({"a": [0.9] * 4, "b": [0.5, 0.5, 0.5, None], "c": [0.1] * 4}))
+    assert found.agreement == 1
+    assert "`--missing worst` gives the same order." in lines(found)
+
+
+def test_tests_need_five_datasets():
+    rng = np.random.default_rng(0)
+    values = {name: (rng.random(9) + shift).tolist() for name, shift in (("a", 2), ("b", 1), ("c", 0))}
+    found = rank(table(values))
+    assert found.p_value < 0.01
+    assert found.critical == pytest.approx(2.343 * np.sqrt(12 / 54), rel=1e-3)
+    assert found.tested == 3
+    assert ("a", "c") in [pair[:2] for pair in found.different]
+    few = rank(table({name: column[:4] for name, column in values.items()}))
+    assert (few.p_value, few.critical, few.tested) == (None, None, 0)
+    assert "ranks over 4 datasets: a test needs 5" in lines(few)
+
+
+def test_models_that_cannot_be_compared_are_named_with_the_reason():
+    values = {"a": [1, 2, None, None], "b": [2, 1, None, None], "x": [None, None, 1, None], "y": [None, None, 2, None]}
+    found = rank(table(values))
+    assert {one.model for one in found.models} == {"a", "b"}
+    assert found.left_out == {"no chain of comparisons links them to the others": ["x", "y"]}
+    found = rank(table({"a": [1, 2], "b": [2, 1], "c": [3, None]}), at_least=2)
+    assert found.left_out == {"on fewer than 2 datasets with another model": ["c"]}
+    with pytest.raises(RecipeError, match="no dataset has results of two models"):
+        rank(table({"a": [1, None], "b": [None, 1]}))
+
+
+def test_the_number_of_parameters_filters_results():
+    small = table({"a": [1.0, 2.0]}, parameters=10)
+    big = table({"b": [1.0, 2.0]}, parameters=1000)
+    unknown = table({"c": [1.0, 2.0]})
+    kept, remarks = chosen([*small, *big, *unknown], (), 100)
+    assert kept == small
+    assert remarks == ["4 results left out: more than 100 parameters, or unknown", "unknown number of parameters: c"]
+    with pytest.raises(RecipeError, match=r"--models gcm: has no result here .*known: a, b, c"):
+        chosen([*small, *big, *unknown], ["gcm"], None)
+
+
+def test_runs_and_published_numbers_are_not_mixed_unless_requested(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cells = grid.suite("edge-transformer")
+    by_source = {s: entries(grid, cells, Filter(), s)[0] for s in ("shipped", "published", "all")}
+    assert {e.source for e in by_source["shipped"]} == {"shipped"}
+    assert {e.source for e in by_source["published"]} == {"published"}
+    assert {e.source for e in by_source["all"]} == {"shipped", "published"}
+    places = {(e.model, e.block) for e in by_source["shipped"]}
+    published = {(e.model, e.block): e for e in by_source["published"]}
+    assert len(by_source["all"]) == len(places | published.keys())
+    assert published.keys() & places  # a published method and its row have one name
+    cornell = published["gcn", Block("edge-transformer", "cornell", "accuracy")]
+    assert 0.3 < cornell.value < 1
+
+
+def test_sizes_tasks_and_names_filter_datasets(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    accepts = Filter(nodes=(100, 300), tasks=["node-classification"])
+    assert accepts.accepts("cornell")
+    assert not accepts.accepts("zinc")
+    assert not accepts.accepts("ogbn-arxiv")
+    assert not Filter(["texas"]).accepts("cornell")
+    assert not Filter(graphs=(2, 1e9)).accepts("cornell")
+
+
+def test_homophily_is_that_of_the_packed_data(project):
+    from gt_bench.claims.checks.homophily import class_homophily
+    from gt_bench.data.packed import PackedDataset
+
+    packed = PackedDataset.open(project.root / "data/packed/web")
+    value = class_homophily(*(packed.array(key).numpy() for key in ("source", "target", "y")))
+    assert Filter(homophily=(value - 0.01, value + 0.01)).accepts("web")
+    assert not Filter(homophily=(value + 0.01, 1)).accepts("web")
+    accepts = Filter(homophily=(0, 1))
+    assert not accepts.accepts("cornell")
+    assert "homophily needs the data" in accepts.unknown["cornell"]
+
+
+@pytest.mark.parametrize("text", ["5", "a..b", "..", "1..2..3", ""])
+def test_a_range_that_is_none_is_refused(text):
+    with pytest.raises(RecipeError, match=r"--nodes .*: expected a range such as 100\.\.5000"):
+        range_in("--nodes", text)
+
+
+def test_ranges():
+    assert range_in("--nodes", "10..20.5") == (10, 20.5)
+    assert range_in("--nodes", "..20") == (float("-inf"), 20)
+    assert range_in("--nodes", "1e3..") == (1000, float("inf"))
+    assert range_in("--nodes", None) is None
+    with pytest.raises(RecipeError, match=r"write 1\.\.2"):
+        range_in("--nodes", "2..1")
+
+
+def test_the_command_on_own_runs_at_80_columns(project, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    project.recipe()
+    project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2})
+    grid = load_grid()
+    for cell in grid.cells.values():
+        train_cell(cell, grid)
+    done = run("rank", "small")
+    assert done.exit_code == 0
+    assert "2 models on 1 dataset, source: runs" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+    content = json.loads(run("rank", "--json", "--datasets", "web").output)
+    assert {one["model"] for one in content["models"]} == {"mlp", "gcn"}
+    assert content["blocks"] == [{"suite": "small", "dataset": "web", "metric": "accuracy"}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset", "wep"], r"--dataset wep: no cell has this dataset \(did you mean 'web'\?\)"),
+        (["--task", "graphs"], "--task graphs: no task contains this name"),
+        (["--source", "published", "--parameters-max", "5"], "published numbers have no number of parameters"),
+        (["smal"], "no suite named 'smal'"),
+        ([], "nothing to rank"),
+    ],
+)
+def test_a_ranking_that_cannot_be_made_is_refused(project, arguments, message):
+    project.recipe()
+    with pytest.raises(Exception, match=message):
+        raise run("rank", *arguments).exception

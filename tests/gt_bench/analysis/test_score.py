@@ -1,0 +1,254 @@
+"""`gt-bench score` from stored predictions: metrics, groups, ensembles, and two cells on the same examples."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from gt_bench.analysis.paired_examples import Pair, bootstrap, mcnemar
+from gt_bench.analysis.score import aligned, by_class, by_graph_size, ensemble, loaded, scored
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from gt_bench.store.predictions import FILE, Part, Predictions
+from tests.gt_bench.cells import make_record
+from tests.gt_bench.shipping import CELL, export, run, train
+
+
+def predictions(output, target, seed=0, task="node-classification", ids=None, nodes=None) -> Predictions:
+    """Predictions of the test part of one run."""
+    part = Part(torch.as_tensor(output), {"": torch.as_tensor(target)}, {}, ids, nodes)
+    record = make_record("small/web/mlp", seed)
+    return Predictions(record, task, None, "node", {"test": part})
+
+
+def drawn(seed: int, n: int = 40, noise: float = 1.0, classes: int = 3) -> Predictions:
+    """Noisy logits of the same labels."""
+    target = torch.randint(classes, (n,), generator=torch.Generator().manual_seed(7))
+    rng = torch.Generator().manual_seed(seed)
+    output = torch.eye(classes)[target] + noise * torch.randn(n, classes, generator=rng)
+    return predictions(output, target, seed, ids=np.arange(n))
+
+
+def test_metrics_by_seed_and_their_mean(project):
+    from sklearn.metrics import f1_score
+
+    project.recipe()
+    train()
+    _, found = loaded(CELL, load_grid())
+    accuracy, f1 = scored(found, ["accuracy", "f1-macro"])
+    assert (
+        accuracy.recorded
+        == accuracy.values
+        == {r["deterministic"]["seed"]: r["deterministic"]["test"] for r in project.records()}
+    )
+    part = found[0].parts["test"]
+    seed = found[0].record["deterministic"]["seed"]
+    assert f1.values[seed] == pytest.approx(f1_score(part.labels, part.output.argmax(1), average="macro"))
+    assert f1.recorded == {}
+    assert f1.mean == pytest.approx(sum(f1.values.values()) / 2)
+
+
+def test_the_command_prints_them_and_fails_if_the_record_has_another_number(project):
+    project.recipe()
+    train()
+    done = run("score", CELL, "--metric", "accuracy", "--metric", "f1-macro", "--json")
+    assert done.exit_code == 0
+    content = json.loads(done.output)
+    assert content["metrics"]["accuracy"]["seeds"].keys() == {"0", "1"}
+    path = next(Path("store").glob("??/*/record.json"))
+    record = json.loads(path.read_text())
+    record["deterministic"]["test_metrics"]["accuracy"] = record["deterministic"]["test"] = 0.123
+    del record["checksum"]
+    path.write_text(json.dumps(record))
+    done = run("score", CELL, "--metric", "accuracy")
+    assert done.exit_code == 1
+    assert "not the value of the record: accuracy of seed" in done.output
+
+
+def test_a_shipped_cell_is_scored_without_its_weights_and_store(trained):
+    import shutil
+
+    export()
+    before = run("score", CELL, "--metric", "f1-macro", "--json").output
+    shutil.rmtree("store")
+    shutil.rmtree("results")
+    assert run("score", CELL, "--metric", "f1-macro", "--json").output == before
+    assert run("score", f"{CELL}@shipped", "--metric", "f1-macro", "--json").output == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--metric", "aucroc"],
+            r"--metric aucroc: not a metric of node-classification .*\[N, 3\].*; expected one of accuracy,",
+        ),
+        (["--metric", "mae"], "--metric mae: not a metric of node-classification"),
+        (["--by", "graph-size"], "--by graph-size: examples of web are nodes of one graph"),
+        (["--ensemble"], "the seeds of this cell have different test examples"),
+        (["--against", "small/web/other"], "no cell 'small/web/other'"),
+        (["--against", CELL, "--by", "class"], "cannot be combined with --by; remove one"),
+        (
+            ["--against", "small/many/mlp"],
+            "node-classification and small/many/mlp is graph-regression: they have no common",
+        ),
+    ],
+)
+def test_a_question_that_has_no_answer_is_refused(project, arguments, message):
+    project.recipe()
+    project.recipe("many")
+    train()
+    grid = load_grid()
+    train_cell(grid.find("small/many/mlp"), grid)
+    done = run("score", CELL, *arguments)
+    assert done.exit_code == 1
+    with pytest.raises(Exception, match=message):
+        raise done.exception
+
+
+def test_a_cell_without_a_run_and_one_without_predictions(project):
+    project.recipe(run={"predictions": 0})
+    assert "no run with status ok, here or shipped" in str(run("score", CELL, "--metric", "accuracy").exception)
+    train()
+    assert "`gt-bench train small/web/mlp --predictions` computes" in str(
+        run("score", CELL, "--metric", "accuracy").exception
+    )
+    project.recipe()
+    assert run("train", CELL, "--predictions").exit_code == 0
+    assert len(list(Path("store").glob(f"??/*/{FILE}"))) == 2
+    assert run("score", CELL, "--metric", "accuracy").exit_code == 0
+
+
+def test_recall_precision_and_f1_of_each_class():
+    from sklearn.metrics import precision_recall_fscore_support
+
+    one, other = drawn(0), drawn(1)
+    expected = np.mean(
+        [
+            precision_recall_fscore_support(o.parts["test"].labels, o.parts["test"].output.argmax(1))[:3]
+            for o in (one, other)
+        ],
+        axis=0,
+    )
+    groups = by_class([one, other], ["accuracy"])
+    for i, key in enumerate(("precision", "recall", "f1")):
+        assert [group.values[key] for group in groups] == pytest.approx(expected[i].tolist())
+    assert sum(group.examples for group in groups) == 40
+
+
+def test_each_label_of_a_multilabel_task():
+    target = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, math.nan], [0.0, 0.0]])
+    one = predictions(torch.tensor([[2.0, 0.0], [1.0, 3.0], [3.0, 0.0], [-1.0, 1.0]]), target, task="graph-multilabel")
+    groups = by_class([one], ["roc-auc"])
+    assert [(g.name, g.examples, g.values["roc-auc"]) for g in groups] == [("0", 2.0, 1.0), ("1", 1.0, 1.0)]
+
+
+def test_groups_of_graph_sizes_cover_all_examples_and_average_to_the_whole():
+    nodes = np.array([3, 3, 4, 5, 5, 6, 9, 12])
+    output = torch.arange(8.0)[:, None]
+    one = predictions(output, torch.zeros(8), task="graph-regression", ids=np.arange(8), nodes=nodes)
+    groups = by_graph_size([one], ["mae"])
+    assert [(g.name, g.examples) for g in groups] == [("3 to 4", 3.0), ("5", 2.0), ("6 to 12", 3.0)]
+    assert sum(g.examples * g.values["mae"] for g in groups) / 8 == pytest.approx(3.5)
+
+
+def test_nodes_of_many_graphs_have_the_size_of_their_graph():
+    nodes = np.array([2, 3])
+    one = predictions(torch.zeros(5, 2), torch.zeros(5, dtype=torch.long), ids=np.array([7, 4]), nodes=nodes)
+    assert list(one.parts["test"].graph_sizes) == [2, 2, 3, 3, 3]
+    assert list(one.parts["test"].example_ids) == [7, 7, 4, 4, 4]
+
+
+def test_an_ensemble_averages_probabilities_of_the_same_examples():
+    first, second = drawn(0, noise=1.5), drawn(1, noise=1.5)
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(3))
+    part = second.parts["test"]
+    shuffled = predictions(part.output[order], part.labels[order], 1, ids=order.numpy())
+    mean = (first.parts["test"].output.double().softmax(1) + part.output.double().softmax(1)) / 2
+    expected = (mean.argmax(1) == part.labels).double().mean().item()
+    assert ensemble([first, shuffled], ["accuracy"]) == {"accuracy": expected}
+    assert (
+        aligned(first.parts["test"], predictions(part.output, part.labels, ids=np.arange(1, 41)).parts["test"]) is None
+    )
+
+
+def paired(first, second) -> Pair:
+    return Pair(0, first, second, aligned(first.parts["test"], second.parts["test"]), "test")
+
+
+def test_mcnemar_counts_discordant_examples():
+    first, second = drawn(0, noise=0.4), drawn(1, noise=2.0)
+    found = mcnemar(paired(first, second))
+    labels = first.parts["test"].labels
+    right = [one.parts["test"].output.argmax(1) == labels for one in (first, second)]
+    assert found.only_first == int((right[0] & ~right[1]).sum())
+    assert found.only_second == int((right[1] & ~right[0]).sum())
+    assert found.p_value == binomtest(found.only_first, found.only_first + found.only_second).pvalue < 0.05
+    assert mcnemar(paired(first, first)).p_value == 1.0
+
+
+def test_the_interval_of_the_paired_bootstrap_covers_the_true_difference():
+    """Coverage over 60 data sets whose true difference of accuracies is 0.2."""
+    covered = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        target = torch.zeros(150, dtype=torch.long)
+        right = [rng.random(150) < p for p in (0.8, 0.6)]
+        sides = [
+            predictions(torch.from_numpy(np.stack([r, ~r], 1).astype(np.float32)), target, ids=np.arange(150))
+            for r in right
+        ]
+        low, high = bootstrap([paired(*sides)], "accuracy", 200).interval
+        covered += low <= 0.2 <= high
+    assert 52 <= covered <= 60
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1-macro"])
+def test_means_per_example_and_metrics_of_all_examples_agree(metric, monkeypatch):
+    pairs = [paired(drawn(0, noise=0.8), drawn(1, noise=1.5))]
+    fast = bootstrap(pairs, metric, 100)
+    monkeypatch.setattr("gt_bench.analysis.paired_examples._per_example", lambda pair, metric: None)
+    slow = bootstrap(pairs, metric, 100)
+    assert fast.interval == pytest.approx(slow.interval)
+    assert fast.first - fast.second == pytest.approx(pairs[0].first.score(metric) - pairs[0].second.score(metric))
+
+
+def test_a_smaller_error_is_better():
+    ids, target = np.arange(50), torch.zeros(50, 1)
+    rng = torch.Generator().manual_seed(0)
+    good, bad = (
+        predictions(scale * torch.randn(50, 1, generator=rng), target, task="graph-regression", ids=ids)
+        for scale in (0.1, 2.0)
+    )
+    assert bootstrap([paired(good, bad)], "mae", 200).word == "first"
+    assert bootstrap([paired(bad, good)], "mse", 200).word == "second"
+
+
+def test_cells_with_different_splits_are_not_paired_and_the_error_names_both(project):
+    project.recipe()
+    project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2}, split=1, seeds=[0])
+    train()
+    grid = load_grid()
+    train_cell(grid.find("small/web/gcn"), grid)
+    message = str(run("score", CELL, "--against", "small/web/gcn").exception)
+    assert "different test sets (seed 0: 20 examples of web, split 0, and 20 of web, split 1)" in message
+    assert f"`gt-bench compare {CELL} small/web/gcn`" in message
+
+
+def test_the_command_compares_two_cells(project):
+    project.recipe()
+    project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2})
+    train()
+    grid = load_grid()
+    train_cell(grid.find("small/web/gcn"), grid)
+    done = run("score", CELL, "--against", "small/web/gcn", "--json", "--resamples", "100")
+    content = json.loads(done.output)
+    assert content["seeds"] == [0, 1]
+    assert content["mcnemar"].keys() == {"0", "1"}
+    low, high = content["metrics"]["accuracy"]["interval"]
+    assert low <= content["metrics"]["accuracy"]["first"] - content["metrics"]["accuracy"]["second"] <= high
+    assert "McNemar's exact test" in run("score", CELL, "--against", "small/web/gcn", "--resamples", "100").output

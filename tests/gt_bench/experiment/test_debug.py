@@ -1,0 +1,139 @@
+"""Debug presets: what they find in models with a known fault, and that they store nothing."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from gt_bench.config.grid import load_grid
+from gt_bench.experiment.cell import experiment_of, settings_of
+from gt_bench.experiment.debug import Debugger, debug, first_not_finite, overfit
+from gt_bench.store.run_store import Store
+from tests.gt_bench.shipping import CELL, run
+
+
+def debugger_of(project, dataset: str = "web", **changes) -> Debugger:
+    """A debugger of small/DATASET/mlp."""
+    project.recipe(dataset, "mlp", **changes)
+    grid = load_grid()
+    cell = grid.find(f"small/{dataset}/mlp")
+    return Debugger(experiment_of(cell, settings_of(cell), grid, Store(), Path("data")), 0)
+
+
+def said(debugger: Debugger, preset: str, tmp_path: Path) -> tuple[bool, str]:
+    lines: list[str] = []
+    return debug(debugger.experiment, preset, 0, lines.append, tmp_path), "\n".join(lines)
+
+
+def linear(debugger: Debugger) -> tuple[str, torch.nn.Module]:
+    return next((n, m) for n, m in debugger.model.named_modules() if isinstance(m, torch.nn.Linear))
+
+
+def test_shapes_of_one_batch_and_the_gradient(project, tmp_path):
+    fine, text = said(debugger_of(project, "many", batch={"graphs": 4}), "one-batch", tmp_path)
+    assert fine
+    assert "batch: 4 graphs" in text
+    assert "output float32 [4, 1]" in text
+    assert "norm of the gradient" in text
+    assert "no gradient" not in text
+
+
+def test_a_parameter_that_is_not_used_is_named(project, monkeypatch, tmp_path):
+    debugger = debugger_of(project)
+    begin = type(debugger.run)._begin
+
+    def with_unused(run):
+        begin(run)
+        run.model.register_parameter("forgotten", torch.nn.Parameter(torch.ones(2)))
+
+    monkeypatch.setattr(type(debugger.run), "_begin", with_unused)
+    fine, text = said(debugger, "one-batch", tmp_path)
+    assert not fine
+    assert "no gradient (not used in the output): forgotten" in text
+
+
+def test_a_batch_is_memorised_without_dropout(project, tmp_path):
+    debugger = debugger_of(project, model={"name": "mlp", "hidden_dim": 64, "num_layers": 2, "dropout": 0.9})
+    lines: list[str] = []
+    assert overfit(debugger, lines.append, 400)
+    assert lines[-1].startswith("memorised: the loss fell from ")
+
+
+def test_a_batch_that_is_not_memorised_is_reported(project, tmp_path):
+    debugger = debugger_of(project, optimizer={"name": "adam", "lr": 1e-9})
+    lines: list[str] = []
+    assert not overfit(debugger, lines.append, 30)
+    assert lines[-1].startswith("not memorised: the loss fell from ")
+    assert "--set optimizer.lr" in lines[-1]
+
+
+def test_finite_runs_are_said_to_be(project, tmp_path):
+    fine, text = said(debugger_of(project), "nan", tmp_path)
+    assert fine
+    assert text == "all outputs, losses and gradients of 100 training steps are finite"
+
+
+def test_the_first_module_that_makes_a_nan_is_named(project):
+    debugger = debugger_of(project)
+    name, module = linear(debugger)
+    with torch.no_grad():
+        module.weight[0, 0] = float("nan")
+    found = first_not_finite(debugger, 3)
+    assert (found.module, found.kind, found.what, found.step, found.input_finite) == (name, "Linear", "output", 1, True)
+
+
+def test_a_nan_that_comes_after_some_steps_has_its_step(project):
+    debugger = debugger_of(project)
+    name, module = linear(debugger)
+    step = debugger.run.optimizer.step
+    calls = []
+
+    def spoiled(*arguments):
+        step(*arguments)
+        calls.append(1)
+        if len(calls) == 2:
+            with torch.no_grad():
+                module.weight.fill_(float("inf"))
+
+    debugger.run.optimizer.step = spoiled
+    found = first_not_finite(debugger, 5)
+    assert (found.module, found.step) == (name, 3)
+
+
+def test_a_gradient_that_is_nan_is_traced_to_its_function(project):
+    debugger = debugger_of(project)
+    loss = debugger.run.task.loss
+    debugger.run.task.loss = lambda output, target: loss(output, target) + (output * 0).sum().sqrt()
+    found = first_not_finite(debugger, 2)
+    assert (found.kind, found.step) == ("function", 1)
+    assert found.module.startswith("MulBackward0, ")  # the root has an infinite gradient, and 0 times it is NaN
+    assert "test_debug.py, line" in found.module
+
+
+def test_a_profile_has_a_table_and_a_trace(project, tmp_path):
+    fine, text = said(debugger_of(project), "profile", tmp_path)
+    assert fine
+    assert "aten::" in text
+    trace = json.loads((tmp_path / "mlp-web.json").read_text())
+    assert trace["traceEvents"]
+
+
+def test_nothing_is_stored_and_a_later_run_is_the_same(project, tmp_path):
+    debugger = debugger_of(project)
+    for preset in ("one-batch", "overfit", "nan"):
+        said(debugger, preset, tmp_path)
+    assert not list(Path("store").rglob("*")) if Path("store").exists() else True
+    first, _ = debugger.experiment.run(0)
+    for path in Path("store").glob("??/*/record.json"):
+        path.unlink()
+    again, _ = debugger.experiment.run(0)
+    assert first["deterministic"] == again["deterministic"]
+
+
+def test_the_options_of_the_command(project):
+    message = str(run("try", "mlp", "web", "--debug", "nan", "--search", "3").exception)
+    assert message == "--debug nan: stores no run and cannot be combined with --search; remove one"
+    done = run("try", "mlp", "web", "--debug", "everything")
+    assert done.exit_code == 2
+    assert not Path("results").exists()
+    assert CELL not in done.output

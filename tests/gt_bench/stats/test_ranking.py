@@ -1,0 +1,100 @@
+"""Ranks and strengths: against textbook values, autorank, a closed form and data drawn from known strengths."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gt_bench.stats import ranking
+
+NAN = float("nan")
+
+
+def test_ties_share_a_rank_and_missing_results_have_none():
+    found = ranking.ranks_of(np.array([[0.9, 0.5, 0.9], [0.1, NAN, 0.3]]))
+    assert found[0].tolist() == [1.5, 3, 1.5]
+    assert found[1][[0, 2]].tolist() == [2, 1]
+    assert math.isnan(found[1, 1])
+
+
+def test_critical_difference_is_that_of_the_published_table():
+    """Demšar 2006, Table 5 (a): q is 2.343 for two models... 2.569 for four, 3.164 for ten, at 0.05."""
+    for models, q in ((3, 2.343), (4, 2.569), (10, 3.164)):
+        expected = q * math.sqrt(models * (models + 1) / (6 * 14))
+        assert ranking.critical_difference(models, 14) == pytest.approx(expected, abs=2e-3)
+    assert ranking.critical_difference(4, ranking.FEWEST - 1) is None
+
+
+def test_friedman_and_nemenyi_agree_with_autorank():
+    import pandas
+    from autorank import autorank
+
+    values = np.random.default_rng(0).random((12, 4)) + np.arange(4) / 8
+    found = autorank(pandas.DataFrame(values), alpha=0.05, force_mode="nonparametric")
+    ranks = ranking.ranks_of(values)
+    assert ranking.friedman(ranks) == pytest.approx(found.pvalue)
+    assert ranking.critical_difference(4, 12) == pytest.approx(found.cd, rel=1e-3)
+    assert sorted(ranks.mean(0)) == pytest.approx(sorted(found.rankdf["meanrank"]))
+
+
+def test_holm_multiplies_and_never_decreases():
+    from scipy.stats import wilcoxon
+
+    values = np.random.default_rng(1).random((10, 3)) + np.array([0.0, 0.3, 1.0])
+    raw = {(i, j): wilcoxon(values[:, i] - values[:, j]).pvalue for i in range(3) for j in range(i)}
+    order = sorted(raw, key=raw.get)
+    found, largest = ranking.wilcoxon_holm(values), 0.0
+    for number, (i, j) in enumerate(order):
+        largest = max(largest, min(1.0, raw[i, j] * (3 - number)))
+        assert found[i, j] == found[j, i] == pytest.approx(largest)
+    assert np.isnan(ranking.wilcoxon_holm(values[:4])).all()
+
+
+def test_wins_count_common_datasets_and_halves_for_ties():
+    won = ranking.wins(np.array([[1.0, 0.0, NAN], [0.5, 0.5, 0.4], [NAN, 2.0, 1.0]]))
+    assert won.tolist() == [[0, 1.5, 1], [0.5, 0, 2], [0, 0, 0]]
+
+
+def test_two_models_have_the_log_odds_of_their_wins(monkeypatch):
+    monkeypatch.setattr(ranking, "PRIOR", 1e-9)
+    found = ranking.bradley_terry(np.array([[0.0, 30.0], [10.0, 0.0]]))
+    assert found[0] - found[1] == pytest.approx(math.log(3), rel=1e-4)
+
+
+def test_strengths_are_found_again_from_drawn_comparisons():
+    rng, true = np.random.default_rng(0), np.array([1.0, 0.3, -0.2, -1.1])
+    probability = 1 / (1 + np.exp(true[None, :] - true[:, None]))
+    won = np.zeros((4, 4))
+    for i in range(4):
+        for j in range(i):
+            won[i, j] = rng.binomial(4000, probability[i, j])
+            won[j, i] = 4000 - won[i, j]
+    assert ranking.bradley_terry(won) == pytest.approx(true, abs=0.08)
+
+
+def test_a_model_that_always_wins_has_a_finite_strength():
+    found = ranking.strengths(np.tile([3.0, 2.0, 1.0], (8, 1)), draws=50)
+    assert (np.diff(found.elo) < 0).all()
+    assert np.isfinite(found.high).all()
+    assert found.elo.mean() == pytest.approx(1000)
+
+
+def test_the_interval_of_a_strength_contains_it():
+    values = np.random.default_rng(3).random((20, 3)) + np.array([0.3, 0.0, 0.0])
+    found = ranking.strengths(values, draws=100)
+    assert (found.low <= found.elo).all()
+    assert (found.elo <= found.high).all()
+    assert (found.high - found.low > 10).all()
+
+
+def test_missing_results_are_below_all_known_ones():
+    values = np.array([[-5.0, NAN, -9.0], [0.2, 0.1, NAN]])
+    found = ranking.with_worst(values)
+    assert found[0, 1] < -9
+    assert found[1, 2] < 0.1
+    assert found[~np.isnan(values)].tolist() == values[~np.isnan(values)].tolist()
+
+
+def test_models_that_never_meet_the_others_are_not_linked():
+    values = np.array([[1, 2, NAN, NAN, NAN], [NAN, 1, 2, NAN, NAN], [NAN, NAN, NAN, 1, 2]])
+    assert ranking.linked(values) == [0, 1, 2]
