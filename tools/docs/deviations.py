@@ -1,4 +1,4 @@
-"""docs/deviations.md from the marks in the code: where it differs from a paper (`# deviates:`) and what a paper leaves open (`# unstated:`).
+"""Writes docs/deviations.md from comments in the code: `# deviates:` (from a paper) and `# unstated:` (in a paper).
 
 python -m tools.docs.deviations > docs/deviations.md
 """
@@ -8,12 +8,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-KINDS = {"deviates": "Where the code differs from a paper", "unstated": "What a paper leaves open, and what was chosen"}
+KINDS = {"deviates": "Differences from a paper", "unstated": "Details that a paper leaves open"}
 _MARK = re.compile(r"#\s*(deviates|unstated):\s*(.*)")
 
 
 def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
-    """(kind, file, text) of every mark in gt_models/ and gt_bench/, in order of file and line; a comment's further lines belong to it."""
+    """Find every marked comment in gt_models/ and gt_bench/, with its continuation lines.
+
+    Returns:
+        (kind, file, text) in the order of files and lines.
+    """
     found = []
     for path in sorted([*root.glob("gt_models/**/*.py"), *root.glob("gt_bench/**/*.py")]):
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -34,7 +38,10 @@ def find_marks(root: Path = ROOT) -> list[tuple[str, str, str]]:
 def page(root: Path = ROOT) -> str:
     """The page as Markdown."""
     parts = [
-        "# Deviations and unstated choices\n\nMade from the marks in the code by `python -m tools.docs.deviations > docs/deviations.md`. Choices of a single cell\nstand under `origin:` in its recipe.\n"
+        "# Deviations and unstated choices\n\n"
+        "`python -m tools.docs.deviations > docs/deviations.md` writes this page from the comments `# deviates:` and\n"
+        "`# unstated:` in the code. It lists where the code differs from a paper on purpose, and what was chosen if a\n"
+        "paper leaves a detail open. The choices of a single cell are listed under `origin:` in its recipe.\n"
     ]
     marks = find_marks(root)
     for kind, title in KINDS.items():
