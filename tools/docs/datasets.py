@@ -1,9 +1,9 @@
-"""The tables of docs/datasets.md: what was prepared, what was encoded, what was not available, and what a reader of results must know.
+"""Writes the tables of docs/datasets.md: prepared datasets, encodings, unavailable datasets, and notes.
 
     dvc repro download encode 2>&1 | tee LOG
-    python -m tools.docs.datasets data LOG          rewrites docs/datasets.md between its marks
+    python -m tools.docs.datasets data LOG          updates docs/datasets.md between its marks
 
-Statistics and sizes are read from the packed and encoded files in the first folder, seconds from what the stages printed.
+Statistics and sizes come from the packed and encoded files in the first folder, seconds from the output of the stages.
 """
 
 import json
@@ -87,7 +87,7 @@ def absent(data: Path) -> str:
     for name, spec in catalog().items():
         if _header(data, name) is not None:
             continue
-        how = "fetched from its host when that can be reached"
+        how = "downloaded from its host"
         if any(file.sha256 is None for file in spec.files):
             how += "; digest pinned on first use"
         if spec.needs:
@@ -98,7 +98,7 @@ def absent(data: Path) -> str:
 
 
 def flaws() -> str:
-    """Every note of the catalog, once, with the datasets that it is about."""
+    """Every note of the catalog once, with its datasets."""
     about: dict[str, list[str]] = {}
     for name, spec in catalog().items():
         for note in ((f"**derived**: {spec.derived}",) if spec.derived else ()) + spec.notes:
@@ -113,7 +113,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def fill(page: str, tables: dict[str, str]) -> str:
-    """`page` with what is between `<!-- NAME -->` and `<!-- end -->` replaced. Raises KeyError for a mark that is missing."""
+    """Return `page` with new text between `<!-- NAME -->` and `<!-- end -->`. Raises KeyError if a mark is missing."""
     for name, text in tables.items():
         mark = f"<!-- {name} -->\n"
         if mark not in page:
@@ -142,7 +142,7 @@ def _header(data: Path, name: str) -> PackedHeader | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrites the tables of docs/datasets.md from DATA, the folder of datasets, and LOG, what preparing them printed."""
+    """Update docs/datasets.md from DATA, the folder of datasets, and LOG, the output of the stages."""
     if len(arguments) != 2:
         print(__doc__)
         return 2
