@@ -442,6 +442,8 @@ def number(value: float | None) -> str:
 
 def report(all_found: list[dict[str, Any]]) -> str:
     """Markdown: a step, and an epoch."""
+    from gt_bench.runtime.environment import cpu_name
+
     rates_of = next((f["rates"] for f in all_found if "rates" in f), None)
     lines = []
     other = max(f["other"] for f in all_found)
@@ -449,7 +451,8 @@ def report(all_found: list[dict[str, Any]]) -> str:
         lines += [f"**Other work took {other:.1f} cores meanwhile: these ratios are not to be trusted.**", ""]
     if rates_of:
         lines += [
-            f"One thread: {rates_of[0] / 1e9:.0f} GFLOP/s in large products, copies {rates_of[1] / 1e9:.1f} GB/s.",
+            f"{cpu_name()}, one thread: {rates_of[0] / 1e9:.0f} GFLOP/s in large products, "
+            f"copies {rates_of[1] / 1e9:.1f} GB/s.",
             "",
         ]
     lines += [

@@ -26,15 +26,15 @@ CELLS = (
     "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "edge-transformer/zinc/edge-transformer", "hot/chains/hot-sparse-kernel",
     "polynormer/photo/polynormer", "edge-transformer/zinc/grit", "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer",
 )  # fmt: skip
-# H100 SXM, NVIDIA H100 Tensor Core GPU data sheet: dense rates (the sheet prints twice these for the tensor cores, with sparsity)
+# H100 SXM, NVIDIA H100 Tensor Core GPU data sheet: dense rates (the sheet states twice these for tensor cores, with sparsity)
 FLOAT32, TF32, BFLOAT16, BANDWIDTH = 67e12, 494.5e12, 989.5e12, 3.35e12
-# assumed, no figure of the data sheet: what a kernel costs to launch from Python where none is captured in a graph
+# seconds to launch a kernel from Python without CUDA graphs; an assumption, not from the data sheet
 LAUNCH = 5e-6
 
 
 @dataclass(frozen=True)
 class Step:
-    """Seconds that each part of a step would take on an H100 in float32 storage with TF32 products, were the others free."""
+    """Estimated seconds of each part of a step alone, on an H100 with float32 storage and TF32 products."""
 
     products: float
     traffic: float
@@ -53,12 +53,12 @@ class Step:
 
     @property
     def unfused(self) -> float:
-        """Of the definitions, an operation a kernel: each waits for the processor or for memory."""
+        """Seconds if each operation of the definitions is a kernel that reads and writes memory."""
         return max(self.traffic, self.products, self.launches)
 
     @property
     def first(self) -> str:
-        """What to do first: against the longest part, and against the rest only afterwards."""
+        """The first optimization, which concerns the longest part."""
         longest = max(
             ("launches", self.launches),
             ("traffic", self.traffic),
@@ -67,13 +67,13 @@ class Step:
         )[0]
         return {
             "launches": "capture the step in a CUDA graph (torch.compile, mode reduce-overhead), or train several seeds side by side",
-            "traffic": "fuse what lies between the products: torch.compile, then the attention's own kernel in Triton",
-            "products": "bfloat16 products, twice the rate",
+            "traffic": "fuse the operations between the products: torch.compile, then a Triton kernel for the attention",
+            "products": "use bfloat16 products, which have twice the rate",
         }[longest]
 
 
 def forms_on_gpu(operations: Sequence[str]) -> str:
-    """Of the operations that a step takes, the form that has one on CUDA; the others run as defined, in plain torch."""
+    """The forms that run on CUDA, of the operations of a step. The other operations run in plain torch."""
     from gt_models.kernels import all_operations
 
     found = all_operations()
@@ -85,8 +85,8 @@ def forms_on_gpu(operations: Sequence[str]) -> str:
 
 def report(found: Sequence[dict[str, Any]]) -> str:
     columns = (
-        "cell", "GFLOP of products", "MB that they and the optimiser move", "MB unfused", "kernels", "operations a byte", "floor us", "bound by", "unfused us",
-        "of the floor left unused",
+        "cell", "GFLOP of products", "MB of products and optimizer", "MB unfused", "kernels", "FLOP per byte", "floor us", "bound by", "unfused us",
+        "floor rate unused",
     )  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for one in found:
@@ -98,7 +98,7 @@ def report(found: Sequence[dict[str, Any]]) -> str:
             f"{number(counts['products'] / moved)} | {number(1e6 * step.floor)} | {bound} | {number(1e6 * step.unfused)} | "
             f"{100 * (1 - step.floor / step.unfused):.0f} % |"
         )
-    lines += ["", "| cell | forms that would run | what to do first |", "|---|---|---|"]
+    lines += ["", "| cell | forms with a CUDA implementation | what to do first |", "|---|---|---|"]
     lines += [
         f"| {one['cell']} | {forms_on_gpu(one['operations'])} | {Step.of(one['counts']).first} |" for one in found
     ]

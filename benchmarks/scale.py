@@ -1,17 +1,16 @@
 """Estimated cost of the whole grid on a CPU and on a GPU that is not available, and how it spreads over several of them.
 
-    python benchmarks/scale.py grid [CELL ...] [--seconds S]      # counts cells that docs/scale.json lacks
-    python benchmarks/scale.py page                               # prints what they come to; the sweep is simulated over 1, 8 and 64
-    python benchmarks/scale.py --write                            # docs/scale.md, from docs/scale.json
+    python benchmarks/scale.py grid [CELL ...] [--seconds S]      # counts cells that are missing in docs/scale.json
+    python benchmarks/scale.py page                               # prints the tables, with schedules for 1, 8 and 64 workers
+    python benchmarks/scale.py --write                            # writes docs/scale.md from docs/scale.json
 
-What a run computes and moves is counted as `gt-bench forecast` counts its seconds (gt_bench/forecasting/estimate.py): a step and an evaluated batch of each phase
-are taken by the definitions in plain torch, on a few random graphs of the dataset's size, with every operation counted (benchmarks/counts.py); the forecast's
-own arithmetic makes a whole run of them. The rates of a device turn counts into hours. A CPU's rates are corrected by what shipped records took.
+For each phase of a cell, one training step and one evaluated batch of the plain definitions run on a few random graphs
+of the dataset's size, and all operations are counted (benchmarks/counts.py). The arithmetic of `gt-bench forecast`
+(gt_bench/forecasting/estimate.py) extrapolates to a whole run. The rates of a device convert counts into hours. Those of
+a CPU are corrected by shipped records. benchmarks/scale_store.py measures the run store and MLflow for the same file.
 
-What is measured of store and tracking is in benchmarks/scale_store.py, and goes into the same file.
-
-Prints: what counts of every cell come to on each device; `grid` says each cell that it counts.
-Takes: seconds for `page`; at most --seconds of processor time for `grid`, which goes on where it was.
+Prints: estimated cost of every cell on each device; `grid` prints each cell that it counts.
+Takes: seconds for `page`; at most --seconds of processor time for `grid`, which resumes where it stopped.
 """
 
 import re
@@ -42,11 +41,11 @@ def runs_of(cell: dict[str, Any]) -> int:
 
 
 def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
-    """A line per suite, and all of them."""
+    """One row per suite, and one for all suites."""
     device = h100()
     columns = (
-        "suite", "cells", "counted", "by another", "runs and trials", "hours of one CPU thread", "H100 hours, floor", "H100 hours, unfused",
-        "longest run there",
+        "suite", "cells", "counted", "estimated from another cell", "runs and trials", "hours on one CPU thread", "H100 hours, floor", "H100 hours, unfused",
+        "longest H100 run",
     )  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for suite in [*grid.suites, None]:
@@ -65,22 +64,22 @@ def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
 
 
 def check_lines(cpu: Calibrated, kept: dict[str, Any], grid: Grid) -> list[str]:
-    """How far counts are from seconds where both are known, of runs on a CPU; and how far one cell's are from another's."""
+    """Accuracy of the estimates: against recorded runs on a CPU, and of one cell against another."""
     low, middle, high = spread_of(cpu.ratios)
     here, others = cpu.device, donor_ratios(kept, grid, h100())
     less, _, more = spread_of(others)
     factor = f"{number(low)} to {number(high)} times"
     return [
-        f"- **CPU.** {len(cpu.ratios)} counted cells have shipped records of whole runs. Products at {number(here.products / 1e9)} GFLOP/s, traffic at {number(here.bandwidth / 1e9)} GB/s (both measured)",
-        f"  and {number(1e6 * here.launch)} us an operation (chosen so that these records spread least), one after the other, give their seconds up to a factor: {number(middle)} for the middle",
-        f"  cell, by which all CPU hours are multiplied, and {factor} for four cells of five. Records count by the clock, often beside other work.",
-        f"- **One cell by another.** {len(others)} counted cells have another of their model: by that one they would have had {number(less)} to {number(more)} times their H100 hours, four of five.",
-        f"- **H100.** Nobody has held its counts against a clock, and no factor is in its hours. Were they off as the CPU's are, a cell would take {factor} its unfused hours.",
+        f"- **CPU.** {len(cpu.ratios)} counted cells have shipped records of whole runs. The estimate is the sum of products at",
+        f"  {number(here.products / 1e9)} GFLOP/s, memory traffic at {number(here.bandwidth / 1e9)} GB/s (both measured) and {number(1e6 * here.launch)} us per operation (fitted to these records).",
+        f"  It is multiplied by {number(middle)}, the median ratio of recorded to estimated time. The ratios of the middle 80 % are {factor}.",
+        f"- **Estimated from another cell.** For {len(others)} counted cells this estimate can be checked: it is {number(less)} to {number(more)} times the counted H100 hours (middle 80 %).",
+        "- **H100.** No correction is applied. Four cells were measured ([gpu.md](gpu.md#measured-on-one-h100)).",
     ]
 
 
 def spread_of(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """(the lowest but a tenth, the middle, the highest but a tenth)."""
+    """The 10th, 50th and 90th percentile."""
     ordered = sorted(ratios)
     low, middle, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.1, 0.5, 0.9))
     return low, middle, high
@@ -93,7 +92,7 @@ def cost_lines(kept: dict[str, Any], cpu: Calibrated, count: int = 10) -> list[s
     )
     whole = sum(total for total, _ in known)
     lines = [
-        "| cell | runs | a run on one CPU thread | a run on an H100, unfused | of the grid's H100 hours |",
+        "| cell | runs | one run on one CPU thread | one run on an H100, unfused | share of the H100 hours |",
         "|---|---|---|---|---|",
     ]
     for total, name in known[:count]:
@@ -106,31 +105,31 @@ def cost_lines(kept: dict[str, Any], cpu: Calibrated, count: int = 10) -> list[s
 
 
 def absent_lines(kept: dict[str, Any], grid: Grid) -> list[str]:
-    """What is in no sum, and why."""
+    """The cells that are in no sum, with the reason."""
     why: dict[str, list[str]] = {}
     for cell in grid.cells.values():
         if "calls" not in (one := kept.get(cell.cell, {})):
             problem = one.get("problem") or why_absent(cell)
             why.setdefault(re.sub(r"^dataset '\S+': |: \[enforce.*", "", problem)[:120], []).append(cell.cell)
     return [
-        f"- {len(names)} cells ({', '.join(names[:3])}{' ...' if names[3:] else ''}): {problem}"
+        f"- {len(names)} cell{'s' if names[1:] else ''} ({', '.join(names[:3])}{' ...' if names[3:] else ''}): {problem}"
         for problem, names in why.items()
     ] or ["- none"]
 
 
 def why_absent(cell: Cell) -> str:
-    """Why no other cell could count for it."""
+    """Why the cost of a cell cannot be estimated from another cell."""
     if load_recipe(cell.recipe_path).protocol is not None:
-        return "a model is trained for each pair of graphs, which only a count of the cell itself tells, with data/packed/brec"
+        return "trains a model per pair of graphs: the cell must be counted itself, with data/packed/brec"
     return (
-        "how many graphs it has, or how large, is known with its data alone"
+        "the number or size of its graphs is unknown without the dataset"
         if extent(cell) is None
-        else "nothing like it was counted"
+        else "no similar cell was counted"
     )
 
 
 def schedule_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
-    columns = ("workers", "jobs", "done after", "utilisation", "longest chain", "bound by", "ends with")
+    columns = ("workers", "jobs", "finished after", "utilization", "longest chain", "bound by", "last job")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for name, seconds in (("H100", h100().unfused), ("CPU core", cpu.seconds)):
         jobs = jobs_by(seconds, kept, grid)
@@ -152,13 +151,13 @@ def page(kept: dict[str, Any]) -> str:
     parts = [
         ["## The whole grid", ""],
         grid_lines(cells, grid, cpu),
-        ["", "What costs most there:", ""],
+        ["", "Most expensive cells on an H100:", ""],
         cost_lines(cells, cpu),
-        ["", "In no sum:", ""],
+        ["", "Not included in any sum:", ""],
         absent_lines(cells, grid),
-        ["", "How far counts are from seconds:", ""],
+        ["", "Accuracy of the estimates:", ""],
         check_lines(cpu, cells, grid),
-        ["", "## A schedule", ""],
+        ["", "## Simulated schedules", ""],
         schedule_lines(cells, grid, cpu),
         ["", "## The run store", ""],
         store_lines(kept.get("store", [])),
@@ -173,10 +172,10 @@ def main() -> None:
     parser.add_argument("what", nargs="?", choices=("grid", "page"))
     parser.add_argument("cells", nargs="*", metavar="CELL")
     parser.add_argument(
-        "--data", type=Path, default=Path("data"), help="with packed/brec, without which its cells have no count"
+        "--data", type=Path, default=Path("data"), help="folder with packed/brec, which BREC cells need"
     )
-    parser.add_argument("--seconds", type=float, default=3600.0, help="of the processor that it may take")
-    parser.add_argument("--again", action="store_true", help="measure cells anew that are kept")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="limit of processor time")
+    parser.add_argument("--again", action="store_true", help="measure again cells that were measured before")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_intermixed_args()  # options before cells, too
     if given.what == "grid":

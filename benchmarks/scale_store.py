@@ -201,7 +201,7 @@ def listed(store: Path) -> dict[str, Any]:
 
 
 def store_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """A line per command: seconds of the processor by the number of records, and what a record more takes."""
+    """A line per command: processor time by the number of records, extrapolated."""
     counts = sorted({row["records"] for row in rows})
     columns = (
         "command",
@@ -352,7 +352,7 @@ def tracking_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
         lines += [
             f"On {kind}, runs in one experiment:",
             "",
-            f"| seconds of the processor | {' | '.join(f'{n:,}' for n in counts)} | largest memory | before / after |",
+            f"| processor time in s | {' | '.join(f'{n:,}' for n in counts)} | largest memory | before / after |",
         ]
         lines.append("|---" * (len(counts) + 3) + "|")
         for command in dict.fromkeys(row["command"] for row in mine):

@@ -41,6 +41,13 @@ def print_table(
     out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold, stacks, shorter))
 
 
+def print_wrapped(line: str) -> None:
+    """Print a sentence, wrapped at spaces to the width of the terminal."""
+    print_text(
+        textwrap.fill(line, console().width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
+    )
+
+
 def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
     """Print rows of leaderboards as a table.
 

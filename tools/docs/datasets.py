@@ -1,7 +1,7 @@
 """Generates the tables of docs/datasets.md: available datasets, encodings, unavailable datasets, and known flaws.
 
     dvc repro download encode 2>&1 | tee LOG
-    python -m tools.docs.datasets data LOG          rewrites docs/datasets.md between its marks
+    python -m tools.docs.datasets data LOG          updates docs/datasets.md between its marks
 
 Statistics and sizes are read from the packed and encoded files in the first folder, seconds from the output of the
 stages.
