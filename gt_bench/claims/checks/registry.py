@@ -1,8 +1,10 @@
 """The result of a check, and all checks by name: those of this package, and those of suites/NAME/checks.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import validate_call
@@ -55,35 +57,38 @@ class CheckResult:
 
 GENERAL = ("brec", "growth", "homophily", "our_runs", "tables")  # modules of this package that contain checks
 SUITE_CHECKS = "checks.py"  # checks of a suite, in its folder
-_CHECKS: dict[str, Callable[..., CheckResult]] = {}
+_CHECKS: dict[str, dict[str, Callable[..., CheckResult]]] = {}  # {module: {name: check}}
 
 
 def register_check(function: Callable[..., CheckResult]) -> Callable[..., CheckResult]:
-    """Registers a check under the name of the function. It validates the types of its arguments when it is called.
-
-    Raises:
-        SuiteError: another module has a check of this name.
-    """
-    name, known = function.__name__, _CHECKS.get(function.__name__)
-    if known is not None and known.__module__ != function.__module__:
-        raise SuiteError(f"two checks are named {name!r}, in {known.__module__} and {function.__module__}; rename one")
-    _CHECKS[name] = validate_call(function)
+    """Registers a check under the name of the function. It validates the types of its arguments when it is called."""
+    _CHECKS.setdefault(function.__module__, {})[function.__name__] = validate_call(function)
     return function
 
 
-def all_checks() -> dict[str, Callable[..., CheckResult]]:
-    """Returns all checks by name.
+def all_checks() -> Mapping[str, Callable[..., CheckResult]]:
+    """Returns all checks by name: the general ones, and those of the suites of the current folder.
 
     Raises:
         SuiteError: two checks have the same name.
         ImportFails: the checks.py of a suite cannot be imported.
     """
-    for name in GENERAL:
-        import_module(f"{__package__}.{name}")
-    for folder in suite_folders().values():
-        if (path := folder / SUITE_CHECKS).exists():
-            imported(path.resolve(), str(path))
-    return dict(_CHECKS)
+    paths = (folder / SUITE_CHECKS for folder in suite_folders().values())
+    return _checks_of(tuple((path, path.resolve(), path.stat().st_mtime_ns) for path in paths if path.exists()))
+
+
+@cache
+def _checks_of(suites: tuple[tuple[Path, Path, int], ...]) -> Mapping[str, Callable[..., CheckResult]]:
+    modules = [import_module(f"{__package__}.{name}") for name in GENERAL]
+    modules += [imported(resolved, str(path)) for path, resolved, _ in suites]
+    found: dict[str, Callable[..., CheckResult]] = {}
+    place: dict[str, str | None] = {}
+    for module in modules:
+        for name, check in _CHECKS.get(module.__name__, {}).items():
+            if name in found:
+                raise SuiteError(f"two checks are named {name!r}, in {place[name]} and {module.__file__}; rename one")
+            found[name], place[name] = check, module.__file__
+    return found
 
 
 def find_check(kind: str) -> Callable[..., CheckResult]:
@@ -93,4 +98,4 @@ def find_check(kind: str) -> Callable[..., CheckResult]:
         KeyError: there is none.
         SuiteError, ImportFails: as for `all_checks`.
     """
-    return _CHECKS[kind] if kind in _CHECKS else all_checks()[kind]
+    return all_checks()[kind]

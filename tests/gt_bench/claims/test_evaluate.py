@@ -560,7 +560,7 @@ def test_metric_names_of_claims_are_those_of_the_file():
             ["polynormr"],
             "no claims of a paper 'polynormr' (did you mean 'polynormer'?); papers with claims: edge-transformer, hot,",
         ),
-        (["--case", "x"], "--case x: say of which finding: --recompute NAME"),
+        (["--case", "x"], "--case x: needs the finding: --recompute NAME"),
     ],
 )
 def test_a_paper_without_claims_and_a_case_of_no_finding(monkeypatch, arguments, says):
