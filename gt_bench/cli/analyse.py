@@ -60,7 +60,7 @@ def rank(
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """Ranks models over datasets: Bradley-Terry strengths with intervals, win rates, average ranks with their critical difference."""
+    """Rank models over datasets: Bradley-Terry strengths, win rates, average ranks with their critical difference."""
     from gt_bench.analysis import rank as ranking
     from gt_bench.analysis.datasets import Filter, range_in
     from gt_bench.config.schema import RecipeError, nearest
@@ -120,7 +120,10 @@ def ablate(
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """The effect of one recipe value or encoding, over all pairs of own and shipped cells that differ in nothing else; nothing is computed."""
+    """Show the effect of one recipe value or encoding, over pairs of cells that differ in nothing else.
+
+    Uses own and shipped records. Nothing is computed.
+    """
     from gt_bench.analysis.ablate import show
 
     grid = every_cell()
@@ -140,7 +143,10 @@ def match(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The width at which a model has a number of parameters on a dataset, a multiple of its number of heads; and the lines for a recipe."""
+    """Find the width at which a model has a number of parameters on a dataset, and print the lines for a recipe.
+
+    The width is a multiple of the number of heads.
+    """
     from gt_bench.analysis.match import show
 
     show(model, dataset, parameters, by, set_ or [], as_json)

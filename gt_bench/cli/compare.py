@@ -16,7 +16,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="rows (gcn), SUITE/ROW or cells, also tried/DATASET/ROW; add @own, @shipped or @2 for a version or attempt",
+            help="rows (gcn), SUITE/ROW or cells, also tried/DATASET/ROW; add @own, @shipped or @2 for a version or "
+            "attempt",
         ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(metavar="DATASET", help="only this dataset; repeatable")] = None,
@@ -142,8 +143,11 @@ def score(
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """Computes metrics of a cell again: with an option from its stored predictions, per seed and their mean; without one from the saved weights
-    of its best seed. Exits 1 if the numbers are not those of the record."""
+    """Compute metrics of a cell again, without training.
+
+    With an option: from its stored predictions, per seed and their mean. Without one: from the saved weights of its
+    best seed. Exit 1 if the numbers are not those of the record.
+    """
     grid = every_cell()
     if against is not None:
         from gt_bench.analysis import paired_examples
