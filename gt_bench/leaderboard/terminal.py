@@ -20,7 +20,7 @@ NAME_LENGTH = 20  # characters of a shortened name
 
 def console() -> Console:
     """Return a console as wide as the terminal or the variable COLUMNS; otherwise wide enough for most tables."""
-    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 180)
+    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 180, force_jupyter=False)
 
 
 def print_table(

@@ -144,7 +144,7 @@ class Comparison:
         short = {name: short_names([row[COLUMNS.index(name)] for row in texts]) for name in ("model", "of")}
         table = fitting_table(COLUMNS, texts, PRINTED_WIDTH, wrapped=WRAPPED, right=RIGHT, stacks=STACKS, shorter=short)
         table.box, table.caption = SIMPLE_HEAD, None
-        out = Console(width=PRINTED_WIDTH, file=io.StringIO(), color_system=None)
+        out = Console(width=PRINTED_WIDTH, file=io.StringIO(), color_system=None, force_jupyter=False)
         out.print(table)
         lines = cast(io.StringIO, out.file).getvalue().splitlines()
         shown = [line.rstrip() for line in lines if line.strip()]
