@@ -36,8 +36,6 @@ WORDS = {
 }
 CHECKED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), word) for pattern, word in WORDS.items()]
 
-# folders and files that do not use the words yet; remove lines, do not add any
-NOT_YET = ("benchmarks",)
 # {file: {text of a line that contains a listed word: why it is right}}
 EXCEPTIONS = {
     "gt_bench/claims/evaluate.py": {"asked here": "a value of the public key `said` in claims.yaml"},
@@ -81,25 +79,11 @@ def files() -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-def is_done(path: str) -> bool:
-    """Returns whether a file is checked."""
-    return not any(path == part or path.startswith(f"{part}/") for part in NOT_YET)
-
-
 def test_words():
     found = []
     for file in files():
-        path = file.relative_to(ROOT).as_posix()
-        if is_done(path):
-            found += problems(path, file.read_text(encoding="utf-8"))
+        found += problems(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))
     assert found == []
-
-
-@pytest.mark.parametrize("part", NOT_YET)
-def test_a_package_without_listed_words_is_removed_from_the_list(part):
-    paths = [file.relative_to(ROOT).as_posix() for file in files()]
-    inside = [path for path in paths if path == part or path.startswith(f"{part}/")]
-    assert any(problems(path, (ROOT / path).read_text(encoding="utf-8")) for path in inside), f"remove {part!r}"
 
 
 @pytest.mark.parametrize("path", EXCEPTIONS)
