@@ -30,13 +30,17 @@ class Missing(StrEnum):
 
 def rank(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+        list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells; all if none is named")
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option("--dataset", "--datasets", help="only these datasets; comma-separated or repeated"),
+        typer.Option(
+            "--dataset", "--datasets", metavar="DATASET", help="only these datasets; comma-separated or repeated"
+        ),
     ] = None,
-    models: Annotated[list[str] | None, typer.Option(help="only these models; comma-separated or repeated")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option(metavar="MODEL", help="only these models; comma-separated or repeated")
+    ] = None,
     source: Annotated[
         Source,
         typer.Option(
@@ -47,16 +51,21 @@ def rank(
         Missing, typer.Option(help="pairs: compare where both have a result; worst: a missing result loses")
     ] = Missing.pairs,
     task: Annotated[
-        list[str] | None, typer.Option(help="only datasets of this task, such as node-classification or regression")
+        list[str] | None,
+        typer.Option(metavar="TASK", help="only datasets of this task, such as node-classification or regression"),
     ] = None,
     nodes: Annotated[str | None, typer.Option(metavar="LOW..HIGH", help="mean number of nodes per graph")] = None,
     graphs: Annotated[str | None, typer.Option(metavar="LOW..HIGH", help="number of graphs")] = None,
     homophily: Annotated[
         str | None, typer.Option(metavar="LOW..HIGH", help="class homophily (Lim et al. 2021) of the packed data")
     ] = None,
-    parameters_max: Annotated[int | None, typer.Option(min=1, help="only results with at most this many")] = None,
-    at_least: Annotated[int, typer.Option(min=1, help="only models with results on at least this many datasets")] = 2,
-    draws: Annotated[int, typer.Option(min=50, help="draws of the bootstrap")] = 200,
+    parameters_max: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="only results with at most this many")
+    ] = None,
+    at_least: Annotated[
+        int, typer.Option(metavar="N", min=1, help="only models with results on at least this many datasets")
+    ] = 2,
+    draws: Annotated[int, typer.Option(metavar="N", min=50, help="draws of the bootstrap")] = 200,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
@@ -112,7 +121,7 @@ def ablate(
         ),
     ] = None,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+        list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells; all if none is named")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")

@@ -130,7 +130,8 @@ def score(
         str, typer.Argument(metavar="CELL", help="suite/dataset/row; with @own or @shipped that version of its records")
     ],
     metric: Annotated[
-        list[str] | None, typer.Option(help="compute this metric from stored predictions; may be repeated")
+        list[str] | None,
+        typer.Option(metavar="METRIC", help="compute this metric from stored predictions; may be repeated"),
     ] = None,
     by: Annotated[Group | None, typer.Option(help="one line per class, or per range of graph sizes")] = None,
     against: Annotated[
@@ -139,7 +140,7 @@ def score(
     ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="also of the mean prediction of all seeds")] = False,
     part: Annotated[Part, typer.Option(help="which examples")] = Part.test,
-    resamples: Annotated[int, typer.Option(min=100, help="with --against: draws of the bootstrap")] = 1000,
+    resamples: Annotated[int, typer.Option(metavar="N", min=100, help="with --against: draws of the bootstrap")] = 1000,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
