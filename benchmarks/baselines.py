@@ -1,9 +1,10 @@
-"""GRIT, GPS and Graphormer: a training step on 32 molecules beside the arithmetic floor, and GPS beside torch_geometric's GPSConv.
+"""GRIT, GPS and Graphormer: a training step on 32 molecules, compared with the arithmetic floor and with GPSConv.
 
     python benchmarks/baselines.py
 
-The rows they stand for took 500 ms and 1,312 MiB (GRIT), 113 ms and 452 MiB (GPS), 126 ms and 468 MiB (Graphormer-slim) in their authors'
-implementations, two threads of a machine of 160 GFLOP/s. Parameters are the printed 473,473, 423,465 and 631,393.
+The rows they stand for took 500 ms and 1,312 MiB (GRIT), 113 ms and 452 MiB (GPS), 126 ms and 468 MiB (Graphormer-slim)
+in their authors' implementations, two threads of a machine of 160 GFLOP/s. Parameters are the printed 473,473, 423,465
+and 631,393.
 
 Prints: a table with a row for each model: milliseconds and MiB of a step, and how many times the floor.
 Takes: some minutes on two cores.
@@ -88,7 +89,7 @@ def graphormer() -> Builder:
 
 
 def floors(batch: GraphBatch) -> dict[str, float]:
-    """Multiplications and additions of a step: the products with weights and attention's, forward once and backward twice."""
+    """Multiplications and additions of a step: products with weights and of attention, forward once, backward twice."""
     nodes, edges, pairs, padded = (
         batch.num_nodes,
         batch.num_edges,

@@ -1,16 +1,18 @@
-"""Where each millisecond of a cell goes: its recipe as it trains, dropout and all, by our forms and by the definitions in plain torch, in turn.
+"""Where each millisecond of a cell goes: its recipe as it trains, by our forms and by the definitions in plain torch.
 
     python benchmarks/cells.py CELL ... [--seconds 20] [--data data] [--trace FOLDER] [--write]
 
-Data that are packed in --data are used; else a miniature of the dataset's size with random features, which the table says. Every figure is
-processor time of one thread. "step": forward with its dropout, loss, backward, clipping, optimiser, on batches that are loaded already; both
-forms in turn in one process, the median. "floor": the definition's matrix products at the rate of large ones, or their operands and the
-optimiser's traffic at the rate of copies, whichever is longer. "epoch": the loop as it trains, in parts. Memory: largest resident size above
-what imports and compiled code take, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or ui.perfetto.dev.
+Data that are packed in --data are used; else a miniature of the dataset's size with random features, which the table
+names. Every figure is processor time of one thread. "step": forward with its dropout, loss, backward, clipping,
+optimiser, on batches that are loaded already; both forms in turn in one process, the median. "floor": the definition's
+matrix products at the rate of large ones, or their operands and the optimiser's traffic at the rate of copies,
+whichever is longer. "epoch": the loop as it trains, in parts. Memory: largest resident size above what imports and
+compiled code take, a process for each form. --trace leaves a trace of a step and an evaluation for chrome://tracing or
+ui.perfetto.dev.
 
-A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md, and the ratios to the
-definitions into benchmarks/kept.json, under the processor's name; without it a cell that has lost a sixth of such a ratio on a processor of that
-name is named, and the status is 1.
+A machine with other work prints so: then not even ratios are to be trusted. --write puts the tables into docs/speed.md,
+and the ratios to the definitions into `benchmarks/kept.json`, under the processor's name. Without it a cell that has
+lost a sixth of such a ratio on a processor of that name is listed, and the status is 1.
 
 Prints: a table of steps and one of an epoch's parts for each cell (the columns: docs/speed.md).
 Takes: twice --seconds of processor time a cell, and about a minute for its memory and its floor.
@@ -40,7 +42,8 @@ from benchmarks.command import parser_of
 ROOT = Path(__file__).parent.parent
 # one of each architecture and of what they compare with
 CELLS = (
-    "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "tokengt/chameleon/tokengt-lap-performer", "edge-transformer/zinc/edge-transformer",
+    "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "tokengt/chameleon/tokengt-lap-performer",
+    "edge-transformer/zinc/edge-transformer",
     "hot/chains/hot-sparse-kernel", "polynormer/photo/polynormer", "polynormer/cs/polynormer",
     "edge-transformer/zinc/grit", "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer", "embedded/chains/gcn",
 )  # fmt: skip
@@ -50,11 +53,14 @@ GRAPHS = 256  # of a miniature
 OTHER_LOAD = 0.1  # cores that other work may take
 
 
-# -- one measured process ------------------------------------------------------------------------------------------------------------
+# -- one measured process ----------------------------------------------------------------------------------------------
 
 
 class Parts:
-    """Processor time by part: `mark(part)` says what runs from now on. With the face of the loop's meter, which marks nothing."""
+    """Processor time by part: `mark(part)` names what runs from now on.
+
+    With the interface of the meter of the loop, which marks nothing.
+    """
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -192,8 +198,12 @@ def form(name: str) -> contextlib.AbstractContextManager:
 
 
 def memory(bench: Bench, name: str) -> dict[str, Any]:
-    """Largest resident MiB of three steps, above what is left when data and model of a first step are gone: what torch and Numba import and
-    compile counts for neither form. Of a form that cannot run, why."""
+    """Largest resident MiB of three steps, above the memory that remains after a first step.
+
+    What torch and Numba import and compile counts for neither form.
+
+    Of a form that cannot run, why.
+    """
     import torch
 
     from gt_bench.runtime.environment import PeakMemory
@@ -254,7 +264,7 @@ def times(bench: Bench, forms: list[str], seconds: float) -> dict[str, Any]:
 
 
 def epoch(bench: Bench, seconds: float, step: float) -> dict[str, Any]:
-    """Seconds of the parts of an epoch, per training step, per evaluated batch, and beside both."""
+    """Seconds of the parts of an epoch, per training step, per evaluated batch, and outside of both."""
     parts = Parts()
     limit = max(3, int(seconds / 4 / step))
     loader = Watched(bench.experiment.loader(bench.seed), parts, limit)
@@ -284,7 +294,8 @@ def epoch(bench: Bench, seconds: float, step: float) -> dict[str, Any]:
     whole = loader.steps_per_epoch
     batches = loader.evaluated if loader.evaluated < limit or loader.by_node else loader.num_batches("val")
     return {
-        "parts": spent, "steps": loader.steps, "whole": whole, "evaluated": loader.evaluated, "batches": batches, "epochs": count,
+        "parts": spent, "steps": loader.steps, "whole": whole, "evaluated": loader.evaluated,
+        "batches": batches, "epochs": count,
     }  # fmt: skip
 
 
@@ -323,7 +334,7 @@ def trace(bench: Bench, path: Path) -> list[tuple[str, float, int]]:
 
 
 def rates() -> tuple[float, float]:
-    """Operations of products (2048 x 2048) and bytes of copies (read and written) a second of processor time, one thread, best of six."""
+    """Operations of products (2048 x 2048) and bytes of copies per second of processor time: one thread, best of 6."""
     import torch
 
     a, source, target = torch.randn(2048, 2048), torch.ones(2**25), torch.empty(2**25)
@@ -339,7 +350,7 @@ def rates() -> tuple[float, float]:
     return 2 * 2048**3 / best(lambda: a @ a), 2 * 4 * source.numel() / best(lambda: target.copy_(source))
 
 
-# -- the process that asks -----------------------------------------------------------------------------------------------------------
+# -- the process that asks ---------------------------------------------------------------------------------------------
 
 
 def prepare(cell: str, data: Path, folder: Path) -> tuple[Path, str]:
@@ -370,7 +381,8 @@ def prepare(cell: str, data: Path, folder: Path) -> tuple[Path, str]:
     what = (
         "its data"
         if real
-        else f"a miniature: {packed.num_graphs} graph{'s' * (packed.num_graphs > 1)} of the dataset's size, random features"
+        else f"a miniature: {packed.num_graphs} graph{'s' * (packed.num_graphs > 1)} of the dataset's size, random "
+        "features"
     )
     return folder, what
 
@@ -462,9 +474,9 @@ def report(all_found: list[dict[str, Any]]) -> str:
     for f in all_found:
         ours, plain, floor = f["step"]["ours"], f["step"].get("plain"), f.get("floor")
         lines.append(
-            f"| {f['cell']} | {dropout(f['cell'])} | {f['ours']['parameters']:,} | {number(1e3 * ours)} | {number(plain and 1e3 * plain)} | "
-            f"{number(plain and plain / ours)} | {number(floor and 1e3 * floor)} | {number(floor and ours / floor)} | "
-            f"{number(f['ours']['mib'])} | {number(f['plain'].get('mib'))} |"
+            f"| {f['cell']} | {dropout(f['cell'])} | {f['ours']['parameters']:,} | {number(1e3 * ours)} | "
+            f"{number(plain and 1e3 * plain)} | {number(plain and plain / ours)} | {number(floor and 1e3 * floor)} | "
+            f"{number(floor and ours / floor)} | {number(f['ours']['mib'])} | {number(f['plain'].get('mib'))} |"
         )
     names = ["loading", "forward", "backward", "optimiser", "evaluation", "metric", "loop"]
     lines += [
@@ -505,9 +517,9 @@ def ratios(found: dict[str, Any]) -> dict[str, float]:
 
 
 def lost(all_found: list[dict[str, Any]], kept: dict[str, dict[str, float]]) -> list[str]:
-    """A line for each ratio that is a sixth below the one kept for this processor; none of a cell beside which other work ran."""
+    """Returns a line for each ratio that is a sixth below the stored one; none if other work ran at the same time."""
     return [
-        f"{f['cell']}: {name} of the definition {was:g} times ours when it was kept, {now:g} times now"
+        f"{f['cell']}: {name} of the definition {was:g} times ours when it was stored, {now:g} times now"
         for f in all_found
         if f["other"] <= OTHER_LOAD
         for name, now in ratios(f).items()

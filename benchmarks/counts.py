@@ -1,4 +1,6 @@
-"""What a training step computes and moves, counted on the definitions in plain torch: the floor of a CPU and of a GPU are made of the same counts.
+"""Operations and memory traffic of a training step, counted on the definitions in plain torch.
+
+The floor of a CPU and of a GPU are computed from the same counts.
 
 with use("reference"), Counts() as counts:
     loss().backward(); optimiser.step()
@@ -18,7 +20,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-# fused attention of the CPU, which torch's own counter does not know: products of the forward pass (two), of the backward pass (five)
+# fused attention of the CPU, which torch's own counter does not know: products of the forward pass (two), of the
+# backward pass (five)
 ATTENTION = {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (2, 0),
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (5, 1),
@@ -56,8 +59,10 @@ class Counts(TorchDispatchMode):
         return out
 
     def floor(self, operations: float, bandwidth: float) -> float:
-        """Seconds at so many operations of products and bytes a second: products that overlap perfectly with their own traffic and the optimiser's,
-        everything else free."""
+        """Seconds at given rates of products and bytes per second.
+
+        Products overlap perfectly with their traffic and that of the optimiser; everything else is free.
+        """
         return max(self.products / operations, (self.product_bytes + self.optimiser_bytes) / bandwidth)
 
 

@@ -1,9 +1,10 @@
-"""Preparing and iterating 100,000 molecule-like graphs: packed storage against torch_geometric's InMemoryDataset and DataLoader.
+"""Prepares and iterates 100,000 molecule-like graphs: packed storage against InMemoryDataset and DataLoader of PyG.
 
     python benchmarks/datasets.py [number of graphs]
 
-Both sides get the same arrays (drawn block by block from a seed) in a process of their own with two threads; memory is the process' peak
-(VmHWM) above what its imports took. The epoch is shuffled, 128 graphs a batch, every tensor of a batch made.
+Both sides get the same arrays (drawn block by block from a seed) in a process of their own with two threads; memory is
+the process' peak (VmHWM) above what its imports took. The epoch is shuffled, 128 graphs a batch, every tensor of a
+batch made.
 
 Prints: a table of preparation, epoch, memory and disk of both, and their ratio.
 Takes: half a minute (33 s measured on two cores, one of them busy).
@@ -88,7 +89,7 @@ def packed(count: int, folder: Path) -> tuple[float, float, int]:
 
 
 def geometric(count: int, folder: Path) -> tuple[float, float, int]:
-    """The same with torch_geometric: a list of Data, collated and saved; then its DataLoader (no workers: two cores)."""
+    """The same with torch_geometric: a list of Data, collated and saved; then its DataLoader without workers."""
     from torch_geometric.data import Data, InMemoryDataset
     from torch_geometric.loader import DataLoader
 

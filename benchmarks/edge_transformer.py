@@ -1,10 +1,11 @@
-"""Edge Transformer: a training step (forward, backward, AdamW) with each form of triangular attention, beside its floor.
+"""Edge Transformer: a training step (forward, backward, AdamW) with each form of triangular attention, and its floor.
 
-    python benchmarks/edge_transformer.py            # n = 32, 128, 251; the molecules of the paper's ZINC setting; the WebKB setting
-    python benchmarks/edge_transformer.py --quick    # small sizes only
+    python benchmarks/edge_transformer.py            # n = 32, 128, 251; the molecules of the paper's ZINC setting; the
+    WebKB setting python benchmarks/edge_transformer.py --quick    # small sizes only
 
-"reference" is a plain reading of Eqs. 1 and 2. The authors' implementation on a machine like the one this was written on took 6,648 ms and
-3,736 MiB for the molecules (2,542 ms where the allocator keeps memory, as all processes here do). About 100 MiB of the compiled form's peak are numba and its compiler.
+"reference" is a plain reading of Eqs. 1 and 2. The authors' implementation on a machine like the one this was written
+on took 6,648 ms and 3,736 MiB for the molecules (2,542 ms where the allocator keeps memory, as all processes here do).
+About 100 MiB of the compiled form's peak are numba and its compiler.
 
 Prints: a table with a row for each case and form: milliseconds, MiB, times the reference and the floor.
 Takes: up to 20 s a row and its start (not timed as a whole); --quick: some minutes.
@@ -67,8 +68,8 @@ def webkb(
 def floor_ms(rates: Rates, sizes: list[int], hidden_dim: int, num_layers: int) -> float:
     """Matrix products with weights at the matrix-product rate, the contractions over triples at the same rate.
 
-    Per pair and layer 9 d^2 multiply-adds forward; per triple and channel 3 forward (score, weight times value, sum). Backward: weights'
-    products twice as many; per triple 9 (scores again 1, dA 2, dV1 2, dV2 2, dQ 1, dK 1).
+    Per pair and layer 9 d^2 multiply-adds forward; per triple and channel 3 forward (score, weight times value, sum).
+    Backward: weights' products twice as many; per triple 9 (scores again 1, dA 2, dV1 2, dV2 2, dQ 1, dK 1).
     """
     pairs, triples = sum(n**2 for n in sizes), sum(n**3 for n in sizes)
     return rates.floor_ms(2.0 * num_layers * (3 * pairs * 9 * hidden_dim**2 + 12 * triples * hidden_dim))

@@ -1,12 +1,13 @@
-"""Encodings of molecule-like graphs in batches, against transforms one graph at a time: same graphs, same threads, same run.
+"""Encodings of molecule-like graphs in batches, against transforms one graph at a time, on the same threads.
 
     python benchmarks/encodings.py [--graphs 1000] [--rounds 5] [--busy]
 
 On a busy machine threads that wait for each other distort everything: --busy takes processor time on one thread.
 
-Each case is repeated in turn with its counterpart; the fastest round of each counts. Ours starts from a GraphBatch, the transforms from
-Data objects. RRWP's counterparts: GRIT's transform as it would be written on torch_geometric (all powers, their diagonal, and the list of
-pairs with a non-zero entry), the same without that list, and AddRandomWalkPE, which keeps the diagonal only.
+Each case is repeated in turn with its counterpart; the fastest round of each counts. Ours starts from a GraphBatch, the
+transforms from Data objects. RRWP's counterparts: GRIT's transform as it would be written on torch_geometric (all
+powers, their diagonal, and the list of pairs with a non-zero entry), the same without that list, and AddRandomWalkPE,
+which keeps the diagonal only.
 
 Prints: a table of microseconds a graph, ours and theirs.
 Takes: some minutes.
@@ -87,7 +88,10 @@ def main() -> None:
         )
         rows.append([name, "", f"{took * 1e6 / arguments.graphs:.1f}", "", ""])
     nodes = batch.num_nodes / batch.num_graphs
-    title = f"{batch.num_graphs:,} graphs, {nodes:.1f} nodes on average, {threads} thread{'s' * (threads > 1)}, microseconds a graph"
+    title = (
+        f"{batch.num_graphs:,} graphs, {nodes:.1f} nodes on average, {threads} thread{'s' * (threads > 1)}, "
+        "microseconds a graph"
+    )
     print_table(title, ["encoding", "one graph at a time", "ours", "theirs", "ratio"], rows)
 
 

@@ -2,9 +2,9 @@
 
     python benchmarks/gpu.py CELL ... [--seconds 5] [--data data] [--trace FOLDER]
 
-A step is forward with its dropout, loss, backward, clipping and optimiser, on batches that are on the device already; the clock stops when
-the device has finished. MiB: the most that tensors held at once on it. --trace prints the eight kernels that take most of a step and leaves a
-trace for ui.perfetto.dev.
+A step is forward with its dropout, loss, backward, clipping and optimiser, on batches that are on the device already;
+the clock stops when the device has finished. MiB: the most that tensors held at once on it. --trace prints the eight
+kernels that take most of a step and leaves a trace for ui.perfetto.dev.
 
 Prints: a row for each cell: parameters, which forms its operations took, ms and MiB of both, their ratio.
 Takes: twice --seconds a cell and some for Triton's compiler; ends with status 1 where torch sees no GPU.
@@ -66,9 +66,9 @@ def main() -> int:
     from gt_models.kernels import forms_taken
 
     print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n\n| cell | forms | ms | plain ms | faster | MiB | plain MiB |\n"
-        + "|---" * 7
-        + "|"
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n"
+        "\n"
+        "| cell | forms | ms | plain ms | faster | MiB | plain MiB |\n" + "|---" * 7 + "|"
     )
     for cell in arguments.cells:
         rows = {}

@@ -2,8 +2,9 @@
 
     python benchmarks/grid.py [CELLS]
 
-Builds a project in a temporary folder with this repository's dvc.yaml and its state stage; the other stages are a stand-in `python` that only
-writes the files they owe. The no-op time is the bill for asking "is everything up to date?", to be paid on every call.
+Builds a project in a temporary folder with this repository's dvc.yaml and its state stage; the other stages are a
+stand-in `python` that only writes the files they owe. The no-op time is the bill for asking "is everything up to
+date?", to be paid on every call.
 
 Prints: seconds of the first `dvc repro`, of one without a change, and of the state stage in it.
 Takes: half a second a cell and ten seconds more on a quiet disk: 400 cells are some minutes.
@@ -30,9 +31,12 @@ STAND_IN = """#!/bin/sh
 case "$2" in
 stages.state) exec {python} "$@" ;;
 stages.download) mkdir -p data/packed/$3; echo 1 > data/packed/$3/header.json ;;
-stages.encode) mkdir -p data/encodings/$3/cells; for c in $(cat cells-of-$3); do echo 1 > data/encodings/$3/cells/$c.json; done ;;
-stages.train) mkdir -p results/$(dirname $3) metrics/$(dirname $3); echo 1 > results/$3.json; echo '{{"test": 1}}' > metrics/$3.json ;;
-stages.leaderboard) mkdir -p reports/published; for k in json csv md; do echo 1 > reports/$3.$k; done; echo a,b > reports/published/$3.csv
+stages.encode) mkdir -p data/encodings/$3/cells
+  for c in $(cat cells-of-$3); do echo 1 > data/encodings/$3/cells/$c.json; done ;;
+stages.train) mkdir -p results/$(dirname $3) metrics/$(dirname $3)
+  echo 1 > results/$3.json; echo '{{"test": 1}}' > metrics/$3.json ;;
+stages.leaderboard) mkdir -p reports/published; for k in json csv md; do echo 1 > reports/$3.$k; done
+  echo a,b > reports/published/$3.csv
     (cd results; find $3 -type d) | while read d; do mkdir -p reports/metrics/$d; done
     (cd results; find $3 -type f) | while read f; do echo 1 > reports/metrics/$f; done ;;
 esac
@@ -104,7 +108,8 @@ def main() -> None:
         state = time.perf_counter() - start
         (folder / ".dvc" / "tmp" / "rwlock").resolve().unlink()  # in memory, not in this folder
     print(
-        f"{count} cells: first dvc repro {first:.1f} s ({first / count:.2f} s a cell); no-op {again[2][0]:.2f} s (median of 5, {again[0][0]:.2f} to {again[-1][0]:.2f}), {min(cpu for _, cpu in again):.2f} s of the processor"
+        f"{count} cells: first dvc repro {first:.1f} s ({first / count:.2f} s a cell); no-op {again[2][0]:.2f} s "
+        f"(median of 5, {again[0][0]:.2f} to {again[-1][0]:.2f}), {min(cpu for _, cpu in again):.2f} s of the processor"
     )
     print(f"of the no-op, the state stage takes {state:.2f} s")
 

@@ -5,10 +5,10 @@
 Case: 4 x Enc 2->2, then 2->0, generalized kernel, width 32, 4 heads, the authors' form (387,840 parameters), one random
 graph of mean degree 10, loss the sum of outputs, the support (sorting, transposes) computed again in every step. Plain:
 the same layers by their equations (`kernels.use("reference")`). The authors' implementation took, with its own batch
-building beside it, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k
+building, on two threads of a machine of 160 GFLOP/s (shared/papers/MATH.md): 1k edges 361 ms and 722 MiB, 10k
 4,382 and 2,810, 50k 38,234 and 12,173; softmax 1k 1,732 and 1,540.
 
-Prints: a table of a step, ours and plain beside two floors and the authors' figures; and one of the growth with edges.
+Prints: a table of a step, ours and plain, with two floors and the authors' figures; and one of the growth with edges.
 Takes: some minutes with --quick, and many times that without: 50,000 edges in plain torch are most of it.
 """
 

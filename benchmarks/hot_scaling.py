@@ -1,15 +1,21 @@
-"""HOT's runtime study (Kim et al. 2021, Figure 3): forward and backward time, peak memory and the largest input of all second-order models.
+"""HOT's runtime study (Kim et al.
 
-    python benchmarks/hot_scaling.py [--sizes 6 102 1158] [--graphs 10] [--device auto] [--memory 22] [--seconds 120] [--out benchmarks/results]
+2021, Figure 3): forward and backward time, peak memory and the largest input of all second-order models.
 
-Writes hot_scaling.csv (a row per model, size and graph) and hot_scaling.png (the figure), and prints the largest input of each model. This is
-no cell of the grid: there is no dataset to learn, no number is printed in the text at hand (the figure is not), and what is measured is
-the machine as much as the model.
+    python benchmarks/hot_scaling.py [--sizes 6 102 1158] [--graphs 10] [--device auto] [--memory 22] [--seconds 120]
+                                     [--out benchmarks/results]
 
-As the authors measured (run_perf_tests.py): Barabasi-Albert graphs, 5 edges per new node, seeds 0..9, both directions; 16 normal numbers per node and
-edge; 4 layers 2->2, then 2->0, all widths 32, 4 heads, no dropout, batch of one, training mode, no redraw of the projection. A model stops at its first size that fails: out of memory (--memory GiB: theirs was a card of 22) or slower than --seconds.
+Writes hot_scaling.csv (a row per model, size and graph) and hot_scaling.png (the figure), and prints the largest input
+of each model. This is no cell of the grid: there is no dataset to learn, the paper has a figure without numbers,
+and the result depends on the machine as much as on the model.
 
-deviates: tuples are looked up inside the forward pass here (the authors build them, untimed, with the batch), so our time holds that too; a first pass that compiles kernels is not counted (they count their first one).
+As the authors measured (run_perf_tests.py): Barabasi-Albert graphs, 5 edges per new node, seeds 0..9, both directions;
+16 normal numbers per node and edge; 4 layers 2->2, then 2->0, all widths 32, 4 heads, no dropout, batch of one,
+training mode, no redraw of the projection. A model stops at its first size that fails: out of memory (--memory GiB:
+theirs was a card of 22) or slower than --seconds.
+
+deviates: tuples are looked up inside the forward pass here (the authors build them, untimed, with the batch), so our
+time holds that too; a first pass that compiles kernels is not counted (they count their first one).
 
 Prints: for each model the largest input, and writes hot_scaling.csv and .png.
 Takes: at most --seconds a pass: hours for the sizes of the paper on a CPU, a minute with --sizes 6 102 --graphs 2.
@@ -40,7 +46,8 @@ from gt_models import create_model
 from gt_models.batch import GraphBatch
 
 SIZES = (
-    6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553, 9268, 13107, 18536, 26214, 37072, 52428,
+    6, 9, 12, 18, 25, 36, 51, 72, 102, 144, 204, 289, 409, 579, 819, 1158, 1638, 2317, 3276, 4634, 6553, 9268,
+    13107, 18536, 26214, 37072, 52428,
 )  # fmt: skip
 WIDTH = 32
 # the figure's names -> model and what is its own

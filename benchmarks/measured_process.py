@@ -1,17 +1,19 @@
-"""What all benchmarks share: time and memory of a training step in a process of its own, the machine's rates, the inputs, the table.
+"""Shared code of the benchmarks: time and memory of a training step in a separate process, rates, inputs, tables.
 
-A benchmark script defines builders, functions of plain arguments that return (model, loss): `loss()` runs the forward pass. Then
+A benchmark script defines builders, functions of plain arguments that return (model, loss): `loss()` runs the forward
+pass. Then
 
-    result = measure("benchmarks.edge_transformer:ours", num_nodes=128)         # a fresh process: median step, peak memory
-    rates = machine_rates()                                                      # this machine, now
-    floor = rates.floor_ms(flops=..., bytes=...)                                 # what arithmetic and memory traffic alone would take
-    print_table("Edge Transformer", ["case", "ms", "MiB"], rows)
+    result = measure("benchmarks.edge_transformer:ours", num_nodes=128)         # a fresh process: median step, peak
+    memory rates = machine_rates()                                                      # this machine, now floor =
+    rates.floor_ms(flops=..., bytes=...)                                 # what arithmetic and memory traffic alone
+    would take print_table("Edge Transformer", ["case", "ms", "MiB"], rows)
 
-A script begins with `sys.path.insert(0, str(Path(__file__).parent.parent))`, so that `python benchmarks/NAME.py` finds this file.
+A script begins with `sys.path.insert(0, str(Path(__file__).parent.parent))`, so that `python benchmarks/NAME.py` finds
+this file.
 
-Every measurement uses the same number of threads and the same allocator setting (`KEEP_MEMORY`: glibc then keeps freed memory instead of
-returning it to the system after each large tensor, which alone changes a step by up to 2.6x). On a busy machine compare ratios, not
-milliseconds: `measure_together` interleaves the processes of the cases it compares.
+Every measurement uses the same number of threads and the same allocator setting (`KEEP_MEMORY`: glibc then keeps freed
+memory instead of returning it to the system after each large tensor, which alone changes a step by up to 2.6x). On a
+busy machine compare ratios, not milliseconds: `measure_together` interleaves the processes of the cases it compares.
 """
 
 import importlib
@@ -38,10 +40,10 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736",
 
 @dataclass(frozen=True)
 class Measurement:
-    """One builder's training step (forward, backward, AdamW): median milliseconds, peak MiB above what imports took, parameters.
+    """A training step (forward, backward, AdamW): median milliseconds, peak MiB above imports, parameters.
 
     `cpu_ms` is the processor time of all threads, which other processes on the machine lengthen far less than `ms`; set
-    OMP_WAIT_POLICY=passive beside it, or threads that wait count too.
+    OMP_WAIT_POLICY=passive with it, or threads that wait count too.
     """
 
     ms: float
@@ -74,8 +76,8 @@ def measure(
 ) -> Measurement:
     """Builds `builder` ("module:function") with `arguments` in a fresh process and measures its step.
 
-    Two steps of warm-up, then `repeats` timed ones, fewer (at least one) once `seconds` are over. Raises RuntimeError with the
-    process' own error where it fails.
+    Two steps of warm-up, then `repeats` timed ones, fewer (at least one) once `seconds` are over. Raises RuntimeError
+    with the process' own error where it fails.
     """
     task = {"builder": builder, "arguments": arguments, "threads": threads, "repeats": repeats, "seconds": seconds}
     environment = {k: v for k, v in os.environ.items() if k not in KEEP_MEMORY} | (KEEP_MEMORY if keep_memory else {})
@@ -88,7 +90,7 @@ def measure(
 
 
 def measure_together(builders: Sequence[str], *, rounds: int = 2, **arguments: object) -> list[Measurement]:
-    """Several builders with the same arguments, their processes taken in turn `rounds` times; of each builder its fastest round."""
+    """Several builders with the same arguments, alternating for `rounds` rounds; returns the fastest round of each."""
     taken = [[measure(builder, **arguments) for builder in builders] for _ in range(rounds)]
     return [min(column, key=lambda m: m.ms) for column in zip(*taken, strict=True)]
 
@@ -122,15 +124,16 @@ def count_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-# -- inputs --------------------------------------------------------------------------------------------------------------------------
+# -- inputs ------------------------------------------------------------------------------------------------------------
 
 
 def molecules(
     num_graphs: int = 32, nodes: tuple[int, int] = (15, 30), rings: tuple[int, int] = (1, 4), seed: int = 0
 ) -> GraphBatch:
-    """Random trees of degree at most 4 with a few more edges; categorical atoms 0..20 and bonds 1..3, y ~ N(0, 1) per graph [B, 1].
+    """Random trees of degree at most 4 with a few more edges; atoms 0..20, bonds 1..3, y ~ N(0, 1) per graph [B, 1].
 
-    The defaults are the "ZINC" case: 734 nodes, 1,560 directed edges, 17,568 pairs. "PCQM": nodes (10, 18), rings (1, 2).
+    The defaults are the "ZINC" case: 734 nodes, 1,560 directed edges, 17,568 pairs. "PCQM": nodes (10, 18), rings (1,
+    2).
     """
     rng = np.random.default_rng(seed)
     ptr, sources, targets, bonds, atoms, y = [0], [], [], [], [], []
@@ -171,7 +174,7 @@ def molecules(
 def node_graph(
     num_nodes: int, num_features: int = 100, num_classes: int = 10, seed: int = 0
 ) -> tuple[GraphBatch, Tensor]:
-    """One random graph of 2.5 n undirected pairs, mean degree 5, with one self-loop per node; half of the nodes as training mask [N]."""
+    """A random graph of 2.5 n undirected pairs, mean degree 5, one self-loop per node; half the nodes for training."""
     rng = np.random.default_rng(seed)
     pairs = rng.integers(0, num_nodes, (2, int(2.5 * num_nodes)))
     pairs = np.unique(np.sort(pairs[:, pairs[0] != pairs[1]], 0), axis=1)
@@ -183,7 +186,7 @@ def node_graph(
 
 
 def sparse_graph(num_edges: int, num_features: int = 16, seed: int = 0) -> GraphBatch:
-    """HOT's case: n = E / 10 nodes, E / 2 distinct pairs stored in both directions, features of nodes and edges N(0, 1)."""
+    """HOT's case: n = E / 10 nodes, E / 2 distinct pairs stored in both directions, features N(0, 1)."""
     rng = np.random.default_rng(seed)
     n = num_edges // 10
     chosen = rng.choice(n * (n - 1) // 2, num_edges // 2, replace=False)
@@ -196,7 +199,7 @@ def sparse_graph(num_edges: int, num_features: int = 16, seed: int = 0) -> Graph
     return GraphBatch(x, edge_index, torch.tensor([0, n]), torch.from_numpy(np.concatenate([half, half])))
 
 
-# -- the measured process ------------------------------------------------------------------------------------------------------------
+# -- the measured process ----------------------------------------------------------------------------------------------
 
 
 def _time(step: Callable[[], object]) -> float:

@@ -1,8 +1,9 @@
-"""Every model at one size, and how the cost of some grows with it: a training step on random graphs, each model as `gt-bench try` builds it.
+"""Every model at one size, and the growth of some: a training step on random graphs, built as `gt-bench try` does.
 
     python benchmarks/models.py                            # a table
     python benchmarks/models.py --write docs/models.json   # also the growth: what docs/models.md is made of; minutes
-    python benchmarks/models.py --write docs/models.json ppgn difformer    # these alone are measured and join the others, on the same kind of processor
+    python benchmarks/models.py --write docs/models.json ppgn difformer    # these alone are measured and join the
+    others, on the same kind of processor
 
 Processor time of one thread, which other work on the machine lengthens little; memory above what imports took.
 
@@ -56,7 +57,8 @@ def step(model: str, count: int = GRAPHS, nodes: int = NODES) -> tuple[nn.Module
     info, batch = model_info(model), graphs(count, nodes)
     level = "graph" if "graph" in info.levels else info.levels[0]
     header = PackedHeader(
-        name="random", task="graph-regression", metric="mae", level=level, in_dim=FEATURES, out_dim=OUTPUTS, split_kind="graph", num_splits=1
+        name="random", task="graph-regression", metric="mae", level=level, in_dim=FEATURES, out_dim=OUTPUTS,
+        split_kind="graph", num_splits=1
     )  # fmt: skip
     arguments = recipe_of(info, header, {}, None, None).model.arguments
     net = create_model(model, in_dim=FEATURES, out_dim=OUTPUTS, level=level, **arguments)
@@ -123,7 +125,7 @@ def main() -> None:
         path = given.write
         before = json.loads(path.read_text()) if names else {}
         if names and {**before["setting"], "left_out": LEFT_OUT} != setting:
-            sys.exit(f"{path} was measured otherwise ({before['setting']}): measure all models anew, without names")
+            sys.exit(f"{path} was measured otherwise ({before['setting']}): measure all models again, without names")
         content = {
             "setting": setting,
             "models": dict(sorted((before.get("models", {}) | kept).items())),

@@ -2,8 +2,9 @@
 
     python benchmarks/page.py [--cells 1000] [--runs 10]
 
-Opens it in Chromium (playwright, /usr/bin/chromium) and prints when it was ready: everything loaded, tables sorted, nothing left to do but the plots
-that are drawn when they come near. The processor time of the page's main thread holds on a busy machine too.
+Opens it in Chromium (playwright, /usr/bin/chromium) and prints when it was ready: everything loaded, tables sorted,
+nothing left to do but the plots that are drawn when they come near. The processor time of the page's main thread holds
+on a busy machine too.
 
 Prints: seconds to write, bytes, and seconds until the page was ready, by the clock and of the processor.
 Takes: some minutes, of which the records that it makes up are most.
@@ -67,7 +68,8 @@ def main() -> None:
         start = time.perf_counter()
         html = page_html(grid, held, root / "store", root / "data")
         print(
-            f"{given.cells * given.runs:,} records: written in {time.perf_counter() - start:.1f} s, {len(html.encode()) / 1e6:.1f} MB"
+            f"{given.cells * given.runs:,} records: written in {time.perf_counter() - start:.1f} s, "
+            f"{len(html.encode()) / 1e6:.1f} MB"
         )
         (root / "index.html").write_text(html)
         with sync_playwright() as started:
@@ -79,7 +81,8 @@ def main() -> None:
                 page.goto((root / "index.html").as_uri())
                 page.wait_for_selector("html[data-ready=yes]", state="attached")
                 interactive, loaded = page.evaluate(
-                    "(({domInteractive, loadEventEnd}) => [domInteractive, loadEventEnd])(performance.getEntriesByType('navigation')[0])"
+                    "(({domInteractive, loadEventEnd}) => [domInteractive, "
+                    "loadEventEnd])(performance.getEntriesByType('navigation')[0])"
                 )
                 first = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")
                 metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}

@@ -1,14 +1,14 @@
-"""Polynormer's training step against the same with every operation in plain torch, and its growth from 1k to 200k nodes.
+"""Polynormer's training step against the same step in plain torch, and its growth from 1k to 200k nodes.
 
     python benchmarks/polynormer.py [--quick] [--dropout 0.5]
 
-The last two columns are ratios of processor time (set OMP_WAIT_POLICY=passive), which a busy machine changes least: plain over ours, and
-ours over the step's matrix products alone.
+The last two columns are ratios of processor time (set OMP_WAIT_POLICY=passive), which a busy machine changes least:
+plain over ours, and ours over the step's matrix products alone.
 
-Case: 7 local and 2 global layers, the released form with ReLU, mean degree 5 and one self-loop each, 100 features, 10 classes, loss on a
-random half. Width 64 with 1 head (126,548 parameters) and width 512 with 8 (7,434,772).
+Case: 7 local and 2 global layers, the released form with ReLU, mean degree 5 and one self-loop each, 100 features, 10
+classes, loss on a random half. Width 64 with 1 head (126,548 parameters) and width 512 with 8 (7,434,772).
 
-Prints: a table of a step, ours and plain beside the floor; and one of the growth with nodes.
+Prints: a table of a step, ours and plain, with the floor; and one of the growth with nodes.
 Takes: some minutes with --quick, several times that without.
 """
 
@@ -34,7 +34,8 @@ def ours(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) 
 
     batch, mask = node_graph(num_nodes, FEATURES, CLASSES)
     model = create_model(
-        "polynormer-released", in_dim=FEATURES, out_dim=CLASSES, level="node", hidden_dim=hidden_dim, num_heads=num_heads,
+        "polynormer-released", in_dim=FEATURES, out_dim=CLASSES, level="node", hidden_dim=hidden_dim,
+        num_heads=num_heads,
         num_local_layers=LOCAL, num_global_layers=GLOBAL, relu=True, dropout=dropout,
     )  # fmt: skip
     return model, lambda: F.cross_entropy(model(batch)[mask], batch.y[mask])
@@ -54,7 +55,7 @@ def plain(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0)
 
 
 def products(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0.0) -> Builder:
-    """The floor as a step of its own: nothing but the matrix products between n x d and d x d, at their shapes, results written over."""
+    """The floor as a step: only the matrix products between n x d and d x d, at their shapes, results overwritten."""
     x, w, y = (
         torch.randn(num_nodes, hidden_dim),
         torch.randn(hidden_dim, hidden_dim),
@@ -75,9 +76,10 @@ def products(num_nodes: int, hidden_dim: int, num_heads: int, dropout: float = 0
 def floor(num_nodes: int, dim: int, num_heads: int) -> tuple[float, float]:
     """(operations, bytes) that no implementation of this step can avoid.
 
-    Operations: every matrix product three times (forward, by input, by weight; the features need no gradient), neighbour sums likewise.
-    Bytes: each local layer writes H, V, AV and its output and reads them and its input; a global layer H, K, V, the attention and its
-    output; the backward pass reads and writes about twice as much. Everything else is assumed free.
+    Operations: every matrix product three times (forward, by input, by weight; the features need no gradient),
+    neighbour sums likewise. Bytes: each local layer writes H, V, AV and its output and reads them and its input; a
+    global layer H, K, V, the attention and its output; the backward pass reads and writes about twice as much.
+    Everything else is assumed free.
     """
     n, edges = num_nodes, 6 * num_nodes
     product = 2 * n * dim * dim
@@ -94,7 +96,8 @@ def main() -> None:
     options = arguments.parse_args()
     rates = machine_rates()
     print(
-        f"this machine, now: {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s; two threads, memory kept"
+        f"this machine, now: {rates.flops / 1e9:.0f} GFLOP/s, copies {rates.bytes / 1e9:.1f} GB/s; two threads, memory "
+        "kept"
     )
 
     cases = [(10_000, 64, 1, 0.0), (10_000, 64, 1, options.dropout), (10_000, 512, 8, 0.0)]
@@ -106,7 +109,8 @@ def main() -> None:
         here, there, bare = measure_together(builders, num_nodes=n, hidden_dim=dim, num_heads=heads, dropout=dropout)
         least = rates.floor_ms(*floor(n, dim, heads))
         rows.append((
-            f"n {n:,}, width {dim}, {heads} heads, dropout {dropout}", f"{here.parameters:,}", here.ms, there.ms, there.ms / here.ms,
+            f"n {n:,}, width {dim}, {heads} heads, dropout {dropout}", f"{here.parameters:,}", here.ms, there.ms,
+            there.ms / here.ms,
             here.peak_mib, there.peak_mib, there.peak_mib / here.peak_mib, least, here.ms / least,
             there.cpu_ms / here.cpu_ms, here.cpu_ms / bare.cpu_ms,
         ))  # fmt: skip

@@ -1,9 +1,9 @@
-"""Estimated time of a training step of each architecture on a GPU that is not available: docs/roofline.md is what --write prints.
+"""Estimated time of a training step of each architecture on a GPU that is not available (docs/roofline.md).
 
     python benchmarks/roofline.py [--write] [CELL ...]
 
-Operations and bytes are counted on the definitions in plain torch as the cell trains, by the counts that the floor of the CPU uses
-(benchmarks/counts.py). Rates are those of NVIDIA's data sheet; nothing here is measured on a GPU.
+Operations and bytes are counted on the definitions in plain torch as the cell trains, by the counts that the floor of
+the CPU uses (benchmarks/counts.py). Rates are those of NVIDIA's data sheet; nothing here is measured on a GPU.
 
 Prints: the tables of docs/roofline.md.
 Takes: seconds for a small cell, minutes for the largest; no GPU.
@@ -23,10 +23,12 @@ from benchmarks.command import parser_of
 
 PAGE, BEGIN, END = ROOT / "docs" / "roofline.md", "<!-- benchmarks/roofline.py --write -->", "<!-- end -->"
 CELLS = (
-    "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "edge-transformer/zinc/edge-transformer", "hot/chains/hot-sparse-kernel",
-    "polynormer/photo/polynormer", "edge-transformer/zinc/grit", "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer",
+    "ppgt/zinc/ppgt", "tokengt/pcqm4mv2/tokengt-lap", "edge-transformer/zinc/edge-transformer",
+    "hot/chains/hot-sparse-kernel", "polynormer/photo/polynormer", "edge-transformer/zinc/grit",
+    "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer",
 )  # fmt: skip
-# H100 SXM, NVIDIA H100 Tensor Core GPU data sheet: dense rates (the sheet states twice these for tensor cores, with sparsity)
+# H100 SXM, NVIDIA H100 Tensor Core GPU data sheet: dense rates (the sheet states twice these for tensor cores, with
+# sparsity)
 FLOAT32, TF32, BFLOAT16, BANDWIDTH = 67e12, 494.5e12, 989.5e12, 3.35e12
 # seconds to launch a kernel from Python without CUDA graphs; an assumption, not from the data sheet
 LAUNCH = 5e-6
@@ -66,8 +68,10 @@ class Step:
             key=lambda part: part[1],
         )[0]
         return {
-            "launches": "capture the step in a CUDA graph (torch.compile, mode reduce-overhead), or train several seeds side by side",
-            "traffic": "fuse the operations between the products: torch.compile, then a Triton kernel for the attention",
+            "launches": "capture the step in a CUDA graph (torch.compile, mode reduce-overhead), or train several "
+            "seeds side by side",
+            "traffic": "fuse the operations between the products: torch.compile, then a Triton kernel for the "
+            "attention",
             "products": "use bfloat16 products, which have twice the rate",
         }[longest]
 
@@ -85,7 +89,8 @@ def forms_on_gpu(operations: Sequence[str]) -> str:
 
 def report(found: Sequence[dict[str, Any]]) -> str:
     columns = (
-        "cell", "GFLOP of products", "MB of products and optimizer", "MB unfused", "kernels", "FLOP per byte", "floor us", "bound by", "unfused us",
+        "cell", "GFLOP of products", "MB of products and optimizer", "MB unfused", "kernels", "FLOP per byte",
+        "floor us", "bound by", "unfused us",
         "floor rate unused",
     )  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
@@ -94,8 +99,9 @@ def report(found: Sequence[dict[str, Any]]) -> str:
         moved = counts["product_bytes"] + counts["optimiser_bytes"]
         bound = "products" if counts["products"] / TF32 >= moved / BANDWIDTH else "memory"
         lines.append(
-            f"| {one['cell']} | {number(counts['products'] / 1e9)} | {number(moved / 1e6)} | {number(counts['bytes'] / 1e6)} | {counts['calls']:,} | "
-            f"{number(counts['products'] / moved)} | {number(1e6 * step.floor)} | {bound} | {number(1e6 * step.unfused)} | "
+            f"| {one['cell']} | {number(counts['products'] / 1e9)} | {number(moved / 1e6)} | "
+            f"{number(counts['bytes'] / 1e6)} | {counts['calls']:,} | {number(counts['products'] / moved)} | "
+            f"{number(1e6 * step.floor)} | {bound} | {number(1e6 * step.unfused)} | "
             f"{100 * (1 - step.floor / step.unfused):.0f} % |"
         )
     lines += ["", "| cell | forms with a CUDA implementation | what to do first |", "|---|---|---|"]

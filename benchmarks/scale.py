@@ -1,13 +1,14 @@
-"""Estimated cost of the whole grid on a CPU and on a GPU that is not available, and how it spreads over several of them.
+"""Estimated cost of the whole grid on a CPU and on a GPU that is not available, and schedules for several of them.
 
     python benchmarks/scale.py grid [CELL ...] [--seconds S]      # counts cells that are missing in docs/scale.json
-    python benchmarks/scale.py page                               # prints the tables, with schedules for 1, 8 and 64 workers
+    python benchmarks/scale.py page                               # prints the tables, with schedules
     python benchmarks/scale.py --write                            # writes docs/scale.md from docs/scale.json
 
 For each phase of a cell, one training step and one evaluated batch of the plain definitions run on a few random graphs
 of the dataset's size, and all operations are counted (benchmarks/counts.py). The arithmetic of `gt-bench forecast`
-(gt_bench/forecasting/estimate.py) extrapolates to a whole run. The rates of a device convert counts into hours. Those of
-a CPU are corrected by shipped records. benchmarks/scale_store.py measures the run store and MLflow for the same file.
+(gt_bench/forecasting/estimate.py) extrapolates to a whole run. The rates of a device convert counts into hours. Those
+of a CPU are corrected by shipped records. benchmarks/scale_store.py measures the run store and MLflow for the same
+file.
 
 Prints: estimated cost of every cell on each device; `grid` prints each cell that it counts.
 Takes: seconds for `page`; at most --seconds of processor time for `grid`, which resumes where it stopped.
@@ -44,7 +45,8 @@ def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
     """One row per suite, and one for all suites."""
     device = h100()
     columns = (
-        "suite", "cells", "counted", "estimated from another cell", "runs and trials", "hours on one CPU thread", "H100 hours, floor", "H100 hours, unfused",
+        "suite", "cells", "counted", "estimated from another cell", "runs and trials", "hours on one CPU thread",
+        "H100 hours, floor", "H100 hours, unfused",
         "longest H100 run",
     )  # fmt: skip
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
@@ -58,7 +60,8 @@ def grid_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[str]:
         longest = duration(max((device.unfused(one) for one in known), default=0.0))
         counts = (len(cells), len(known) - estimated, estimated, sum(map(runs_of, known)))
         lines.append(
-            f"| {suite or '**all**'} | {' | '.join(f'{n:,}' for n in counts)} | {' | '.join(map(number, total))} | {longest} |"
+            f"| {suite or '**all**'} | {' | '.join(f'{n:,}' for n in counts)} | {' | '.join(map(number, total))} | "
+            f"{longest} |"
         )
     return lines
 
@@ -70,10 +73,14 @@ def check_lines(cpu: Calibrated, kept: dict[str, Any], grid: Grid) -> list[str]:
     less, _, more = spread_of(others)
     factor = f"{number(low)} to {number(high)} times"
     return [
-        f"- **CPU.** {len(cpu.ratios)} counted cells have shipped records of whole runs. The estimate is the sum of products at",
-        f"  {number(here.products / 1e9)} GFLOP/s, memory traffic at {number(here.bandwidth / 1e9)} GB/s (both measured) and {number(1e6 * here.launch)} us per operation (fitted to these records).",
-        f"  It is multiplied by {number(middle)}, the median ratio of recorded to estimated time. The ratios of the middle 80 % are {factor}.",
-        f"- **Estimated from another cell.** For {len(others)} counted cells this estimate can be checked: it is {number(less)} to {number(more)} times the counted H100 hours (middle 80 %).",
+        f"- **CPU.** {len(cpu.ratios)} counted cells have shipped records of whole runs. The estimate is the sum of "
+        "products at",
+        f"  {number(here.products / 1e9)} GFLOP/s, memory traffic at {number(here.bandwidth / 1e9)} GB/s (both "
+        f"measured) and {number(1e6 * here.launch)} us per operation (fitted to these records).",
+        f"  It is multiplied by {number(middle)}, the median ratio of recorded to estimated time. The ratios of the "
+        f"middle 80 % are {factor}.",
+        f"- **Estimated from another cell.** For {len(others)} counted cells this estimate can be checked: it is "
+        f"{number(less)} to {number(more)} times the counted H100 hours (middle 80 %).",
         "- **H100.** No correction is applied. Four cells were measured ([gpu.md](gpu.md#measured-on-one-h100)).",
     ]
 
@@ -112,7 +119,8 @@ def absent_lines(kept: dict[str, Any], grid: Grid) -> list[str]:
             problem = one.get("problem") or why_absent(cell)
             why.setdefault(re.sub(r"^dataset '\S+': |: \[enforce.*", "", problem)[:120], []).append(cell.cell)
     return [
-        f"- {len(names)} cell{'s' if names[1:] else ''} ({', '.join(names[:3])}{' ...' if names[3:] else ''}): {problem}"
+        f"- {len(names)} cell{'s' if names[1:] else ''} ({', '.join(names[:3])}{' ...' if names[3:] else ''}): "
+        f"{problem}"
         for problem, names in why.items()
     ] or ["- none"]
 
@@ -136,8 +144,8 @@ def schedule_lines(kept: dict[str, Any], grid: Grid, cpu: Calibrated) -> list[st
         for workers in WORKERS:
             found = simulate(jobs, workers)
             lines.append(
-                f"| {workers} {name}{'s' if workers > 1 else ''} | {found.jobs:,} | {duration(found.makespan)} | {100 * found.utilisation:.0f} % | "
-                f"{duration(found.chain)} | {found.bound} | {found.longest} |"
+                f"| {workers} {name}{'s' if workers > 1 else ''} | {found.jobs:,} | {duration(found.makespan)} | "
+                f"{100 * found.utilisation:.0f} % | {duration(found.chain)} | {found.bound} | {found.longest} |"
             )
     return lines
 

@@ -1,4 +1,4 @@
-"""What a run of a cell computes and moves, counted on a few random graphs or taken from a cell like it (see benchmarks/scale.py)."""
+"""Operations and traffic of a run, counted on a few random graphs or estimated from another cell (see scale.py)."""
 
 import contextlib
 import json
@@ -124,7 +124,7 @@ def cost_of(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[s
 
 
 def measure(names: Sequence[str], data: Path, seconds: float, again: bool = False) -> None:
-    """Adds cells to docs/scale.json until `seconds` seconds of processor time are spent, each in a process forked from this one, within GIB and SECONDS."""
+    """Adds cells to docs/scale.json until `seconds` of processor time are over, each process within GIB and SECONDS."""
     grid = load_grid()
     cost_of(grid.find(WARM), grid, data)  # imports what cells need, once, before the processes are forked
     for cell in spread(grid.chosen(names)):
@@ -181,8 +181,13 @@ def _bounded(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[
 
 
 def filled(kept: dict[str, Any], grid: Grid) -> dict[str, Any]:
-    """The cells, and those without a count by one of the same model, of the same dataset where there is one, or else of the same dataset: its kernels
-    times the steps, everything else times the nodes that the cell goes through more often. `estimated` names that cell."""
+    """Returns the cells with counts; cells without a count are estimated from another one.
+
+    That is one of the same model, if possible on the same dataset, or else one of the same dataset: its kernels times
+    the ratio of steps, everything else times the ratio of nodes.
+
+    `estimated` names that cell.
+    """
     known = {cell.cell: cell for cell in grid.cells.values() if "calls" in kept.get(cell.cell, {})}
     found = dict(kept)
     for cell in grid.cells.values():
@@ -221,8 +226,7 @@ def model_of(cell: Cell) -> str:
 
 @cache
 def extent(cell: Cell) -> tuple[float, float] | None:
-    """(steps, nodes) that a run goes through, by recipe and size of the dataset; None where the latter is not known, or a protocol is no
-    sequence of steps over it."""
+    """Returns (steps, nodes) of a run by recipe and size of the dataset; None if unknown or not a sequence of steps."""
     from gt_bench.data.registry import get_spec
     from gt_bench.data.standin import shape_of
     from gt_bench.utils.errors import DatasetError

@@ -1,4 +1,4 @@
-"""Devices by their rates: what counts of a run come to in seconds, and a CPU's as shipped records took it (see benchmarks/scale.py)."""
+"""Devices by their rates: seconds of a run by its counts, and a CPU fitted to shipped records (see scale.py)."""
 
 import math
 import statistics
@@ -40,8 +40,13 @@ class Device:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A CPU's thread by what shipped records took: products, traffic and a time for each operation one after the other, that time chosen so that
-    `ratios` of the records' seconds to these spread least. A run takes the middle one."""
+    """One thread of a CPU, fitted to shipped records.
+
+    Seconds are those of products, of traffic and a time per operation, which is chosen so that the `ratios` of recorded
+    to estimated seconds vary least.
+
+    A run takes the middle one.
+    """
 
     device: Device
     ratios: tuple[float, ...]

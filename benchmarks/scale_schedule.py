@@ -19,8 +19,10 @@ START = 20.0  # assumed: seconds of a job before its first step (a process, impo
 
 @dataclass(frozen=True)
 class Schedule:
-    """`makespan` of the workers, in seconds; `busy`: seconds of all of them; `chain`: the longest sequence of jobs that wait for each other, with
-    its seconds; `longest`: the last job to end."""
+    """A schedule. `makespan` of the workers, in seconds; `busy`: seconds of all of them.
+
+    `chain`: the longest sequence of jobs that wait for each other, with its seconds; `longest`: the last job to end.
+    """
 
     workers: int
     jobs: int
@@ -41,7 +43,10 @@ class Schedule:
 
 
 def jobs_by(seconds: Callable[[dict[str, Any]], float], kept: dict[str, Any], grid: Grid) -> list[Job]:
-    """The whole grid as jobs of a sweep, in the planner's order, nothing of it being done yet. Data and encodings are made beforehand."""
+    """The whole grid as jobs of a sweep, in the planner's order, nothing of it being done yet.
+
+    Data and encodings are made beforehand.
+    """
 
     def cost(cell: Cell, *_: Any) -> Cost:
         run = kept.get(cell.cell, {"problem": "not measured"})

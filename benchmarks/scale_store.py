@@ -1,12 +1,14 @@
-"""What the run store and MLflow take as they grow: sealed records made of the shipped ones, in a scratch folder. docs/scale.md shows what this keeps.
+"""Cost of the run store and of MLflow as they grow: records made from shipped ones, in a new folder (docs/scale.md).
 
     python benchmarks/scale_store.py store --records 1000 10000 [--before CHECKOUT] [--keep]
-    python benchmarks/scale_store.py tracking --runs 1000 10000 [--uri postgresql+psycopg://user@host/name] [--before CHECKOUT] [--keep]
+    python benchmarks/scale_store.py tracking --runs 1000 10000 [--uri postgresql+psycopg://user@host/name] [--before
+    CHECKOUT] [--keep]
 
-Store: the shipped cells with RUNS runs of the present attempt between them (about what the grid has); the rest is half earlier attempts at the
-same cells, half trials. Seconds are of the processor, of a command in a process that has imported what it needs. Tracking: one suite's runs as the
-leaderboard writes them, and copies of their rows under other cells. With --before the same is asked of the code of another checkout, in turn. --keep adds
-what was found to docs/scale.json.
+Store: the shipped cells with RUNS runs of the present attempt between them (about what the grid has); the rest is half
+earlier attempts at the same cells, half trials. Seconds are of the processor, of a command in a process that has
+imported what it needs. Tracking: one suite's runs as the leaderboard writes them, and copies of their rows under other
+cells. With --before the code of another checkout is measured too, in turn. --keep adds what was found to
+docs/scale.json.
 
 Prints: a line for each command and size: seconds, MiB and bytes.
 Takes: a minute for 1,000 records or runs, more as they grow.
@@ -53,7 +55,8 @@ LINEAR = (
     LISTED,
 )  # look at every record; the others at those of present attempts
 MENDED, MOST_BEFORE = ("gt-bench store export, all cells", "gt-bench store verify"), 10_000  # what --before measures
-# run by a process of its own, with the code of a checkout: each command's seconds of the processor, without the import of what it needs
+# run by a process of its own, with the code of a checkout: each command's seconds of the processor, without the import
+# of what it needs
 WORKER = """
 import json, os, resource, sys, time
 code, commands = sys.argv[1], json.loads(sys.argv[2])
@@ -68,11 +71,12 @@ for name, arguments in commands.items():
     took, clock = time.process_time() - start, time.monotonic() - began
     if result.exit_code:
         raise SystemExit(f"{arguments}: {result.exception} {result.output[-2000:]}")
-    print(json.dumps({"command": name, "seconds": took, "clock": clock, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}), flush=True)
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"command": name, "seconds": took, "clock": clock, "mib": mib}), flush=True)
 """
 
 
-# -- records -------------------------------------------------------------------------------------------------------------------------
+# -- records -----------------------------------------------------------------------------------------------------------
 
 
 class Form:
@@ -118,7 +122,7 @@ def put(store: Path, form: Form, seed: int) -> str:
 
 
 def make(root: Path, total: int, current: int) -> int:
-    """A project below `root` whose store has `total` records, `current` of them of present attempts; returns how many there are."""
+    """A project below `root` whose store has `total` records, `current` of current attempts; returns their number."""
     for name in ("suites", "params.yaml", "grid.yaml"):
         if not (root / name).exists():
             (root / name).symlink_to(ROOT / name)
@@ -156,11 +160,11 @@ def make(root: Path, total: int, current: int) -> int:
     return made
 
 
-# -- commands ------------------------------------------------------------------------------------------------------------------------
+# -- commands ----------------------------------------------------------------------------------------------------------
 
 
 def timed(commands: dict[str, Sequence[str]], root: Path, code: Path = ROOT) -> Iterator[dict[str, Any]]:
-    """Seconds and MiB of commands in the project at `root`, one after the other in one process that runs the code of a checkout."""
+    """Seconds and MiB of commands in the project at `root`, in one process that runs the code of a checkout."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
     arguments = [sys.executable, "-c", WORKER, str(code), json.dumps(commands)]
     with subprocess.Popen(arguments, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -191,7 +195,7 @@ def stores(counts: Sequence[int], before: Path | None, folder: Path) -> Iterator
 
 
 def listed(store: Path) -> dict[str, Any]:
-    """Seconds until the digests are known, beside those of a sorted glob, which was the way before."""
+    """Seconds until the digests are known, and those of a sorted glob."""
     start = time.process_time()
     count = sum(1 for _ in Store(store).digests())
     took = time.process_time() - start
@@ -228,12 +232,13 @@ def store_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
         compared = next((by[n] for n in sorted(by, reverse=True) if by[n].get("before")), None)
         ratio = f"{number(compared['before'] / compared['seconds'])} at {compared['records']:,}" if compared else ""
         lines.append(
-            f"| {command} | {' | '.join(number(by[n]['seconds']) if n in by else '' for n in counts)} | {million} | {memory} | {ratio} |"
+            f"| {command} | {' | '.join(number(by[n]['seconds']) if n in by else '' for n in counts)} | {million} | "
+            f"{memory} | {ratio} |"
         )
     return lines
 
 
-# -- MLflow --------------------------------------------------------------------------------------------------------------------------
+# -- MLflow ------------------------------------------------------------------------------------------------------------
 
 TRACKER = """
 import json, resource, sys, time
@@ -246,17 +251,18 @@ from gt_bench.tracking.mirror import Mirror
 from mlflow import MlflowClient
 shipped = [one.now() for one in shipped_cells(load_grid(), ["SUITE"])]
 results, records = [one.result for one in shipped], {r["digest"]: r for one in shipped for r in one.records}
-kept = {}
+state = {}
 def fill():
     complete("SUITE", results, records, only=True)
 def open_():
-    kept["mirror"] = Mirror(tracking_uri(), "SUITE")
+    state["mirror"] = Mirror(tracking_uri(), "SUITE")
 def look():
     for number in range(200):
-        kept["mirror"].find("run", "CELL", str(number))
+        state["mirror"].find("run", "CELL", str(number))
 def first_page():
     client = MlflowClient(tracking_uri=tracking_uri())
-    client.search_runs([client.get_experiment_by_name("SUITE").experiment_id], max_results=100, order_by=["attributes.start_time DESC"])
+    ids = [client.get_experiment_by_name("SUITE").experiment_id]
+    client.search_runs(ids, max_results=100, order_by=["attributes.start_time DESC"])
 def of_cell():
     client = MlflowClient(tracking_uri=tracking_uri())
     wanted = "tags.`gt.cell` = 'CELL' and tags.`gt.current` = 'true'"
@@ -265,7 +271,8 @@ for name in json.loads(sys.argv[2]):
     start, began = time.process_time(), time.monotonic()
     globals()[name]()
     took, clock = time.process_time() - start, time.monotonic() - began
-    print(json.dumps({"command": name, "seconds": took, "clock": clock, "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "tracked": len(records) + len(results)}), flush=True)
+    mib, tracked = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(records) + len(results)
+    print(json.dumps({"command": name, "seconds": took, "clock": clock, "mib": mib, "tracked": tracked}), flush=True)
 """
 TRACKED = {
     "open_": "open the experiment, as every completion does",
@@ -311,7 +318,7 @@ def trackings(counts: Sequence[int], uri: str | None, before: Path | None, folde
 
 
 def clone(uri: str, total: int) -> int:
-    """Copies rows of the runs that were written first, under other ids and cells, until there are `total`; returns how many there are."""
+    """Copies rows of the first runs, under other ids and cells, until there are `total`; returns their number."""
     from sqlalchemy import create_engine, inspect, text
 
     engine = create_engine(uri)
@@ -330,12 +337,14 @@ def clone(uri: str, total: int) -> int:
                 chosen = [ident if name == "run_uuid" else name for name in names]
                 if table == "tags":
                     chosen[names.index("value")] = (
-                        f"CASE WHEN key = 'gt.cell' THEN value || '-{copies}' WHEN key = 'mlflow.parentRunId' THEN 'c{copies:05d}' || substr(value, 7) ELSE value END"
+                        f"CASE WHEN key = 'gt.cell' THEN value || '-{copies}' WHEN key = 'mlflow.parentRunId' THEN "
+                        f"'c{copies:05d}' || substr(value, 7) ELSE value END"
                     )
                 quoted = ", ".join(names)
                 connection.execute(
                     text(
-                        f"INSERT INTO {table} ({quoted}) SELECT {', '.join(chosen)} FROM {table} WHERE run_uuid IN (SELECT run_uuid FROM first_runs)"
+                        f"INSERT INTO {table} ({quoted}) SELECT {', '.join(chosen)} FROM {table} WHERE run_uuid IN "
+                        "(SELECT run_uuid FROM first_runs)"
                     )
                 )
             copies += 1
@@ -360,7 +369,8 @@ def tracking_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
             last = by[max(by)]
             ratio = f"{number(last['before'] / last['seconds'])} at {last['runs']:,}" if last.get("before") else ""
             lines.append(
-                f"| {command} | {' | '.join(number(by[n]['seconds']) if n in by else '' for n in counts)} | {last['mib']:,.0f} MiB | {ratio} |"
+                f"| {command} | {' | '.join(number(by[n]['seconds']) if n in by else '' for n in counts)} | "
+                f"{last['mib']:,.0f} MiB | {ratio} |"
             )
         lines.append("")
     return lines

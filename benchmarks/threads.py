@@ -1,13 +1,17 @@
-"""What threads are worth: one seed of a few embedded cells, alone and beside two busy processes, on one thread and on two that spin or sleep.
+"""Speed by threads: one seed of a few embedded cells, alone and next to two busy processes.
+
+On one thread and on two that spin or sleep.
 
     python benchmarks/threads.py [--epochs 8] [--busy 0 2] [--cells CELL ...] [--suite]
 
-Each figure is milliseconds of a median epoch by the wall clock (training and validation), in a process of its own. Two threads that spin lose
-their time slice to whatever else runs while the other waits, so each measurement has a limit (--limit seconds, printed as `>`). `--suite`: also the whole embedded
-suite as `make reproduce` runs it, in a fresh clone with the present commit, alone and beside the busy processes. Prints Markdown.
+Each figure is milliseconds of a median epoch by the wall clock (training and validation), in a process of its own. Two
+threads that spin lose their time slice to whatever else runs while the other waits, so each measurement has a limit
+(--limit seconds, printed as `>`). `--suite`: also the whole embedded suite as `make reproduce` runs it, in a fresh
+clone with the current commit, alone and next to the busy processes. Prints Markdown.
 
 Prints: the tables of docs/speed.md on threads, in Markdown.
-Takes: at most --limit seconds for each cell, form and number of busy processes; --suite: `make reproduce` four times more.
+Takes: at most --limit seconds for each cell, form and number of busy processes; --suite: `make reproduce` four times
+more.
 """
 
 import argparse
@@ -98,7 +102,7 @@ def measured(cell: str, threads: int, environment: dict[str, str], epochs: int, 
 
 
 def suite_seconds(parallel: str, python: str) -> float:
-    """The embedded suite from an empty store, by `dvc repro` in a clone of the present commit; data are generated within."""
+    """The embedded suite from an empty store, by `dvc repro` in a clone of the current commit; generates its data."""
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder, "clone")
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
@@ -124,7 +128,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--cells", nargs="+", default=CELLS)
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--busy", type=int, nargs="+", default=[0, 2], help="numbers of busy processes beside it")
+    parser.add_argument("--busy", type=int, nargs="+", default=[0, 2], help="numbers of busy processes next to it")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for one measurement")
     parser.add_argument("--suite", action="store_true", help="the whole embedded suite too")
     parser.add_argument("--one", nargs=2, metavar=("CELL", "THREADS"), help=argparse.SUPPRESS)
@@ -139,7 +143,9 @@ def main() -> None:
             )
     columns = [(busy, form) for busy in given.busy for form in FORMS]
     print("Milliseconds of an epoch:\n")
-    print("| cell | " + " | ".join(f"{form}{f', {busy} busy beside' if busy else ''}" for busy, form in columns) + " |")
+    print(
+        "| cell | " + " | ".join(f"{form}{f', {busy} busy processes' if busy else ''}" for busy, form in columns) + " |"
+    )
     print("|" + " --- |" * (len(columns) + 1), flush=True)
     for cell in given.cells:
         row = []
@@ -153,7 +159,7 @@ def main() -> None:
             raise SystemExit("--suite needs git")
         print(
             "\nThe embedded suite, seconds:\n\n| run.parallel | "
-            + " | ".join(f"{busy} busy beside" for busy in given.busy)
+            + " | ".join(f"{busy} busy processes" for busy in given.busy)
             + " |"
         )
         print("|" + " --- |" * (len(given.busy) + 1), flush=True)

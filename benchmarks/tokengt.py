@@ -1,15 +1,16 @@
-"""TokenGT's training step against its equations in plain torch, and its growth with Performer attention on one large graph.
+"""TokenGT's training step against its equations in plain torch, and its growth with Performer on one large graph.
 
     python benchmarks/tokengt.py [--quick] [--dropout 0.1]
 
-Cases: 32 molecules of 10 to 18 nodes with 9 atom and 3 bond columns, 16 eigenvectors, softmax attention, the released form (with its
-parameter counts); 4 layers of width 128 with 8 heads (1,223,297 parameters) and 12 of 768 with 32 (48,492,289).
-Floor: the matrix products of real tokens (forward and twice that backward) at this machine's rate, then the optimiser's traffic
-(parameters, gradients and two moments read, parameters and moments written, gradients written before) at its copy rate. Of the last layer
-only what the [graph] token needs is counted, as that is all that is computed. The last two columns are ratios of processor time (set
-OMP_WAIT_POLICY=passive), which a busy machine changes least: plain over ours, and ours over the products and the traffic alone.
+Cases: 32 molecules of 10 to 18 nodes with 9 atom and 3 bond columns, 16 eigenvectors, softmax attention, the released
+form (with its parameter counts); 4 layers of width 128 with 8 heads (1,223,297 parameters) and 12 of 768 with 32
+(48,492,289). Floor: the matrix products of real tokens (forward and twice that backward) at this machine's rate, then
+the optimiser's traffic (parameters, gradients and two moments read, parameters and moments written, gradients written
+before) at its copy rate. Of the last layer only what the [graph] token needs is counted, as that is all that is
+computed. The last two columns are ratios of processor time (set OMP_WAIT_POLICY=passive), which a busy machine changes
+least: plain over ours, and ours over the products and the traffic alone.
 
-Prints: a table of a step, ours and plain beside the floor; and one of Performer attention as the graph grows.
+Prints: a table of a step, ours and plain, with the floor; and one of Performer attention as the graph grows.
 Takes: some minutes with --quick, several times that without.
 """
 
@@ -46,7 +47,8 @@ def ours(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 0.0)
 
     batch = inputs()
     model = create_model(
-        "tokengt-released", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, level="graph", hidden_dim=hidden_dim, num_heads=num_heads,
+        "tokengt-released", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, level="graph", hidden_dim=hidden_dim,
+        num_heads=num_heads,
         num_layers=num_layers, attn_dropout=dropout, activation_dropout=dropout, drop_path=dropout,
     )  # fmt: skip
     model.build_unused()
@@ -65,7 +67,7 @@ def plain(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 0.0
 
 
 def products(hidden_dim: int, num_heads: int, num_layers: int, dropout: float = 0.0) -> Builder:
-    """The floor as a step of its own: products of T x d with d x d at their shapes, and the optimiser's traffic as a copy."""
+    """The floor as a step: products of T x d with d x d at their shapes, and the optimiser's traffic as a copy."""
     _, tokens, _ = work(hidden_dim, num_layers)
     d = hidden_dim
     x, w, none = torch.randn(tokens, d), torch.randn(3 * d, d), nn.Linear(1, 1)
@@ -95,7 +97,8 @@ def large(num_nodes: int, attention: str) -> Builder:
 
     batch, mask = node_graph(num_nodes)
     model = create_model(
-        "tokengt", in_dim=100, out_dim=10, level="node", hidden_dim=64, num_heads=2, num_layers=2, node_identifiers="near-orf",
+        "tokengt", in_dim=100, out_dim=10, level="node", hidden_dim=64, num_heads=2, num_layers=2,
+        node_identifiers="near-orf",
         node_id_dim=64, attention=attention,
     )  # fmt: skip
     return model, lambda: F.cross_entropy(model(batch)[mask], batch.y[mask])

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "load_results"]
 
-# The entry point of pyproject.toml says the same. This also works in an environment that was installed before it was declared.
+# The entry point of pyproject.toml registers the same function. This line also works in an environment that was
+# installed before the entry point was declared.
 register_pretrained("gt_bench.experiment.pretrained:model_of")
 
 
@@ -51,7 +52,8 @@ def evaluate(
         search: number of trials of a hyperparameter search on validation, which runs first.
         space: space of the search: dotted keys with a list of choices, or with {"low": ..., "high": ..., "log": True}.
         against: names of further models that are trained by the same protocol.
-        task, metric: of user-supplied data, if they differ from what the targets suggest.
+        task: of user-supplied data, if it differs from what the targets suggest.
+        metric: of user-supplied data, if it differs from what the targets suggest.
         undirected: for user-supplied data: add the reverse of each edge where it is missing.
         name: name of a `Data` in tables and files.
         track: whether runs are logged to MLflow, in the experiment `tried`.
@@ -60,7 +62,7 @@ def evaluate(
         The comparison: `print` it, or use `rows`, `mean`, `to_pandas()` and `to_latex()`.
 
     Raises:
-        gt_bench.utils.errors.UserError: model or data cannot be used; the message says why and what to write instead.
+        gt_bench.utils.errors.UserError: model or data cannot be used; the message names the reason and the remedy.
     """
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.grid import load_grid
@@ -102,15 +104,16 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> list[R
 
         - cell, dataset, model: SUITE/DATASET/ROW and its parts
         - metric, direction, unit: of the test metric; "max" or "min"; "percent" or "none"
-        - mean, std, std_ddof, values: over the runs that succeeded (population deviation, ddof 0), and one value per run
+        - mean, std, std_ddof, values: over the runs that succeeded (population deviation, ddof 0), and one value per
+          run
         - runs, seeds, status, reason, reduced: runs that succeeded, seeds of the recipe; "ok" or why not; cuts
-        - published_printed, published_mean, published_std, published_runs, published_source, published_place: the number
-          of the paper
+        - published_printed, published_mean, published_std, published_runs, published_source, published_place: the
+          number of the paper
         - difference, interval_low, interval_high: mean minus published mean, with its 95 % confidence interval
         - verdict, provisional, margin, margin_std, power, excluded_gap, p_difference, p_equivalence, q_difference,
           seeds_needed: comparison with the published number (docs/verdicts.md)
-        - claim, claim_rival, claim_low, claim_high, claim_more_seeds: whether the method is ahead of the next one, as the
-          paper claims, with the interval of the difference
+        - claim, claim_rival, claim_low, claim_high, claim_more_seeds: whether the method is ahead of the next one, as
+          the paper claims, with the interval of the difference
         - chance, expected, expected_limit, expected_margin, expected_because, as_expected, tests: of rows whose value
           theory predicts
         - parameters, seconds_per_epoch, peak_memory_mib, device: cost of a run; seconds are medians, memory in MiB

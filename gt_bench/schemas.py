@@ -1,14 +1,16 @@
 """What the JSON files of the benchmark hold: the record of a run, the result of a cell, the row of a leaderboard.
 
-These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is checked where it comes in:
-`gt_bench.store.archive` for records and results, `gt_bench.leaderboard.export.rows_in` for rows, `gt_bench.encodings.cache` for headers of encodings.
+These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is
+checked where it comes in: `gt_bench.store.archive` for records and results, `gt_bench.leaderboard.export.rows_in` for
+rows, `gt_bench.encodings.cache` for headers of encodings.
 """
 
 from typing import Any, NotRequired, Required, TypeAlias, TypedDict
 
-# any value that JSON can say
+# any value of JSON
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-# settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an encoding
+# settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an
+# encoding
 Settings = dict[str, Any]
 # by name, an entry per epoch: `epoch` has whole numbers, every other curve numbers, and None where nothing was measured
 Curves = dict[str, list[Any]]
@@ -17,9 +19,10 @@ Curves = dict[str, list[Any]]
 class Digests(TypedDict):
     """sha256 of what decides a run, besides its seed, split and versions.
 
-    `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the code, where it
-    computes other golden values than those of its versions: a change whose version was not raised. `last_batch`: "joined" where one graph
-    is left over in training and joins the batch before it; runs from before it did have other keys.
+    `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the
+    code, where it computes other golden values than those of its versions: a change whose version was not raised.
+    `last_batch`: "joined" where one graph is left over in training and joins the batch before it; runs from before it
+    did have other keys.
     """
 
     recipe: str
@@ -31,10 +34,11 @@ class Digests(TypedDict):
 
 
 class Ran(TypedDict):
-    """The deterministic part of a record: what a run was asked to do, and what it found.
+    """The deterministic part of a record: the settings of a run, and its results.
 
-    `versions`: by component (model, task, trainer, ...) the declared version of what computed it (gt_bench/utils/versions.py).
-    `epochs`: the curves by name, an entry per epoch (None where it was not measured); `val`, `test`: the metric at the best epoch, raw units.
+    `versions`: by component (model, task, trainer, ...) the declared version of what computed it
+    (gt_bench/utils/versions.py). `epochs`: the curves by name, an entry per epoch (None where it was not measured);
+    `val`, `test`: the metric at the best epoch, raw units.
     """
 
     status: str
@@ -56,8 +60,10 @@ class Ran(TypedDict):
 
 
 class Environment(TypedDict, total=False):
-    """What took part in a run besides its digest (`gt_bench.runtime.environment.environment`): the machine, the commit, and a version for each package that computed.
-    Records of before something was noted lack it."""
+    """What took part in a run besides its digest: machine, commit, and the version of each package that computed.
+
+    Computed by `gt_bench.runtime.environment.environment`. A key is missing in records that are older than it.
+    """
 
     python: Required[str]
     system: Required[str]
@@ -81,15 +87,20 @@ class StoredArray(TypedDict):
 
 
 class ComputedBy(TypedDict):
-    """Which libraries decided the last digits of an encoding, and how many graphs have each flag, where their vectors are not unique."""
+    """Which libraries decided the last digits of an encoding.
+
+    `flags`: number of graphs by flag, where their vectors are not unique.
+    """
 
     computed_by: dict[str, str]
     flags: NotRequired[dict[str, int]]
 
 
 class EncodingHeader(TypedDict):
-    """What the file of an encoding says of itself: dataset, complete arguments, data and algorithm decide the rest. `on_the_fly`: why there is a note instead
-    of arrays; `sha256`: of all the other keys."""
+    """The header of the file of an encoding: dataset, complete arguments, data and algorithm decide the rest.
+
+    `on_the_fly`: why there is a note instead of arrays; `sha256`: of all the other keys.
+    """
 
     dataset: str
     encoding: str
@@ -105,7 +116,10 @@ class EncodingHeader(TypedDict):
 
 
 class Measured(TypedDict):
-    """The other part: what a run cost on the machine that computed it. Memory in MiB, moments in ISO 8601 to the second."""
+    """The other part: what a run cost on the machine that computed it.
+
+    Memory in MiB, moments in ISO 8601 to the second.
+    """
 
     started: str
     finished: str
@@ -119,7 +133,7 @@ class Measured(TypedDict):
     environment: Environment
     # hash of the code that computed it (gt_bench/utils/versions.py): information
     code: str
-    # records of before these were measured lack them
+    # missing in records that are older than these measurements
     threads: NotRequired[int]
     processes: NotRequired[int]
     forms: NotRequired[dict[str, dict[str, list[str]]]]
@@ -129,7 +143,7 @@ class Measured(TypedDict):
 
 
 class StoredPredictions(TypedDict, total=False):
-    """Outputs of a run on validation and test: `sha256` and `bytes` of the file next to the record, or why there is none.
+    """Outputs of a run on validation and test: `sha256` and `bytes` of the file, or why there is none.
 
     `left_out_mib`: size of the outputs if it is above the limit `run.predictions`.
     """
@@ -141,7 +155,10 @@ class StoredPredictions(TypedDict, total=False):
 
 
 class Record(TypedDict):
-    """What a run leaves behind: `store/<digest>/record.json`. `legacy_key`: its digest while keys contained the text of the code."""
+    """The artifact of a run: `store/<digest>/record.json`.
+
+    `legacy_key`: its digest while keys contained the text of the code.
+    """
 
     schema: int
     digest: str
@@ -173,7 +190,7 @@ class SearchSummary(TypedDict):
 
 
 class Imported(TypedDict):
-    """Where a result comes from that was not computed here, and what of it the present tree would compute differently."""
+    """Where an imported result comes from. `stale`: what the current code would compute differently."""
 
     commit: str | None
     stale: list[str]
@@ -189,7 +206,10 @@ class Named(TypedDict):
 
 
 class Result(Named):
-    """What training leaves of a cell: `results/<cell>.json`. `runs` names the records by digest, in the order of `seeds`."""
+    """What training leaves of a cell: `results/<cell>.json`.
+
+    `runs` names the records by digest, in the order of `seeds`.
+    """
 
     status: str
     reason: str | None
@@ -206,7 +226,10 @@ class Result(Named):
 
 
 class Columns(TypedDict):
-    """A row of a leaderboard, in the order of its CSV. Numbers are raw units (a percentage is a fraction); None where there is none."""
+    """A row of a leaderboard, in the order of its CSV.
+
+    Numbers are raw units (a percentage is a fraction); None where there is none.
+    """
 
     cell: str
     dataset: str

@@ -243,7 +243,7 @@ class GraphBatch:
         """Encoding `name`, cut to its first `width` channels.
 
         Raises:
-            MissingEncoding: it is missing or has fewer channels; the message says what to do.
+            MissingEncoding: it is missing or has fewer channels; the message has the remedy.
         """
         if name not in self.encodings:
             raise MissingEncoding(

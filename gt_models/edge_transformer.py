@@ -229,7 +229,8 @@ class Triangles(nn.Module):
 class PairTokens(nn.Module):
     """Eq. 3: X_ij = phi([E_ij F_i F_j]), [P, d].
 
-    E_ij is the edge's feature, a learnt vector on the diagonal, zero elsewhere, next to the encoded RRWP."""
+    E_ij is the edge's feature, a learnt vector on the diagonal, zero elsewhere, next to the encoded RRWP.
+    """
 
     def __init__(self, in_dim, edge_dim, hidden_dim: int, rrwp_dim: int, rrwp_hidden_dim: int, act: str):
         super().__init__()

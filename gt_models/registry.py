@@ -4,11 +4,7 @@ A model named `edge-transformer` is `gt_models/edge_transformer.py`, the package
 `gt_models/baselines/`. What its authors' released code does differently is `edge-transformer-released` in
 `gt_models/released/`. The file name is the registry: a new model is one new file, and only requested models are
 imported.
-
-A model named `edge-transformer` is `gt_models/edge_transformer.py` (or the package of that name), or lies in
-`gt_models/baselines/`; what its authors' released code does otherwise is `edge-transformer-released`, in
-`gt_models/released/`. The file name is the registry: a new model is one new file, and nothing is imported that was not
-asked for."""
+"""
 
 from __future__ import annotations
 

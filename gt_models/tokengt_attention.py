@@ -40,7 +40,8 @@ class TokenGTAttention(nn.Module):
     and on dense ones (nodes and all ordered pairs).
 
     Args:
-        in_dim, out_dim: taken for the uniform face; features are not read, and `out_dim` must be the 15 basis tensors.
+        in_dim: accepted for the common interface; features are not read.
+        out_dim: must be 15, the number of basis tensors.
         level: "attention".
         node_identifiers, node_id_dim: as in `TokenGT`; d_p channels.
         type_identifiers: whether tokens carry a trainable vector of their kind.
@@ -49,7 +50,7 @@ class TokenGTAttention(nn.Module):
             more (16 in the implementation, whose first head is free).
         dropout: on the input.
         sign_flip: random signs of eigenvectors in training (paper); the implementation flips none.
-        identifier_table: None draws identifiers for each graph (paper); a number draws one table of so many rows per
+        identifier_table: None draws identifiers for each graph (paper); a number n draws one table of n rows per
             forward, of which each graph takes a random choice (implementation: 20, and 128 or more for first-order
             identifiers).
         input_linear: biases in the identifiers' projection and one more Linear on all tokens (implementation).
@@ -107,7 +108,7 @@ class TokenGTAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """torch's own initialisation of Linear; [null] and type identifiers N(0, 1)."""
+        """Default initialisation of torch for Linear; [null] and type identifiers N(0, 1)."""
         # unstated: the paper names no initialisation; the implementation keeps torch's defaults
         for module in (self.identifier_encoder, self.type_encoder, self.input_linear, self.norm, self.query, self.key):
             if module is not None:
@@ -169,7 +170,7 @@ class TokenGTAttention(nn.Module):
         nulls, q, k = self.queries_and_keys(nulls, tokens.index_select(0, keep))
         rising = counts[order]
         groups = -(-len(rising) // (GROUPS if mask.is_cpu else GROUPS_ON_GPU))  # graphs in one
-        sizes = rising.tolist()  # the device is asked once, and not for each group
+        sizes = rising.tolist()  # one synchronisation instead of one per group
         sizes = [sizes[i : i + groups] for i in range(0, len(sizes), groups)]
         chunks = [t.split([sum(group) for group in sizes]) for t in (q, k, tuples[owner[keep], local[keep]])]
         found = []
@@ -208,8 +209,10 @@ class TokenGTAttention(nn.Module):
 
         Args:
             nulls: keys of [null], [B, 15 d_H].
-            q, k: queries and keys of the real tokens, [M, 15 d_H].
-            owner, local: graph and place of each token, long [M].
+            q: queries and keys of the real tokens, [M, 15 d_H].
+            k: see `q`.
+            owner: graph and place of each token, long [M].
+            local: graph and place of each token, long [M].
             mask: where tokens are real, bool [B, T].
         """
         graphs, length = mask.shape
@@ -302,7 +305,8 @@ def places_of(mask: Tensor) -> tuple[Tensor, Tensor]:
     """(graph, place there) of each real token, [M] each.
 
     Of every token, padding too, where shapes must not depend on data: for a compiler, and on a device that would have
-    to be waited for."""
+    to be waited for.
+    """
     if not needs_static_shapes(mask):
         owner, local = mask.nonzero().T
         return owner, local

@@ -70,7 +70,7 @@ class AddEncodings(BaseTransform):
             EncodingError: numbers of edges would be joined wrongly: then apply it to the batch.
         """
         if self.requests is None:
-            assert self._model is not None  # until it has been asked
+            assert self._model is not None  # set by the first call
             self.requests, self._model = needs(self._model, data, self._given), None
         graphs = None if isinstance(data, Batch) else torch.tensor([_content(data)])
         for name, arguments in self.requests.items():

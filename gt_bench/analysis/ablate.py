@@ -1,4 +1,4 @@
-"""`gt-bench ablate FACTOR`: the effect of one recipe value or encoding, over all pairs of cells that differ in nothing else.
+"""`gt-bench ablate FACTOR`: the effect of one recipe value or encoding, over pairs of cells.
 
 Two cells are a pair if dataset, data, metric, versions of the code and all values of the recipe are equal, except the
 factor. Arguments that a recipe leaves at their default count as given. The effect is the mean difference of the test
@@ -207,19 +207,22 @@ def nothing_to_compare(found: Sequence[Arm], factor: Sequence[str]) -> RecipeErr
     for part in factor:
         if not any(_is_of(key, [part]) for arm in found for key in arm.recipe):
             return RecipeError(
-                f"gt-bench ablate {name}: no recipe has the value {part!r}{nearest(part, known)}; factors with pairs: {available}"
+                f"gt-bench ablate {name}: no recipe has the value {part!r}{nearest(part, known)}; "
+                f"factors with pairs: {available}"
             )
     best: tuple[int, str] | None = None
     for i, first in enumerate(found):
         for second in found[i + 1 :]:
             if first.protocol == second.protocol and value_of(first, factor) != value_of(second, factor):
                 others = [key for key in _differing(first, second) if not _is_of(key, factor)]
-                text = f"{first.cell} and {second.cell} differ also in {', '.join(others[:4])}{' ...' if others[4:] else ''}"
+                shown = ", ".join(others[:4]) + (" ..." if others[4:] else "")
+                text = f"{first.cell} and {second.cell} differ also in {shown}"
                 if others and (best is None or len(others) < best[0]):
                     best = len(others), text
     hint = f"; the nearest: {best[1]} (name several values with commas to vary them together)" if best else ""
     return RecipeError(
-        f"gt-bench ablate {name}: no two cells differ in {name} alone and share seeds{hint}; factors with pairs: {available}"
+        f"gt-bench ablate {name}: no two cells differ in {name} alone and share seeds{hint}; "
+        f"factors with pairs: {available}"
     )
 
 
@@ -242,9 +245,8 @@ def summary(found: Sequence[Effect], rules: Rules | None = None) -> list[str]:
             differences = [one.found.difference for one in mine if one.first.metric == metric]
             if len(differences) > 1:
                 over = paired(differences, [0.0] * len(differences), "max", rules)
-                lines.append(
-                    f"  {_unit(metric)}: mean {_number(metric, statistics.fmean(differences))}{_interval(metric, over)} over pairs"
-                )
+                mean = _number(metric, statistics.fmean(differences))
+                lines.append(f"  {_unit(metric)}: mean {mean}{_interval(metric, over)} over pairs")
     return lines
 
 
@@ -283,7 +285,8 @@ def show(
         print(json.dumps([_row(one) for one in pairs], indent=1))
     else:
         print_wrapped(
-            f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; positive differences favour the new value"
+            f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; "
+            "positive differences favour the new value"
         )
         difference = f"difference [{100 * (1 - rules.level):g} %]"
         print_table(

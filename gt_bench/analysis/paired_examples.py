@@ -1,8 +1,9 @@
 """Two cells on the same test examples: McNemar's test for classes, and a paired bootstrap for any metric.
 
 McNemar's test asks whether the examples that only one of the two models classifies correctly are equally many for both
-(exact binomial test, scipy). The paired bootstrap draws examples with replacement, the same for both models, and gives a
-percentile interval of the difference of the metric, averaged over the seeds. Seeds with the same examples share a draw.
+(exact binomial test, scipy). The paired bootstrap draws examples with replacement, the same for both models, and gives
+a percentile interval of the difference of the metric, averaged over the seeds. Seeds with the same examples share a
+draw.
 Source: Dietterich 1998, "Approximate statistical tests for comparing supervised classification learning algorithms";
 Efron and Tibshirani 1993, chapter 13.
 """
@@ -112,8 +113,8 @@ def pair_up(
             pairs.append(Pair(run["seed"], one, other, rows, part))
     if differing:
         raise RecipeError(
-            f"{names[0]} and {names[1]} have different {part} sets ({differing[0]}): examples cannot be paired; compare "
-            f"cells of one dataset and split, or compare means: `gt-bench compare {names[0]} {names[1]}`"
+            f"{names[0]} and {names[1]} have different {part} sets ({differing[0]}): examples cannot be paired; "
+            f"compare cells of one dataset and split, or compare means: `gt-bench compare {names[0]} {names[1]}`"
         )
     if not pairs:
         seeds = [", ".join(str(one.record["deterministic"]["seed"]) for one in side) for side in (first, second)]
@@ -163,7 +164,7 @@ def _same_examples(pairs: Sequence[Pair]) -> bool:
 
 
 def _per_example(pair: Pair, metric: str) -> np.ndarray | None:
-    """Differences per example whose mean is the difference of the metric, [N]. None for metrics that are no such mean."""
+    """Differences per example, [N], whose mean is the difference of the metric. None for metrics that are no mean."""
     first, second = pair.parts
     target, mine, theirs = first.labels, first.output, second.output[pair.rows]
     if metric in ("accuracy", "f1-micro") and pair.first.task.endswith("classification"):

@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """One number: the mean of a model in a block. `source`: own, shipped or published. `parameters`: None if unknown."""
+    """The mean of a model in a block. `source`: own, shipped or published. `parameters`: None if unknown."""
 
     model: str
     block: Block
@@ -119,8 +119,8 @@ def entries(
         grid: the grid.
         cells: the cells.
         accepts: which datasets count.
-        source: one of SOURCES. RUNS: own results where they are complete, otherwise shipped ones. ALL: published numbers
-            in addition, for models without a run in a block.
+        source: one of SOURCES. RUNS: own results where they are complete, otherwise shipped ones. ALL: published
+            numbers in addition, for models without a run in a block.
         root: folder of shipped records.
 
     Returns:
@@ -171,7 +171,7 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
 
 
 def _published(grid: Grid, cells: Sequence[Cell], accepts: Filter) -> list[Entry]:
-    """Returns the published numbers of the suites of `cells`. A method that a recipe refers to has the name of its row."""
+    """Returns the published numbers of the suites of `cells`. A method that a recipe refers to is named as its row."""
     suites = list(dict.fromkeys(cell.suite for cell in cells))
     rows: dict[tuple[str, str], str] = {}
     for cell in grid.cells.values():
@@ -342,7 +342,7 @@ def _count(number: int, what: str) -> str:
 
 
 def lines(found: Ranking, level: float = 0.05) -> list[str]:
-    """Returns what the table does not say: rules, tests, and whether the rule for missing results matters."""
+    """Returns what the table does not show: rules, tests, and whether the rule for missing results matters."""
     total = len(found.blocks) * len(found.models)
     rule = (
         "a pair counts where both have a result; ranks: datasets that all models have"
@@ -354,10 +354,11 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
     if found.missing:
         same = found.agreement is not None and found.agreement > 1 - 1e-12
         first = found.other_first if found.other_first != found.models[0].model else "the same model"
+        tau = f"Kendall's tau {found.agreement or 0:.2f}"
         said.append(
             f"`--missing {other}` gives the same order."
             if same
-            else f"`--missing {other}` gives another order (Kendall's tau {found.agreement or 0:.2f}), with {first} first."
+            else f"`--missing {other}` gives another order ({tau}), with {first} first."
         )
     if not found.ranked_blocks:
         said.append("rank: no dataset has all models; choose --models, or --missing worst")
@@ -373,7 +374,8 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
         pairs = "; ".join(f"{better} > {worse} (p = {p:.2g})" for better, worse, p in found.different[:5])
         more = f"; and {len(found.different) - 5} more" if len(found.different) > 5 else ""
         said.append(
-            f"Wilcoxon with Holm: {len(found.different)} of {found.tested} pairs differ{': ' if pairs else ''}{pairs}{more}"
+            f"Wilcoxon with Holm: {len(found.different)} of {found.tested} pairs differ"
+            f"{': ' if pairs else ''}{pairs}{more}"
         )
     return said + [f"left out, {why}: {', '.join(models)}" for why, models in found.left_out.items()]
 

@@ -69,7 +69,7 @@ class Scored:
 
 @dataclass(frozen=True)
 class Group:
-    """A class, a label or a range of sizes. `examples`: mean number per seed. `values`: {metric: mean over the seeds}."""
+    """A class, a label or a range of sizes. `examples`: mean number per seed. `values`: {metric: mean over seeds}."""
 
     name: str
     examples: float
@@ -130,9 +130,9 @@ def check_metrics(names: Sequence[str], one: Predictions) -> None:
     known = fitting_metrics(one)
     for name in names:
         if name not in known:
-            wide = next(iter(one.parts.values())).output.shape[1:]
+            shape = ", ".join(["N", *map(str, next(iter(one.parts.values())).output.shape[1:])])
             raise RecipeError(
-                f"--metric {name}: not a metric of {one.task} with outputs of shape [N{''.join(f', {n}' for n in wide)}]"
+                f"--metric {name}: not a metric of {one.task} with outputs of shape [{shape}]"
                 f"{nearest(name, list(known))}; expected one of {', '.join(known)}"
             )
 
@@ -214,8 +214,8 @@ def by_graph_size(found: Sequence[Predictions], metrics: Sequence[str], part: st
     if any(one is None for one in sizes):
         raise RecipeError(
             f"--by graph-size: examples of {found[0].record['deterministic']['dataset']} are "
-            f"{'nodes of one graph' if found[0].parts[part].nodes is None else 'several rows of a graph'}; expected one "
-            "row per graph, or nodes of many graphs"
+            f"{'nodes of one graph' if found[0].parts[part].nodes is None else 'several rows of a graph'}; "
+            "expected one row per graph, or nodes of many graphs"
         )
     arrays = [np.asarray(one) for one in sizes]
     edges = np.unique(np.quantile(np.concatenate(arrays), np.linspace(0, 1, BINS + 1), method="lower"))
@@ -290,7 +290,7 @@ def show(
     as_json: bool,
     root: Path,
 ) -> bool:
-    """Prints metrics by seed and their mean, or by group. Returns whether recomputed metrics equal the recorded ones."""
+    """Prints metrics by seed and their mean, or by group. Returns whether recomputed metrics equal recorded ones."""
     cell, found = loaded(name, grid, root, part)
     chosen = list(metrics) or [found[0].record["deterministic"]["metric"]]
     check_metrics(chosen, found[0])

@@ -19,7 +19,8 @@ def summary(header: PackedHeader) -> list[str]:
     if "label_counts" in sizes:
         unlabelled = f"; {sizes['unlabelled']:,} without one" if sizes["unlabelled"] else ""
         lines.append(
-            f"  classes   {_classes(sizes['label_counts'], header.provenance.get('arguments', {}).get('labels'))} {header.level}s{unlabelled}"
+            f"  classes   {_classes(sizes['label_counts'], header.provenance.get('arguments', {}).get('labels'))} "
+            f"{header.level}s{unlabelled}"
         )
     elif "targets" in sizes:
         missing = f"; {sizes['missing_targets']:,} not known" if sizes["missing_targets"] else ""

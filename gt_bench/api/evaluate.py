@@ -1,4 +1,4 @@
-"""One model on one dataset without a recipe (`gt-bench try`, `gt_bench.evaluate`): defaults, data, encodings, runs, table."""
+"""One model on one dataset without a recipe (`gt-bench try`, `gt_bench.evaluate`)."""
 
 import re
 import sys
@@ -50,7 +50,7 @@ PROBED = 40  # nodes of a large graph that a model gets to find out which encodi
 
 
 class Incompatible(UserError, ValueError):
-    """A model cannot be run on a dataset; the message says why, and what fits."""
+    """A model cannot be run on a dataset; the message has the reason, and what fits."""
 
 
 class Pair(NamedTuple):
@@ -85,11 +85,12 @@ def try_pair(
         given: dotted keys of a recipe that differ from the defaults.
         seeds: instead of the default seeds.
         trials: number of trials of a search on validation, over the default space; None for no search.
-        against: further models that are trained by the same protocol: the same splits, seeds, epochs, batches and trials
-            of a search; with their own default arguments and optimizer.
+        against: further models that are trained by the same protocol: the same splits, seeds, epochs, batches and
+            trials of a search; with their own default arguments and optimizer.
         space: dotted keys with their spaces, as in `search.space` of a recipe: they replace or extend the default
             space.
-        task, metric: of user-supplied data, if they differ from what the targets suggest.
+        task: of user-supplied data, if it differs from what the targets suggest.
+        metric: of user-supplied data, if it differs from what the targets suggest.
         undirected: for user-supplied data: add the reverse of each edge where it is missing.
         bar: whether to show a progress bar.
         grid: a grid with other run-wide settings; default: that of the current folder.
@@ -139,9 +140,14 @@ def debug_pair(
     """Runs a debug preset (`gt_bench.experiment.debug`) on the pair that `try_pair` would train. No run is stored.
 
     Args:
+        model: as for `try_pair`.
+        dataset: as for `try_pair`.
         preset: one of `gt_bench.experiment.debug.PRESETS`.
+        given: as for `try_pair`.
         seed: seed of the run.
-        model, dataset, given, task, metric, undirected: as for `try_pair`.
+        task: as for `try_pair`.
+        metric: as for `try_pair`.
+        undirected: as for `try_pair`.
 
     Returns:
         Whether nothing suspicious was found.
@@ -258,7 +264,8 @@ def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
         raise Incompatible(
             f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a "
             f"prediction per {spec.level}.\n"
-            f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\ndatasets that fit {info.name}: {', '.join(datasets) or 'none'}"
+            f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\n"
+            f"datasets that fit {info.name}: {', '.join(datasets) or 'none'}"
         )
 
 
@@ -279,8 +286,9 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
             and not model_info(name).cost.startswith(("n^2", "n^3", "n^4", "m^2", "(n + m)^2"))
         ]
         raise Incompatible(
-            f"model {info.name!r} (time per layer {info.cost}) keeps states of all pairs of nodes: with {nodes:,} nodes in a graph of {packed.header.name} "
-            f"and width {width} one layer's take {needed / 1024:.1f} GiB, and {available_mib() / 1024:.1f} GiB are free.\n"
+            f"model {info.name!r} (time per layer {info.cost}) keeps states of all pairs of nodes: with {nodes:,} "
+            f"nodes in a graph of {packed.header.name} and width {width} one layer's take {needed / 1024:.1f} GiB, and "
+            f"{available_mib() / 1024:.1f} GiB are free.\n"
             f"models linear in nodes and edges: {', '.join(linear)}; or a smaller width: --set model.hidden_dim=16"
         )
 
@@ -311,9 +319,7 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     model = _built(info, dims, arguments)
     try:
         asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
-    except (
-        EncodingError
-    ) as error:  # of a graph that the encoding is not for, or of arguments that only the recipe can say
+    except EncodingError as error:  # the encoding is not for such a graph, or needs arguments of the recipe
         raise RecipeError(f"gt-bench try {info.name} {header.name}: {error}") from error
     found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
     if (
@@ -389,7 +395,7 @@ def _packed(spec: DatasetSpec, grid: Grid) -> PackedDataset:
 
     prepared = prepare(spec.name, DATA, grid.run.mirrors, print)
     if prepared.state == "unavailable":
-        raise DatasetUnavailable(f"dataset {spec.name!r} cannot be had: {prepared.reason}")
+        raise DatasetUnavailable(f"dataset {spec.name!r} is not available: {prepared.reason}")
     return PackedDataset.open(prepared.folder)
 
 
@@ -433,7 +439,7 @@ def _is_of_another(path: Path, model: str, given: Settings) -> bool:
 
 
 def _row_name(model: str) -> str:
-    """ "path/to/file.py:MyModel" -> "my-model"."""
+    """Returns the name of a row: `my-Model` for `path/to/file.py:MyModel`."""
     last = model.rpartition(":")[2] if ":" in model else Path(model).stem if model.endswith(".py") else model
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", last)
 
@@ -461,6 +467,7 @@ def _track(result: Result, store: Store) -> None:
     except TrackingError as error:
         uri = without_credentials(tracking_uri())
         print(
-            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries again",
+            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries "
+            "again",
             file=sys.stderr,
         )

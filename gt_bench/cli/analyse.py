@@ -30,13 +30,17 @@ class Missing(StrEnum):
 
 def rank(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+        list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells; all if none is named")
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option("--dataset", "--datasets", help="only these datasets; comma-separated or repeated"),
+        typer.Option(
+            "--dataset", "--datasets", metavar="DATASET", help="only these datasets; comma-separated or repeated"
+        ),
     ] = None,
-    models: Annotated[list[str] | None, typer.Option(help="only these models; comma-separated or repeated")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option(metavar="MODEL", help="only these models; comma-separated or repeated")
+    ] = None,
     source: Annotated[
         Source,
         typer.Option(
@@ -47,20 +51,25 @@ def rank(
         Missing, typer.Option(help="pairs: compare where both have a result; worst: a missing result loses")
     ] = Missing.pairs,
     task: Annotated[
-        list[str] | None, typer.Option(help="only datasets of this task, such as node-classification or regression")
+        list[str] | None,
+        typer.Option(metavar="TASK", help="only datasets of this task, such as node-classification or regression"),
     ] = None,
     nodes: Annotated[str | None, typer.Option(metavar="LOW..HIGH", help="mean number of nodes per graph")] = None,
     graphs: Annotated[str | None, typer.Option(metavar="LOW..HIGH", help="number of graphs")] = None,
     homophily: Annotated[
         str | None, typer.Option(metavar="LOW..HIGH", help="class homophily (Lim et al. 2021) of the packed data")
     ] = None,
-    parameters_max: Annotated[int | None, typer.Option(min=1, help="only results with at most this many")] = None,
-    at_least: Annotated[int, typer.Option(min=1, help="only models with results on at least this many datasets")] = 2,
-    draws: Annotated[int, typer.Option(min=50, help="draws of the bootstrap")] = 200,
+    parameters_max: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="only results with at most this many")
+    ] = None,
+    at_least: Annotated[
+        int, typer.Option(metavar="N", min=1, help="only models with results on at least this many datasets")
+    ] = 2,
+    draws: Annotated[int, typer.Option(metavar="N", min=50, help="draws of the bootstrap")] = 200,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """Ranks models over datasets: Bradley-Terry strengths with intervals, win rates, average ranks with their critical difference."""
+    """Rank models over datasets: Bradley-Terry strengths, win rates, average ranks with their critical difference."""
     from gt_bench.analysis import rank as ranking
     from gt_bench.analysis.datasets import Filter, range_in
     from gt_bench.config.schema import RecipeError, nearest
@@ -112,7 +121,7 @@ def ablate(
         ),
     ] = None,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE|CELL]...", help="suites and cells; all if none is named")
+        list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells; all if none is named")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")
@@ -120,7 +129,10 @@ def ablate(
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """The effect of one recipe value or encoding, over all pairs of own and shipped cells that differ in nothing else; nothing is computed."""
+    """Show the effect of one recipe value or encoding, over pairs of cells that differ in nothing else.
+
+    Uses own and shipped records. Nothing is computed.
+    """
     from gt_bench.analysis.ablate import show
 
     grid = every_cell()
@@ -140,7 +152,10 @@ def match(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The width at which a model has a number of parameters on a dataset, a multiple of its number of heads; and the lines for a recipe."""
+    """Find the width at which a model has a number of parameters on a dataset, and print the lines for a recipe.
+
+    The width is a multiple of the number of heads.
+    """
     from gt_bench.analysis.match import show
 
     show(model, dataset, parameters, by, set_ or [], as_json)

@@ -16,7 +16,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="NAME",
-            help="rows (gcn), SUITE/ROW or cells, also tried/DATASET/ROW; add @own, @shipped or @2 for a version or attempt",
+            help="rows (gcn), SUITE/ROW or cells, also tried/DATASET/ROW; add @own, @shipped or @2 for a version or "
+            "attempt",
         ),
     ],
     dataset: Annotated[list[str] | None, typer.Option(metavar="DATASET", help="only this dataset; repeatable")] = None,
@@ -129,7 +130,8 @@ def score(
         str, typer.Argument(metavar="CELL", help="suite/dataset/row; with @own or @shipped that version of its records")
     ],
     metric: Annotated[
-        list[str] | None, typer.Option(help="compute this metric from stored predictions; may be repeated")
+        list[str] | None,
+        typer.Option(metavar="METRIC", help="compute this metric from stored predictions; may be repeated"),
     ] = None,
     by: Annotated[Group | None, typer.Option(help="one line per class, or per range of graph sizes")] = None,
     against: Annotated[
@@ -138,12 +140,15 @@ def score(
     ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="also of the mean prediction of all seeds")] = False,
     part: Annotated[Part, typer.Option(help="which examples")] = Part.test,
-    resamples: Annotated[int, typer.Option(min=100, help="with --against: draws of the bootstrap")] = 1000,
+    resamples: Annotated[int, typer.Option(metavar="N", min=100, help="with --against: draws of the bootstrap")] = 1000,
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """Computes metrics of a cell again: with an option from its stored predictions, per seed and their mean; without one from the saved weights
-    of its best seed. Exits 1 if the numbers are not those of the record."""
+    """Compute metrics of a cell again, without training.
+
+    With an option: from its stored predictions, per seed and their mean. Without one: from the saved weights of its
+    best seed. Exit 1 if the numbers are not those of the record.
+    """
     grid = every_cell()
     if against is not None:
         from gt_bench.analysis import paired_examples

@@ -40,8 +40,10 @@ def store_export(
 
 
 def store_import(names: Names = None, records: Records = RECORDS) -> None:
-    """Copy shipped records to the store, and to results/ where there is none. Nothing is written if a record contradicts
-    one of the store."""
+    """Copy shipped records to the store, and to results/ where there is none.
+
+    Nothing is written if a record contradicts one of the store.
+    """
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.transfer import import_cells
 

@@ -1,6 +1,6 @@
 """Run cells: some, all that are missing, on this machine or a cluster; a model on a dataset; searches; forecasts.
 
-`WHICH` says in the help when to use which command.
+`WHICH` is the text of the help on when to use which command.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from gt_bench.cli.options import AsJson, CellName, Names, Plan, every_cell, prin
 from gt_bench.utils.format import print_text
 
 WHICH = (
-    "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard; `train CELL` trains "
-    "cells whose data are already prepared; `work` fills a given time with missing runs on this machine; `sweep` submits "
-    "missing runs to Slurm; `try` runs a model on a dataset without a recipe."
+    "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard; `train CELL` "
+    "trains cells whose data are already prepared; `work` fills a given time with missing runs on this machine; "
+    "`sweep` submits missing runs to Slurm; `try` runs a model on a dataset without a recipe."
 )
 
 
@@ -117,8 +117,10 @@ def try_(
         ),
     ] = None,
 ) -> None:
-    """Train any model on any dataset by default settings (gt_bench/plugins/defaults.yaml), and compare it with all
-    results on this dataset."""
+    """Train any model on any dataset by default settings, and compare it with all results on this dataset.
+
+    The default settings are in gt_bench/plugins/defaults.yaml.
+    """
     from gt_bench.api.evaluate import check_suite, try_pair
     from gt_bench.api.evaluate import save as save_recipe
     from gt_bench.config.space_text import space_in
@@ -181,8 +183,10 @@ def work(
         "suites"
     ),
 ) -> None:
-    """Compute missing runs in parallel on this machine, those of the highest value first
-    (gt_bench/scheduling/planner.py). Exit 1 if a run failed."""
+    """Compute missing runs in parallel on this machine, those of the highest value first.
+
+    The order is that of gt_bench/scheduling/planner.py. Exit 1 if a run failed.
+    """
     from gt_bench.config.grid import load_grid
     from gt_bench.scheduling.local_queue import work as run_queue
     from gt_bench.scheduling.plan_file import entries_of
@@ -209,8 +213,10 @@ def sweep(
         bool, typer.Option("--measure", help="with --dry-run: time steps of each cell here, seconds per cell")
     ] = False,
 ) -> None:
-    """Submit all missing runs to a cluster and follow them (docs/cluster.md). Run it again to submit what is still
-    missing. Exit 1 if a run is missing at the end."""
+    """Submit all missing runs to a cluster and follow them (docs/cluster.md).
+
+    Run it again to submit what is still missing. Exit 1 if a run is missing at the end.
+    """
     from gt_bench.config.grid import load_grid
     from gt_bench.config.schema import RecipeError
     from gt_bench.scheduling.local_queue import work as run_queue
@@ -258,8 +264,10 @@ def forecast(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate time, memory and disk space of cells on this device from a few steps of each, next to the actual cost if
-    known. Exit 1 if no cell has a forecast."""
+    """Estimate time, memory and disk space of cells on this device from a few steps of each.
+
+    The actual cost is shown next to the estimate if it is known. Exit 1 if no cell has a forecast.
+    """
     from gt_bench.forecasting.estimate import forecast as forecast_cells
     from gt_bench.forecasting.report import markdown, show
 

@@ -29,7 +29,7 @@ def list_cells(
 
 
 def show(name: Annotated[str, typer.Argument(metavar="SUITE|CELL")], as_json: AsJson = False) -> None:
-    """Show the leaderboard of a suite as last written, or the complete recipe of a cell with the origin of each value."""
+    """Show the leaderboard of a suite as last written, or the recipe of a cell with the origin of each value."""
     grid = every_cell()
     if grid.means_suite(name):
         name = grid.suite_name(name)
@@ -65,8 +65,10 @@ def board(
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
-    """Show the leaderboard of a suite from shipped records, or of a dataset from own and shipped ones. A stale row says
-    what changed since. Trains nothing."""
+    """Show the leaderboard of a suite from shipped records, or of a dataset from own and shipped ones.
+
+    A stale row lists what has changed since. Trains nothing.
+    """
     from gt_bench.config.schema import RecipeError
     from gt_bench.reports.results_page import board as suite_rows
     from gt_bench.reports.results_page import dataset_rows, show_dataset, show_suite

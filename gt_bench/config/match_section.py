@@ -24,8 +24,9 @@ def count_in(text: str) -> int:
 
 
 class MatchSection(Strict):
-    """The model gets the width `by` with which it has about `parameters` parameters (`gt-bench match`). `load_recipe` resolves it: the width,
-    not the rule, is part of a run's identity.
+    """The model gets the width `by` with which it has about `parameters` parameters (`gt-bench match`).
+
+    `load_recipe` resolves it: the width, not the rule, is part of a run's identity.
     """
 
     parameters: Positive

@@ -1,4 +1,4 @@
-"""`gt-bench try MODEL DATASET --debug PRESET`: a few steps of a run that is not stored, to find out why a model does not learn.
+"""`gt-bench try MODEL DATASET --debug PRESET`: a few steps that are not stored, to find why a model does not learn.
 
 one-batch   shapes and types of one batch, the output, the loss, and parameters without a gradient
 overfit     trains on one batch without dropout: a model that cannot memorise it has a bug
@@ -126,10 +126,11 @@ class Debugger:
 
 
 def one_batch(debugger: Debugger, say: Say) -> bool:
-    """Prints shapes of one training batch and what the model makes of it. Returns whether every parameter has a gradient."""
+    """Prints shapes of a training batch and of the model's output. Returns whether every parameter has a gradient."""
     batch, rows = next(debugger.batches())
     say(
-        f"batch: {batch.num_graphs} graphs, {batch.num_nodes} nodes, {batch.edge_index.size(1)} edges on {batch.x.device}"
+        f"batch: {batch.num_graphs} graphs, {batch.num_nodes} nodes, {batch.edge_index.size(1)} edges "
+        f"on {batch.x.device}"
     )
     named = {"x": batch.x, "edge_index": batch.edge_index, "ptr": batch.ptr, "edge_attr": batch.edge_attr, "y": batch.y}
     named |= {f"encodings[{name!r}]": value for name, value in batch.encodings.items()}
@@ -188,7 +189,8 @@ def overfit(debugger: Debugger, say: Say, steps: int = OVERFIT_STEPS) -> bool:
         say(f"memorised: the loss fell from {first:.4g} to {best:.4g}")
         return True
     say(
-        f"not memorised: the loss fell from {first:.4g} to {best:.4g}, which is more than {MEMORISED:.0%} of the start. "
+        f"not memorised: the loss fell from {first:.4g} to {best:.4g}, "
+        f"which is more than {MEMORISED:.0%} of the start. "
         "Usual reasons: the learning rate (--set optimizer.lr=...), a part without gradient (--debug one-batch), "
         "equal examples with different targets"
     )
@@ -265,7 +267,7 @@ def _finite(value: Any) -> bool:
 
 
 def nan(debugger: Debugger, say: Say, steps: int = NAN_STEPS) -> bool:
-    """Prints the first module whose output, or parameter whose gradient, is not finite. Returns whether all are finite."""
+    """Prints the first module or parameter whose output or gradient is not finite. Returns whether all are finite."""
     found = first_not_finite(debugger, steps)
     if found is None:
         say(f"all outputs, losses and gradients of {steps} training steps are finite")
@@ -276,8 +278,8 @@ def nan(debugger: Debugger, say: Say, steps: int = NAN_STEPS) -> bool:
         say(f"step {found.step}: a gradient is NaN, although all outputs are finite: backward of {found.module}")
     elif found.kind == "parameter":
         say(
-            f"step {found.step}: the gradient of {found.module} is not finite, although all outputs are: for example the "
-            "root or the norm of 0, or a division by a number near 0"
+            f"step {found.step}: the gradient of {found.module} is not finite, although all outputs are: "
+            "for example the root or the norm of 0, or a division by a number near 0"
         )
     else:
         name = f"{found.module} ({found.kind})" if found.module else f"the model itself ({found.kind})"
@@ -308,7 +310,8 @@ def profile(debugger: Debugger, say: Say, folder: Path) -> bool:
     for row in rows[:ROWS]:
         own = _own_time(row, gpu)
         say(
-            f"  {row.key[:43]:<44}{own / total:>7.1%}{own / 1000 / PROFILED_STEPS:>10.3f}{row.count / PROFILED_STEPS:>12.1f}"
+            f"  {row.key[:43]:<44}{own / total:>7.1%}{own / 1000 / PROFILED_STEPS:>10.3f}"
+            f"{row.count / PROFILED_STEPS:>12.1f}"
         )
     path = (
         make_folder(folder)

@@ -78,7 +78,8 @@ def usual_width(model: str) -> str:
         if name in known:
             return name
     raise RecipeError(
-        f"gt-bench match {model}: no argument is named {', '.join(WIDTHS)}; give --by with one of {', '.join(known) or '(none)'}"
+        f"gt-bench match {model}: no argument is named {', '.join(WIDTHS)}; "
+        f"give --by with one of {', '.join(known) or '(none)'}"
     )
 
 
@@ -133,8 +134,8 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
     other = _first(count, 2 * value, step)
     if other and other[1] == size:
         raise RecipeError(
-            f"{path}: match.by: {by} does not change the number of parameters of {recipe.model.name} ({size:,}); choose "
-            f"one of {', '.join(name for name in known if name != by)}"
+            f"{path}: match.by: {by} does not change the number of parameters of {recipe.model.name} ({size:,}); "
+            f"choose one of {', '.join(name for name in known if name != by)}"
         )
     return Matched(by, value, size, step)
 
@@ -208,8 +209,8 @@ def resolved(recipe: Recipe, dataset: str, path: str) -> Recipe:
     own = recipe.model.arguments.get(by)
     if own not in (None, found.value):
         raise RecipeError(
-            f"{path}: model.{by}: {own} is given, but match: {{parameters: {budget}, by: {by}}} gives {found.value}; remove "
-            f"model.{by} or match"
+            f"{path}: model.{by}: {own} is given, but match: {{parameters: {budget}, by: {by}}} gives {found.value}; "
+            f"remove model.{by} or match"
         )
     return _with(
         recipe, by, found.value, path, f"chosen: match, {found.parameters:,} parameters for a budget of {budget:,}"

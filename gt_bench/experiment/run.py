@@ -546,7 +546,7 @@ class Experiment:
         return record
 
     def _save_predictions(self, run: Run, loader: Batches, digest: str) -> StoredPredictions:
-        """Writes outputs on validation and test next to the record, and returns what the record says about them."""
+        """Writes outputs on validation and test next to the record, and returns their entry of the record."""
         if run.left_out is not None:
             needed = run.left_out / 2**20
             return {"left_out": f"{needed:.1f} MiB, limit {self.kept_mib:g} MiB", "left_out_mib": round(needed, 3)}
@@ -569,9 +569,10 @@ class Experiment:
         ):
             cpu = held["measured"]["environment"].get("cpu", held["measured"]["device"])
             raise RecipeError(
-                f"{self.path}: seed {seed}: computed again here, the run has other numbers than its record (computed on "
-                f"{cpu}), so its predictions would not be those of the record; nothing is changed. To replace the record "
-                f"by a run of this machine, delete {self.store.folder(digest)} and train the cell again"
+                f"{self.path}: seed {seed}: computed again here, the run has other numbers than its record "
+                f"(computed on {cpu}), so its predictions would not be those of the record; nothing is changed. "
+                f"To replace the record by a run of this machine, "
+                f"delete {self.store.folder(digest)} and train the cell again"
             )
 
     def _runner(self, share: "Share | None", recomputed: bool) -> Callable[..., Run]:

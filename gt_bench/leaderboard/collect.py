@@ -1,4 +1,4 @@
-"""The rows of leaderboards from this machine's records and from shipped ones, apart or together; nothing is computed."""
+"""The rows of leaderboards from own and from shipped records, separate or together. Nothing is computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ OWN, SHIPPED = "own", "shipped"
 
 
 class Version(NamedTuple):
-    """A cell's result with those of its records that can be read; `stale`: what the present tree would compute differently."""
+    """The result of a cell with its readable records; `stale`: what the current code would compute differently."""
 
     source: str
     result: Result
@@ -38,8 +38,11 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True)
 class Gathered:
-    """`rows`: one version of every cell that has one, this machine's where it is complete or the only one, with claims and `source`; `others`: the
-    rows of the versions that were not taken; `versions`: both, by (source, cell); `problems`: of shipped files that cannot be used."""
+    """Results of all cells of a grid.
+
+    `rows`: one version of each cell, the own one if it is complete or the only one, with claims and `source`. `others`:
+    rows of the other versions. `versions`: both, by (source, cell). `problems`: of shipped files that cannot be used.
+    """
 
     rows: list[Row] = field(default_factory=list)
     others: list[Row] = field(default_factory=list)
@@ -48,8 +51,13 @@ class Gathered:
 
 
 def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("store"), root: Path = ROOT) -> Gathered:
-    """Everything that results/, store/ and the shipped records hold of the cells of the grid. What is broken becomes a row or a problem. Raises StoreError
-    for another folder of records that is not there."""
+    """Returns what results/, store/ and the shipped records have of the cells of the grid.
+
+    Damaged files become rows or problems.
+
+    Raises:
+        StoreError: `root` is given and does not exist.
+    """
     if root != ROOT:
         check_folder(root)
     found, own_store = Gathered(), Store(store)
@@ -90,7 +98,7 @@ def _taken(rows: dict[str, list[Row]]) -> str:
 
 
 def _shipped(grid: Grid, root: Path, problems: list[str]) -> dict[str, tuple[Shipped, Known]]:
-    """The shipped files of the grid's cells with what is known of them; what is wrong with others is added to `problems`."""
+    """Returns the shipped files of the cells with what is known of them; errors are added to `problems`."""
     found: dict[str, tuple[Shipped, Known]] = {}
     unknown: list[tuple[Cell, Shipped]] = []
     for suite in grid.suites:
@@ -124,7 +132,7 @@ def _shipped(grid: Grid, root: Path, problems: list[str]) -> dict[str, tuple[Shi
 def collect(
     cells: Sequence[Cell], results: Path, store: Store, rules: Rules
 ) -> tuple[list[Row], list[Result], dict[str, Record]]:
-    """(rows of all declared cells in their order, without claims; the readable results; the readable records by digest)."""
+    """Returns rows of all cells in their order, without claims; readable results; and readable records by digest."""
     rows, found = [], []
     records: dict[str, Record] = {}
     for cell in cells:
@@ -158,7 +166,11 @@ def collect(
 
 
 def shipped_of(grid: Grid, suite: str, root: Path = ROOT) -> dict[str, Shipped]:
-    """The files of a suite by the cell that they are of. Raises StoreError where one is unsound or the file of another cell."""
+    """Returns the shipped files of a suite by cell.
+
+    Raises:
+        StoreError: a file is damaged or belongs to another cell.
+    """
     found = list(shipped_cells(grid, [suite], root))
     wrong = [line for one in found for line in problems_of(one, root)]
     if wrong:

@@ -98,7 +98,8 @@ def cells(row: Row) -> list[str]:
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
         sign + _number(row["difference"], row) + interval, _verdict(row),
-        "–" if row["q_difference"] is None else f"{row['q_difference']:.2g}", _margin(row), _seeds_needed(row), _claim(row), status,
+        "–" if row["q_difference"] is None else f"{row['q_difference']:.2g}", _margin(row), _seeds_needed(row),
+        _claim(row), status,
         "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",

@@ -1,8 +1,10 @@
 """Cells and leaderboards as DVC reads them, in the paper's unit.
 
-    metrics/SUITE/DATASET/ROW.json            of training. `dvc metrics show|diff`: test, std, validation, runs, status; `dvc plots show|diff`:
-                                              validation by epoch, the mean over the runs that came so far
-    reports/metrics/SUITE/DATASET/ROW.json    of the leaderboard: mean, std, published, difference, verdict, runs, status
+    metrics/SUITE/DATASET/ROW.json            of training. `dvc metrics show|diff`: test, std, validation, runs, status;
+                                              `dvc plots show|diff`: validation by epoch, the mean over the runs that
+                                              reached it
+    reports/metrics/SUITE/DATASET/ROW.json    of the leaderboard: mean, std, published, difference, verdict, runs,
+                                              status
     reports/published/SUITE.csv               the same: published, ours
 
 Equal records give equal bytes.

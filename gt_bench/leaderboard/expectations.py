@@ -1,10 +1,11 @@
-"""What theory says of a cell before it runs (suites/SUITE/theory.yaml), and whether its runs agree. docs/embedded.md is the same as a page:
+"""Expectations that theory sets for a cell before it runs (suites/SUITE/theory.yaml), and whether its runs agree.
 
     python -m gt_bench.leaderboard.expectations > docs/embedded.md
 
-A row is expected within a limit (`at_most` of a score, `at_least` of an error: no training gets past it) or beyond one (`above`, `below`: what the
-models that it is compared with cannot reach). The line is drawn `margin` beyond the limit, and the 95 % interval of the mean over runs (Student)
-must lie on the expected side of it: `as expected`; on the other: `not as expected`; across it, or with one run: `undecided`.
+writes docs/embedded.md. A row is expected within a limit (`at_most` of a score, `at_least` of an error: no training
+gets past it) or beyond one (`above`, `below`: what the models that it is compared with cannot reach). The line is drawn
+`margin` beyond the limit. The 95 % interval of the mean over runs (Student) must lie on the expected side of it:
+`as expected`; on the other side: `not as expected`; across it, or with one run: `undecided`.
 """
 
 import math
@@ -26,7 +27,7 @@ WITHIN, BEYOND = ("at_most", "at_least"), ("above", "below")
 
 
 class Expectation(Strict):
-    """One of the four limits, in raw units; `margin`: how far beyond it the line is drawn; `because`: why theory says so."""
+    """One of the four limits, in raw units; `margin`: how far beyond it the line is drawn; `because`: the reason."""
 
     at_most: float | None = None
     at_least: float | None = None
@@ -63,7 +64,10 @@ class Expectation(Strict):
 
 
 class Touchstone(Strict):
-    """One dataset: what it `tests`, in a line; `chance`: what guessing gives, and `guess`: which guess; `rows` of the suite on it."""
+    """Expectations on one dataset.
+
+    `tests`: what it tests, in a line. `chance`: the result of guessing; `guess`: which guess. `rows`: of the suite.
+    """
 
     tests: str
     chance: float
@@ -78,7 +82,11 @@ class Theory(Strict):
 
 
 def theory(suite: str) -> dict[str, Touchstone]:
-    """What is expected of a suite, by dataset; nothing for one without theory.yaml. Raises RecipeError for a file that is not valid."""
+    """Returns what is expected of a suite, by dataset; empty without theory.yaml.
+
+    Raises:
+        RecipeError: the file is not valid.
+    """
     path = place(SUITES / suite / THEORY)
     return _read(path, path.stat().st_mtime_ns).datasets if path.exists() else {}
 
@@ -89,8 +97,10 @@ def _read(path: Path, _mtime: int) -> Theory:
 
 
 def with_expectation(row: Row, rules: Rules | None = None) -> Row:
-    """The row with what theory says of its cell, where it says something: `tests` and `chance` of the dataset, `expected` and what belongs to it,
-    and `as_expected`."""
+    """Returns the row with the expectation of its cell, if there is one.
+
+    Sets `tests` and `chance` of the dataset, `expected`, its limit, margin and reason, and `as_expected`.
+    """
     suite, dataset, name = row["cell"].split("/")
     touchstone = theory(suite).get(dataset)
     if touchstone is None:
@@ -110,7 +120,10 @@ def with_expectation(row: Row, rules: Rules | None = None) -> Row:
 
 
 def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
-    """`as expected`, `not as expected` or `undecided`; None where there is no number, or one of a run that was cut in more than seeds."""
+    """Returns `as expected`, `not as expected` or `undecided`.
+
+    None if there is no number, or if the runs are reduced in more than seeds.
+    """
     if row["mean"] is None or row["std"] is None or any("seeds" not in cut for cut in row["reduced"]):
         return None
     if row["runs"] < 2:
@@ -155,27 +168,35 @@ def page(suite: str = "embedded") -> str:
 HEAD = """
 # The embedded suite: what it shows
 
-Written by `python -m gt_bench.leaderboard.expectations > docs/embedded.md` from suites/embedded/theory.yaml. `make reproduce` trains it: data that are generated here, no
-download, no GPU. Each dataset is made so that theory says beforehand what a model can reach; each row of the board says whether its runs agree
-(`as expected`, `not as expected`, `undecided`), by the 95 % interval of the mean over its runs. A row at chance is one that must be there.
+Written by `python -m gt_bench.leaderboard.expectations > docs/embedded.md` from suites/embedded/theory.yaml.
+`make reproduce` trains it: generated data, no download, no GPU. Theory predicts what a model can reach on
+each dataset. Each row of the leaderboard shows whether its runs agree (`as expected`, `not as expected`,
+`undecided`), by the 95 % interval of the mean over its runs. Rows at chance are part of the test.
 """
 TAIL = """
-## `val 1.0` beside `test 0.5`
+## `val 1.0` next to `test 0.5`
 
-On chains this is no fault of the data: validation chains are as long as training chains (20 nodes; HOT says no more), test chains ten times longer. All
-validation chains are right within a few epochs, and of equally good epochs the first is tested, when attention is still too flat to find one
-node among 200. HOT, seed 0: epoch 2, the first with all validation chains right, has 50.75 % on the test chains; epoch 12 has 100 %. TokenGT: epoch 6
-has 50.25 %, epoch 30 has 100 %. So the recipes of both test the last epoch (`select: last`). A model that looks perfect on chains of 20 and is not on 200
-shows that it was chosen where validation has nothing left to say. This was found by looking at test values: the two rows show what the models can do, not
-how they would be chosen on data of which nothing is known.
+On chains this is no error in the data. Validation chains are as long as training chains (20 nodes; the HOT
+paper gives no other length), and test chains are ten times longer. All validation chains are right within
+a few epochs. Of equally good epochs the first is tested, when attention is still too flat to find one node
+among 200. HOT, seed 0: epoch 2, the first with all validation chains right, has 50.75 % on the test
+chains; epoch 12 has 100 %. TokenGT: epoch 6 has 50.25 %, epoch 30 has 100 %. So the recipes of both test the
+last epoch (`select: last`). A model that is perfect on chains of 20 nodes and fails on 200 was chosen
+where validation no longer distinguishes epochs. This was found by looking at test values: the two rows
+show what the models can do, not how they would be chosen on unknown data.
 
-## What was chosen after a look
+## What was chosen after a look at results
 
-Limits follow from theory and were not moved. Margins, sizes and seeds are ours: `skip-circles` (41 nodes, now 17) and the rings of `ring-molecules` (3 to 6, now 3 to 4)
-were made smaller until the Edge Transformer learnt them, on validation, in the minutes that there are; the margin on `skip-circles` went from 50 to 20 % when the set
-came to four classes, before any test value; GIN and PPGT on `ring-molecules` got five seeds, and PPGT 45 epochs, after three seeds had left both undecided.
-The Edge Transformer on `skip-circles` got another learning rate and 100 epochs, by the validation of five seeds, after one of its three seeds had stayed at chance on an
-EPYC of family 26 (on other processors none had).
+Limits follow from theory and were not changed. Margins, sizes and seeds are ours:
+
+- `skip-circles` (41 nodes, now 17) and the rings of `ring-molecules` (3 to 6, now 3 to 4) were made smaller
+  until the Edge Transformer learnt them, on validation, within minutes.
+- The margin on `skip-circles` went from 50 to 20 % when the set got four classes, before any test value.
+- GIN and PPGT on `ring-molecules` got five seeds, and PPGT 45 epochs, after three seeds had left both
+  undecided.
+- The Edge Transformer on `skip-circles` got another learning rate and 100 epochs, by the validation of five
+  seeds, after one of its three seeds had stayed at chance on an EPYC of family 26 (on other processors
+  none had).
 """
 
 

@@ -42,7 +42,7 @@ def rows_in(path: Path) -> list[Row]:
     try:
         rows = json.loads(read_text(path))["rows"]
         if not all(set(COLUMNS) <= set(row) for row in rows):
-            raise ValueError("a row lacks columns")
+            raise ValueError("columns are missing in a row")
         return rows
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
@@ -70,7 +70,10 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
     """How many verdicts there are of each kind, and how many of them chance alone would bring."""
     if any(row["expected"] for row in rows):
         words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
-        return f"{words.total()} rows of which theory says beforehand what to expect: {', '.join(f'{n} {word}' for word, n in words.items())}."
+        return (
+            f"{words.total()} rows for which theory predicts the result: "
+            f"{', '.join(f'{n} {word}' for word, n in words.items())}."
+        )
     complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
     words = Counter(row["verdict"].split(" (")[0] for row in complete)
     numbers = {lookup(*row["published_place"]).first_place for row in complete if row["published_place"]}
@@ -83,18 +86,19 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
     said = [
         f"{len(complete)} verdicts on {len(numbers)} published numbers ({counts}).",
         *([_generated(complete)] if words["reproduced"] else []),
-        f"Verdicts that depend on each other (the same runs, the same published number, or equal results) are one comparison: {len(p_values)} "
-        f"comparisons. If all were reproduced in truth, chance alone would give p below {rules.level:g} in at most "
-        f"{rules.level * len(p_values):.1f} of them; {off} have it, {sure} of them with q below {rules.level:g} (Benjamini-Hochberg over these "
-        f"{len(p_values)}).",
+        "Verdicts that depend on each other (the same runs, the same published number, or equal results) are one "
+        f"comparison: {len(p_values)} comparisons. If all were reproduced in truth, chance alone would give p below "
+        f"{rules.level:g} in at most {rules.level * len(p_values):.1f} of them; {off} have it, {sure} of them with q "
+        f"below {rules.level:g} (Benjamini-Hochberg over these {len(p_values)}).",
         f"Provisional: {sum(bool(row['provisional']) for row in rows)} verdicts, in none of these counts.",
-        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} undecided.",
+        f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} "
+        "undecided.",
     ]
     return " ".join(said)
 
 
 def _generated(complete: Sequence[Row]) -> str:
-    """On what data the reproduced numbers are: those of generated data say little about real ones."""
+    """Returns on what data the reproduced numbers are: generated data prove little about real data."""
     reproduced = [row for row in complete if row["verdict"] == "reproduced"]
     made = [row for row in reproduced if (spec := catalog().get(row["dataset"])) and not spec.files]
     names = ", ".join(sorted({row["dataset"] for row in made}))
@@ -111,21 +115,28 @@ def explanation(rules: Rules) -> str:
 
 
 EXPLANATION = """
-- One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard deviation (ddof 0)
-  over the runs that ended well; runs: how many of those asked for. The epoch is chosen on validation. ↑ larger is better, ↓ smaller is.
-- published: the paper's own number in the same unit; difference: ours minus published. *!*: something is wrong with how it was made, see
-  the remarks. A cell has a row for every number that its paper prints of these runs; a cost is shown beside the authors', never judged.
-- difference: with its {sure:g} % interval (Welch, and the rounding of the print). verdict: *consistent*: the printed mean lies in the {sure:g} % prediction interval
-  of a replication of this size, which is the interval around 0 of the same width; *higher* or *lower*: it does not; *reproduced*: consistent, and
-  two one-sided tests show that the difference is smaller than the margin; *undecided*: it hangs on what the paper does not print (no number of
-  runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q: false-discovery rate over the complete verdicts;
-  verdicts that depend on each other count as one comparison.
-- margin: the one with which equal truth passes as reproduced in {power:g} % of cases at full seeds; power: that chance for the runs that there are; seeds
-  needed: for {power:g} % at the spread seen. A cell that lacks only seeds is judged with what it has (*consistent, 3 of 10 runs*); one that is *reduced* in trials,
-  epochs or data, or whose runs failed, is not.
-- claim: does our mean still beat the best other number of the paper's column (our own run of it where there is one)? By the same interval:
-  *claim holds*, *claim fails*, *undecided* (+n: so many more seeds would decide). docs/verdicts.md says what each word does not mean.
-- expected (docs/embedded.md): a limit that theory sets before the run. *as expected*: the {sure:g} % interval of the mean (Student) lies on the expected side
-  of it, with the margin stated there; *not as expected*: on the other; *undecided*: across it, or one run.
-- s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU: resident).
+- One row is one cell: a model on a dataset with one recipe. mean ± std: test metric, mean and population standard
+  deviation (ddof 0) over the runs that succeeded; runs: how many of the requested runs these are. The epoch is
+  chosen on validation. ↑ larger is better, ↓ smaller is better.
+- published: the number of the paper in the same unit; difference: ours minus published. *!*: something is wrong with
+  how it was made, see the remarks. A cell has a row for every number that its paper publishes for these runs; a
+  cost is shown next to the published one, never judged.
+- difference: with its {sure:g} % interval (Welch, and the rounding of the published number). verdict: *consistent*:
+  the published mean lies in the {sure:g} % prediction interval of a replication of this size, which is the interval
+  around 0 of the same width; *higher* or *lower*: it does not; *reproduced*: consistent, and two one-sided tests
+  show that the difference is smaller than the margin; *undecided*: the paper leaves out what would decide it (no
+  number of runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q:
+  false-discovery rate over the complete verdicts; verdicts that depend on each other count as one comparison.
+- margin: the one with which equal truth passes as reproduced in {power:g} % of cases at full seeds; power: that
+  chance for the runs that there are; seeds needed: for {power:g} % at the observed spread. A cell where only seeds
+  are missing is judged with the seeds it has (*consistent, 3 of 10 runs*); one that is *reduced* in trials, epochs
+  or data, or whose runs failed, is not.
+- claim: does our mean still beat the best other number of the paper's column (our run of it if there is one)? By
+  the same interval: *claim holds*, *claim fails*, *undecided* (+n: n more seeds would decide). docs/verdicts.md
+  explains what each word does not mean.
+- expected (docs/embedded.md): a limit that theory sets before the run. *as expected*: the {sure:g} % interval of the
+  mean (Student) lies on the expected side of it, with the margin stated there; *not as expected*: on the other;
+  *undecided*: across it, or one run.
+- s/epoch: median over runs of the training seconds per epoch; peak MiB: largest over runs (GPU: allocated; CPU:
+  resident).
 """

@@ -1,9 +1,11 @@
-"""What was found out about a shipped file: its rows, and whether they are stale. It is computed again only after something that decides it has changed.
+"""Cache of what was computed about a shipped file: its rows, and whether they are stale.
+
+An entry is computed again only after one of its inputs has changed.
 
     .golden/shipped/SUITE-DATASET-ROW.json    next to the package, for files that are shipped with it
 
-What decides is known by size and time of files: the shipped file, the code, recipes and published numbers of the benchmark, and what this
-folder has of the dataset.
+Inputs are compared by size and time of files: the shipped file, the code, recipes and published numbers of the
+benchmark, and what this folder has of the dataset.
 """
 
 import contextlib
@@ -33,7 +35,7 @@ class Known(NamedTuple):
 
 
 def recall(path: Path, cell: Cell, grid: Grid, data: Path = Path("data")) -> Known | None:
-    """What is known of the file as it is now; None where that must be found out."""
+    """Returns the cached entry of the file as it is now; None if it must be computed."""
     if not _kept(path):
         return None
     try:
@@ -44,7 +46,10 @@ def recall(path: Path, cell: Cell, grid: Grid, data: Path = Path("data")) -> Kno
 
 
 def remember(path: Path, cell: Cell, grid: Grid, known: Known, data: Path = Path("data")) -> None:
-    """Keeps what was found out. Nothing is kept of code that was compared by golden values: a run of those may have failed."""
+    """Writes the entry to the cache.
+
+    Nothing is written if code was compared by golden values: a run of those may have failed.
+    """
     if _kept(path) and not any(text.startswith("code") for text in known.stale):
         content = {"key": _key(path, cell, grid, data), "rows": known.rows, "stale": known.stale}
         with contextlib.suppress(WriteError):  # an installed package may be read-only
@@ -69,7 +74,7 @@ def _key(path: Path, cell: Cell, grid: Grid, data: Path) -> str:
 
 @cache
 def benchmark_stamp() -> str:
-    """A digest of names, sizes and times of all files of the benchmark that decide rows; of the first call in a process."""
+    """Returns a digest of names, sizes and times of all files that decide rows, as of the first call in a process."""
     return digest_of(sorted(_stamps([ROOT / "gt_bench", ROOT / "gt_models", *(INSTALLED / name for name in DECIDING)])))
 
 

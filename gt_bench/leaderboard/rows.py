@@ -1,7 +1,7 @@
-"""The rows of a cell: its records in figures, with what the paper prints of them and the verdict on it.
+"""The rows of a cell: statistics of its records, the published numbers and the verdicts on them.
 
-Numbers in rows are raw units (a percentage is a fraction), as in records; `unit` says how people read them, and only what is shown to people
-(`gt_bench/leaderboard/columns.py`) converts. Equal records give equal rows.
+Numbers in rows are raw units (a percentage is a fraction), as in records; `unit` is the unit for display, and only the
+display (`gt_bench/leaderboard/columns.py`) converts. Equal records give equal rows.
 """
 
 import math
@@ -26,7 +26,7 @@ NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or inf
 def rows_of(
     result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None
 ) -> list[Row]:
-    """The rows of one cell with their verdicts: its metric first, then one for every further number that the paper prints of these runs."""
+    """Returns the rows of a cell with their verdicts: its metric first, then further published numbers."""
     rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
     try:
         others = further(result.get("published"), result["dataset"], result.get("metric"))
@@ -49,9 +49,9 @@ def summarise(
 ) -> Row:
     """One row, all but its verdict: the records of one cell in figures.
 
-    `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts those asked for;
-    seconds and memory are the median and the maximum over the runs. `problems`: what could not be read, added to the reason. `printed`: a
-    further published number that the row is about, instead of the cell's own.
+    `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts
+    the requested ones; seconds and memory are the median and the maximum over the runs. `problems`: what could not be
+    read, added to the reason. `printed`: a further published number that the row is about, instead of the cell's own.
     """
     row = cast(Row, dict.fromkeys(COLUMNS))  # what nothing is known of is None
     row |= {"cell": result["cell"], "dataset": result["dataset"], "model": result["model"]}
@@ -128,8 +128,8 @@ def summarise(
         no_number = f"{row['metric']} is not a number on this split: {', '.join(undefined)}"
         row |= {"status": NO_NUMBER, "reason": "; ".join([row["reason"], no_number] if row["reason"] else [no_number])}
     elif row["values"]:
-        # unstated: most papers do not say which deviation they print; the population one, as in the scripts behind the WebKB rows
-        # (Polynormer's script prints the sample one: 5% more at ten runs)
+        # unstated: most papers do not state which deviation they publish; the population one, as in the scripts behind
+        # the WebKB rows (Polynormer's script prints the sample one: 5% more at ten runs)
         mean = statistics.fmean(row["values"])
         row |= {"mean": mean, "std": statistics.pstdev(row["values"])}
         if row["published_mean"] is not None:
@@ -146,17 +146,19 @@ def summarise(
 
 
 def _average(row: Row, size: int) -> None:
-    """Replace the runs of a row by averages of `size` runs each, as published; an average whose runs are not all there is left out.
+    """Replace the runs of a row by averages of `size` runs each, as published. Incomplete averages are left out.
 
     Args:
-        row: The row, changed in place: `values`, `runs`, `seeds`, and a note. The runs must be in the order of the recipe's seeds.
+        row: The row, changed in place: `values`, `runs`, `seeds`, and a note. The runs must be in the order of the
+            recipe's seeds.
         size: Runs of each average.
     """
     runs = len(row["values"])
     whole = runs // size if row["status"].partition(",")[0] == "ok" else 0
     if not whole:
         row["notes"].append(
-            f"the published deviation is over averages of {size} runs: {runs} runs are there, which are compared as single runs"
+            f"the published deviation is over averages of {size} runs: {runs} runs are there, which are compared as "
+            "single runs"
         )
         return
     row["values"] = [statistics.fmean(row["values"][n * size : (n + 1) * size]) for n in range(whole)]
@@ -181,7 +183,8 @@ def _not_unique(records: Sequence[Record]) -> list[str]:
         for key, said in (record["measured"].get("encodings") or {}).items()
     }
     return [
-        f"! the encoding {key} has a {flag.replace('_', ' ')} in {count:,} of the graphs: its vectors there are one choice of many, made by the order of the nodes"
+        f"! the encoding {key} has a {flag.replace('_', ' ')} in {count:,} of the graphs: its vectors there are one "
+        "choice of many, made by the order of the nodes"
         for key, flags in found.items()
         for flag, count in flags.items()
         if count

@@ -24,15 +24,22 @@ def console() -> Console:
 
 
 def print_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, wrapped: Collection[str] = (), right: Collection[str] = (),
-    title: str | None = None, files: str = "", bold: Collection[int] = (), stacks: Sequence[Sequence[str]] = (),
-    shortened: Collection[str] = (),
+    names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, wrapped: Collection[str] = (),
+    right: Collection[str] = (), title: str | None = None, files: str = "", bold: Collection[int] = (),
+    stacks: Sequence[Sequence[str]] = (), shortened: Collection[str] = (),
 ) -> None:  # fmt: skip
     """Print a table that fits the terminal.
 
     Args:
-        names, rows, wrapped, right, title, files, bold, stacks: as in `gt_bench.utils.column_widths.fitting_table`.
+        names: as in `gt_bench.utils.column_widths.fitting_table`.
+        rows: as in `fitting_table`.
         priority: names of columns in the order in which they get space.
+        wrapped: as in `fitting_table`.
+        right: as in `fitting_table`.
+        title: as in `fitting_table`.
+        files: as in `fitting_table`.
+        bold: as in `fitting_table`.
+        stacks: as in `fitting_table`.
         shortened: columns of names of models and suites, which are shortened where space is missing.
     """
     out = console()

@@ -1,4 +1,4 @@
-"""Rows with their verdicts: on each number beside the printed one, on the claim to be best in a column, and over all numbers together."""
+"""Verdicts of rows: on each published number, on the claim to be best in a column, and over all numbers together."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from gt_bench.stats.equivalence import (
 def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
     """The row with its verdict on the number (see gt_bench/stats/equivalence.py).
 
-    A cell that lacks nothing but seeds has a provisional one, which says so. One whose runs failed, or that is `reduced` otherwise, gets none,
-    whatever its numbers; neither does a cost, which is one of the authors' machine.
+    A cell where only seeds are missing has a provisional verdict, which is marked. A cell whose runs failed, or that is
+    `reduced` otherwise, gets none; neither does a cost, which depends on the authors' machine.
     """
     cuts = [seeds_in(line) for line in row["reduced"]]
     full = runs_in_full(row)
@@ -67,8 +67,8 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
         rules: Rules of verdicts.
 
     Returns:
-        The rows with the verdict on each paper's claim to be best in its column, against our complete run of a rival where there is one and
-        its published number otherwise, and with `q_difference`.
+        The rows with the verdict on each paper's claim to be best in its column, against our complete run of a rival
+        where there is one and its published number otherwise, and with `q_difference`.
     """
     ours: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
@@ -80,8 +80,8 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
 def with_false_discovery(rows: Sequence[Row]) -> list[Row]:
     """Set `q_difference` over exactly these rows.
 
-    Dependent rows are one comparison (`comparisons`). Its p value is the smallest of its rows times their number (Bonferroni), which is valid
-    under any dependence. Benjamini-Hochberg is over comparisons.
+    Dependent rows are one comparison (`comparisons`). Its p value is the smallest of its rows times their number
+    (Bonferroni), which is valid under any dependence. Benjamini-Hochberg is over comparisons.
 
     Args:
         rows: Rows with verdicts.
@@ -99,7 +99,7 @@ def with_false_discovery(rows: Sequence[Row]) -> list[Row]:
 
 
 def p_of_comparisons(rows: Sequence[Row]) -> dict[int, float]:
-    """The p value of each comparison: the smallest of its rows times their number, at most 1; comparisons without a p value are left out."""
+    """Returns the p value of each comparison that has one: the smallest of its rows times their number, at most 1."""
     found: dict[int, list[float]] = {}
     for row, group in zip(rows, comparisons(rows), strict=True):
         if group is not None and row["p_difference"] is not None:
@@ -110,14 +110,16 @@ def p_of_comparisons(rows: Sequence[Row]) -> dict[int, float]:
 def comparisons(rows: Sequence[Row]) -> list[int | None]:
     """Group complete verdicts that depend on each other.
 
-    Two rows are one comparison if they are of the same runs (several metrics of a cell), of the same published number (several recipes, or a
-    number that a paper publishes twice), or have the same mean and deviation next to the same published mean and deviation.
+    Two rows are one comparison if they are of the same runs (several metrics of a cell), of the same published number
+    (several recipes, or a number that a paper publishes twice), or have the same mean and deviation next to the same
+    published mean and deviation.
 
     Args:
         rows: Rows with verdicts.
 
     Returns:
-        For each row the index of its comparison, from 0 in the order of the rows; None for rows without a complete verdict.
+        For each row the index of its comparison, from 0 in the order of the rows; None for rows without a complete
+        verdict.
     """
     group_of: list[int | None] = [None] * len(rows)
     seen: dict[object, int] = {}
@@ -187,7 +189,7 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     return row | {
         "claim": _provisional(claim.word, row["runs"], full) if row["runs"] < full else claim.word,
         "claim_rival": claim.rival, "claim_low": low, "claim_high": high, "claim_more_seeds": claim.more_seeds,
-        "notes": [*row["notes"], *(f"the claim: {assumption}" for assumption in claim.assumptions if assumption not in row["notes"])],
+        "notes": [*row["notes"], *(f"the claim: {text}" for text in claim.assumptions if text not in row["notes"])],
     }  # fmt: skip
 
 
@@ -206,8 +208,8 @@ def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | Non
         rules: Rules of verdicts.
 
     Returns:
-        The verdict. A single run of ours scatters by its published spread, or by the rival's where it has none; if both sides are runs of
-        ours, by the larger of the two.
+        The verdict. A single run of ours scatters by its published spread, or by the rival's where it has none; if both
+        sides are runs of ours, by the larger of the two.
     """
     published = lookup(*row["published_place"] or ())
     spreads = [spread for number in (published, rival) if (spread := _printed_spread(number)) is not None]
@@ -248,5 +250,5 @@ def _provisional(word: str, runs: int, full: int) -> str:
 
 
 def _failed(status: str) -> int:
-    """How many runs failed, by a status such as `ok 3/5 (1 diverged, 1 oom)`; what is missing or unreadable has not failed."""
+    """Returns how many runs failed, by a status such as `ok 3/5 (1 diverged, 1 oom)`. Missing runs have not failed."""
     return sum(int(n) for n, what in re.findall(r"(\d+) ([\w-]+)", status.partition("(")[2]) if what != "unreadable")

@@ -8,7 +8,7 @@ from gt_bench.papers.published import lookup
 from gt_bench.schemas import Row
 from gt_bench.stats.direction import Direction, direction
 
-ENOUGH = 3  # a method with so many numbers is counted on its own
+ENOUGH = 3  # a method with at least this many numbers is counted separately
 
 
 class WholePaper(NamedTuple):
@@ -26,8 +26,8 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
         rows: Rows of leaderboards.
 
     Returns:
-        {first place of the number: row}. If several recipes are compared with a number, the row with the largest share of
-        its runs counts, then the first.
+        {first place of the number: row}. If several recipes are compared with a number, the row with the largest share
+        of its runs counts, then the first.
     """
     chosen: dict[tuple[str, ...], Row] = {}
     for row in rows:
@@ -80,4 +80,7 @@ def sentence(found: WholePaper) -> str:
         return (
             f"{said}, on {test.datasets} dataset{'s' if test.datasets > 1 else ''}: too few for a test of all of them."
         )
-    return f"{said}: p = {test.by_dataset:.2g} over {test.datasets} datasets, or p = {test.sign_p:.2g} by a sign test that takes them for independent."
+    return (
+        f"{said}: p = {test.by_dataset:.2g} over {test.datasets} datasets, or p = {test.sign_p:.2g} by a sign test "
+        "that takes them for independent."
+    )

@@ -1,8 +1,8 @@
-"""A plain nn.Module as a model of the benchmark: it gets a torch_geometric `Batch`, and its constructor's arguments are its hyperparameters.
+"""A plain nn.Module as a model of the benchmark. Its hyperparameters are the arguments of its constructor.
 
-What the module sees: `x` float [N, F] (categories one-hot, column by column), `edge_index`, `edge_attr` float [E, D] or none, `batch`, `ptr`, and the
-encodings that the recipe asks for by their names; never the targets. `forward(self, data)` takes all of it, or names what it takes:
-`forward(self, x, edge_index)`.
+The input is a torch_geometric `Batch` with `x` float [N, F] (categories one-hot, column by column), `edge_index`,
+`edge_attr` float [E, D] or none, `batch`, `ptr`, and the encodings of the recipe by their names; never the targets.
+`forward(self, data)` gets the whole batch; `forward(self, x, edge_index)` gets the named parts.
 """
 
 import inspect
@@ -26,29 +26,29 @@ from gt_models.encodings import ENCODINGS
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-# what a constructor may call what the dataset gives
+# names of constructor arguments for values of the dataset
 GIVEN = {
     "in_dim": ("in_dim", "in_channels", "in_features", "input_dim", "num_features", "num_node_features"),
     "out_dim": ("out_dim", "out_channels", "out_features", "output_dim", "num_classes", "num_outputs"),
     "edge_dim": ("edge_dim", "edge_channels", "num_edge_features"),
     "level": ("level",),
 }
-# what a forward may name instead of taking all
+# names that forward may have instead of the whole batch
 PARTS = ("x", "edge_index", "edge_attr", "batch", "ptr", "num_graphs")
 LEVELS: Final = ("node", "graph")
 
 
 class OwnModelError(UserError, ValueError):
-    """A model of one's own that cannot be used; the message names file and line, what was expected, what came, and what to write instead."""
+    """A user-supplied model cannot be used; the message names file, line, the error, and what to write instead."""
 
 
 class PlainModel(nn.Module):
-    """The face that the benchmark asks for around a plain module; `adapted` makes a subclass of it for each class."""
+    """Wraps a plain module in the interface of the benchmark's models; `adapted` makes a subclass for each class."""
 
     plain: ClassVar[type[nn.Module]]
     arguments: ClassVar[tuple[str, ...]]
-    places: ClassVar[dict[str, str]]  # what the dataset gives -> the constructor's name for it
-    parts: ClassVar[tuple[str, ...] | None]  # what forward names; None where it takes all
+    places: ClassVar[dict[str, str]]  # value of the dataset -> the constructor's name for it
+    parts: ClassVar[tuple[str, ...] | None]  # what forward names; None: the whole batch
 
     def __init__(
         self,
@@ -82,31 +82,36 @@ class PlainModel(nn.Module):
             name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)
         ]:
             raise OwnModelError(
-                f"{where(self.plain, '__init__')}: {self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose size is not known before data come; "
-                f"write it: torch.nn.Linear({self._name('in_dim')}, ...)"
+                f"{where(self.plain, '__init__')}: {self.plain.__name__} has lazy layers ({', '.join(lazy)}), whose "
+                f"size is not known before data come; write it: torch.nn.Linear({self._name('in_dim')}, ...)"
             )
         if not any(parameter.requires_grad for parameter in self.model.parameters()):
             raise OwnModelError(
-                f"{where(self.plain, '__init__')}: {self.plain.__name__} has no parameter to train; expected layers as attributes: self.head = "
-                f"torch.nn.Linear(..., {self._name('out_dim')}); a list of layers is a torch.nn.ModuleList"
+                f"{where(self.plain, '__init__')}: {self.plain.__name__} has no parameter to train; expected layers as "
+                f"attributes: self.head = torch.nn.Linear(..., {self._name('out_dim')}); a list of layers is a "
+                "torch.nn.ModuleList"
             )
         self._seen, self._due = False, True
 
     def train(self, mode: bool = True) -> "PlainModel":
-        """As of every module; what the next forward does to its data is checked."""
+        """Sets the mode as in every module. The next forward is checked for changes to its data."""
         self._due = True
         return super().train(mode)
 
     def _refuse(self, changed: Sequence[str], method: str) -> None:
         if changed:
             raise OwnModelError(
-                f"{where(self.plain, method)}: {self.plain.__name__} changes {changed[0]} of the whole process, and so every later step and run; expected a "
-                f"model that changes nothing outside itself; {REMEDIES.get(changed[0], 'take that out')}"
+                f"{where(self.plain, method)}: {self.plain.__name__} changes {changed[0]} of the whole process, and so "
+                "every later step and run; expected a model that changes nothing outside itself; "
+                f"{REMEDIES.get(changed[0], 'take that out')}"
             )
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """What the plain module returns, one row per graph, node or pair. Raises OwnModelError, which names its line, for an exception or a
-        wrong shape."""
+        """Returns the output of the plain module, one row per graph, node or pair.
+
+        Raises:
+            OwnModelError: the module raises an exception, or its output has a wrong shape; names the line.
+        """
         batch = GraphBatch.of(batch)
         data = self._data(batch)
         due, self._due = self._due, False
@@ -138,8 +143,9 @@ class PlainModel(nn.Module):
             n for n, (v, version, content) in given.items() if v._version != version or (due and _content(v) != content)
         ]:
             raise OwnModelError(
-                f"{where(self.plain, 'forward')}: {self.plain.__name__} changes data.{changed[0]} in place, and so the data of every later step; write a "
-                f"new tensor: x = x + y for x += y, no inplace=True on what the data give, and a copy for .data or .numpy()"
+                f"{where(self.plain, 'forward')}: {self.plain.__name__} changes data.{changed[0]} in place, and so the "
+                "data of every later step; write a new tensor: x = x + y for x += y, no inplace=True on what the data "
+                "give, and a copy for .data or .numpy()"
             )
         return self._checked(output, batch)
 
@@ -153,7 +159,7 @@ class PlainModel(nn.Module):
         return Batch(x=x, edge_index=batch.edge_index, edge_attr=edges, batch=batch.batch, ptr=batch.ptr, **others)
 
     def _checked(self, output: object, batch: GraphBatch) -> Tensor:
-        """`output` of the shape that the task asks for; held against that in every step, and for numbers in the first."""
+        """Returns `output` in the shape of the task. Checks the shape in every step, and for NaN in the first."""
         rows, what = (batch.num_graphs, "graph") if self.level == "graph" else (batch.num_nodes, "node")
         if isinstance(output, Tensor) and output.shape == (rows,) and self.out_dim == 1:
             output = output[:, None]
@@ -175,20 +181,21 @@ class PlainModel(nn.Module):
                 else f"end in nn.Linear(..., {self._name('out_dim')})"
             )
             raise OwnModelError(
-                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {came}; expected floating-point numbers of shape "
-                f"[{rows}, {self.out_dim}]: a row per {what}, a column per class or target; {remedy}"
+                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {came}; expected floating-point "
+                f"numbers of shape [{rows}, {self.out_dim}]: a row per {what}, a column per class or target; {remedy}"
             )
         if self.training and torch.is_grad_enabled() and not output.requires_grad:
             raise OwnModelError(
-                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned what has no gradient, so that nothing can be learnt; expected an output of its "
-                "layers: look for .detach(), .data, numpy or torch.no_grad()"
+                f"{where(self.plain, 'forward')}: {self.plain.__name__} returned what has no gradient, so that nothing "
+                "can be learnt; expected an output of its layers: look for .detach(), .data, numpy or torch.no_grad()"
             )
         if not self._seen:
             if not bool(output.isfinite().all()):
                 bad = int((~output.isfinite()).sum())
                 raise OwnModelError(
-                    f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {bad} of {output.numel()} numbers that are NaN or infinite before any "
-                    "training; expected finite ones: look for a division by a count that is 0 (a node without edges), a log or a root"
+                    f"{where(self.plain, 'forward')}: {self.plain.__name__} returned {bad} of {output.numel()} numbers "
+                    "that are NaN or infinite before any training; expected finite ones: look for a division by a "
+                    "count that is 0 (a node without edges), a log or a root"
                 )
             self._seen = True
         return output
@@ -198,7 +205,11 @@ class PlainModel(nn.Module):
 
 
 def adapted(plain: type[nn.Module]) -> type[PlainModel]:
-    """The class of `plain` that the registry holds. Raises OwnModelError for a constructor or a forward that cannot be called."""
+    """Returns the class of `plain` for the registry.
+
+    Raises:
+        OwnModelError: the constructor or forward cannot be called.
+    """
     signature = _signature(plain)
     places = {what: name for what, names in GIVEN.items() for name in names if name in signature.parameters}
     own = [
@@ -221,7 +232,7 @@ def adapted(plain: type[nn.Module]) -> type[PlainModel]:
 
 
 def unfilled(cls: type[nn.Module], given: Sequence[str]) -> None:
-    """Raises OwnModelError where the constructor of an adapted class has an argument without default that neither the dataset nor `given` fills."""
+    """Raises OwnModelError if neither the dataset nor `given` fills an argument without default of the constructor."""
     if not issubclass(cls, PlainModel):
         return
     for name in cls.arguments:
@@ -230,13 +241,14 @@ def unfilled(cls: type[nn.Module], given: Sequence[str]) -> None:
                 f"{what} (or {', '.join(names[1:])})" if names[1:] else what for what, names in GIVEN.items()
             )
             raise OwnModelError(
-                f"{where(cls.plain, '__init__')}: {cls.plain.__name__} needs the argument {name!r:.200}, and nothing gives it: a dataset gives {known}. "
-                f"Write a default, {name}=..., or say --set model.{name}=... (in a recipe: model: {{{name}: ...}})"
+                f"{where(cls.plain, '__init__')}: {cls.plain.__name__} needs the argument {name!r:.200}, and nothing "
+                f"gives it: a dataset gives {known}. Write a default, {name}=..., or add --set model.{name}=... "
+                f"(in a recipe: model: {{{name}: ...}})"
             )
 
 
 def where(plain: type[nn.Module], method: str, error: BaseException | None = None) -> str:
-    """ "file, line N" of the last line in the class's own file that `error` passed, else of the method."""
+    """Returns `file, line N` of the last line in the file of the class that `error` passed, else of the method."""
     code = getattr(plain.__dict__.get(method), "__code__", None)
     file = code.co_filename if code else _file_of(plain)
     lines = (
@@ -268,7 +280,7 @@ def _signature(plain: type[nn.Module]) -> inspect.Signature:
 
 
 def _annotation(parameter: inspect.Parameter) -> Any:
-    """The type that values are held against: the annotation, else that of the default; a whole number may stand where a number does."""
+    """Returns the type that values are checked for: the annotation, else the type of the default; float accepts int."""
     if parameter.annotation is not parameter.empty and not isinstance(parameter.annotation, str):
         return parameter.annotation
     kind = type(parameter.default)
@@ -282,7 +294,7 @@ def _number(value: Any) -> int | float:
 
 
 def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
-    """What `forward` names of the data; None where it takes all as one argument."""
+    """Returns what `forward` names of the data; None if it has one argument, the batch."""
     parameters = list(inspect.signature(plain.forward).parameters.values())[1:]
     needed = [
         p.name
@@ -295,13 +307,14 @@ def _parts(plain: type[nn.Module]) -> tuple[str, ...] | None:
         optional = [p.name for p in parameters if p.default is not p.empty and p.name in ("batch", "edge_attr")]
         return (*needed, *optional)
     raise OwnModelError(
-        f"{where(plain, 'forward')}: {plain.__name__}.forward takes {', '.join(p.name for p in parameters) or 'nothing'}; expected one argument, a "
-        f"torch_geometric Batch, or names among {', '.join(PARTS)}; write def forward(self, data):"
+        f"{where(plain, 'forward')}: {plain.__name__}.forward takes "
+        f"{', '.join(p.name for p in parameters) or 'nothing'}; expected one argument, a torch_geometric Batch, or "
+        f"names among {', '.join(PARTS)}; write def forward(self, data):"
     )
 
 
 def _content(value: Tensor) -> int:
-    """A checksum: what is written through `.data` or NumPy raises no version."""
+    """Returns a checksum: writes through `.data` or NumPy do not raise the version of a tensor."""
     return (
         zlib.crc32(value.detach().cpu().contiguous().view(-1).numpy().data)
         if value.numel() and not value.is_sparse
@@ -314,7 +327,7 @@ def _width(dim: int | Sequence[int]) -> int:
 
 
 def _columns(values: Tensor, dim: int | Sequence[int] | None, dtype: torch.dtype) -> Tensor:
-    """Continuous features as they are, categories one-hot: [N, F]."""
+    """Returns continuous features as they are, categories one-hot: [N, F]."""
     if dim is None or isinstance(dim, int):
         return values.to(dtype)
     return torch.cat([nn.functional.one_hot(values[:, i].long(), size) for i, size in enumerate(dim)], 1).to(dtype)

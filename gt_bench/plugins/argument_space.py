@@ -1,4 +1,4 @@
-"""The search space of a user-supplied model: a range by the default of each integer and float argument of its constructor."""
+"""The search space of a user-supplied model: a range around each numeric default of its constructor."""
 
 import re
 from collections.abc import Mapping

@@ -1,6 +1,8 @@
-"""Datasets that lie elsewhere: a folder of CSV, an npz file, `file.py:load`, `pyg:Planetoid/Cora`, a Data object, or one of an installed package (entry
-points `gt_bench.datasets`). What has been used once is in datasets.yaml of the current folder (gt_bench/data/declared.py), so that every command knows it by
-its name.
+"""User-supplied datasets.
+
+A dataset is a folder of CSV, an npz file, `file.py:load`, `pyg:Planetoid/Cora`, a Data object, or one of an installed
+package (entry points `gt_bench.datasets`). A dataset that has been used once is listed in datasets.yaml of the current
+folder (gt_bench/data/declared.py). Every command then knows it by its name.
 """
 
 import re
@@ -36,20 +38,21 @@ from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import held as held_lock
 from gt_bench.utils.io import is_plain_name, make_folder, write_bytes
 
-HELD = Path("data/own")  # where Data objects are kept as npz files
+HELD = Path("data/own")  # where Data objects are stored as npz files
 FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/add_a_dataset.md)"
 
 
 def named(text: str, task: str | None = None, metric: str | None = None, undirected: bool | None = None) -> str:
-    """The name of the dataset that `text` means: that of one that is known, or of a file, folder or `pyg:` name, which is put into datasets.yaml.
+    """Returns the name of the dataset of `text`. A file, folder or `pyg:` name is added to datasets.yaml.
 
     Args:
         text: a name, or where the data are.
-        task, metric: of the data, where their targets would say otherwise.
-        undirected: whether the reverse of each edge is added; None for what datasets.yaml has, else no.
+        task: of the data, if it differs from what the targets suggest.
+        metric: of the data, if it differs from what the targets suggest.
+        undirected: whether the reverse of each edge is added; None: the value in datasets.yaml, otherwise no.
 
     Raises:
-        DatasetError: for a name that is taken, and for data whose task cannot be told.
+        DatasetError: the name is taken, or the task cannot be determined from the data.
     """
     file, function = Path(text.partition(":")[0]), text.partition(":")[2] or "load"
     if not text.startswith("pyg:") and not (file.suffix in (".npz", ".py") or "/" in text or (text and file.is_dir())):
@@ -80,7 +83,7 @@ def held(
     metric: str | None = None,
     undirected: bool | None = None,
 ) -> str:
-    """The name of a dataset made of a Data object or a list of them; kept as data/own/NAME.npz. Raises DatasetError."""
+    """Stores a Data object or a list of them as data/own/NAME.npz. Returns the name. Raises DatasetError."""
     if not is_plain_name(name):
         raise DatasetError(
             f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
@@ -131,7 +134,8 @@ def _declare(
         known: Entry = validated(Entry, before, str(FILE), f"{name}.")
         if _place(known.source) != _place(text):
             raise DatasetError(
-                f"{text}: its name {name!r} is taken in {FILE} by {known.source}; rename the file or folder, or take that entry out"
+                f"{text}: its name {name!r} is taken in {FILE} by {known.source}; "
+                "rename the file or folder, or remove that entry"
             )
         if task in (None, known.task) and metric in (None, known.metric) and undirected in (None, known.undirected):
             return name
@@ -145,7 +149,8 @@ def _declare(
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(
-        f"{text} is the dataset {name!r} from here on: {entry['task']}, {entry['metric']}{', undirected' if undirected else ''} ({FILE})",
+        f"{text} is the dataset {name!r} from here on: {entry['task']}, "
+        f"{entry['metric']}{', undirected' if undirected else ''} ({FILE})",
         flush=True,
     )
     return name

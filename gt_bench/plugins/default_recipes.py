@@ -21,7 +21,7 @@ MOST_SEEDS = 10_000
 
 
 class SettingError(UserError, ValueError):
-    """A value of --set or --seeds is invalid; the message says what is expected."""
+    """A value of --set or --seeds is invalid; the message has what is expected."""
 
 
 def settings(texts: Sequence[str]) -> Settings:
@@ -41,7 +41,7 @@ def settings(texts: Sequence[str]) -> Settings:
 
 
 def seeds_in(text: str) -> list[int]:
-    """ "0-9" or "0,2,5" -> the seeds. Raises SettingError."""
+    """Returns the seeds of `0-9` or `0,2,5`. Raises SettingError."""
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -80,7 +80,8 @@ def recipe_of(
     """
     if "model.name" in given:
         raise SettingError(
-            f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} {header.name}"
+            f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} "
+            f"{header.name}"
         )
     content: Settings = {"model": {"name": info.name}}
     for rule in _rules()["recipe"]:

@@ -1,7 +1,8 @@
-"""Models that lie elsewhere: `path/to/file.py:MyModel`, or by name from an installed package (entry points `gt_bench.models`).
+"""User-supplied models: `path/to/file.py:MyModel`, or a name of an installed package.
 
-A class that `gt_models.register_model` decorates is taken as it is; any other nn.Module gets the face of `gt_bench.plugins.adapter`. Once found, a model is in the
-registry under the name that recipes call it by.
+Packages declare models as entry points `gt_bench.models`. A class with the decorator `gt_models.register_model` is used
+as it is; any other nn.Module is wrapped by `gt_bench.plugins.adapter`. Once found, a model is in the registry under its
+name in recipes.
 """
 
 import ast
@@ -31,7 +32,10 @@ GROUP = "gt_bench.models"
 
 @dataclass(frozen=True)
 class Source:
-    """Where the text of a model of one's own is: a file, with the folder below which imports count; or the text of a notebook's cell."""
+    """The text of a user-supplied model: a file, or the text of a notebook's cell.
+
+    `root`: the folder below which imports of the file count.
+    """
 
     path: Path | None
     root: Path | None
@@ -52,7 +56,10 @@ _SOURCES: dict[str, Source] = {}
 
 
 def find(name: str) -> ModelInfo:
-    """Model `name`: of the library, `file.py:Class`, or of an entry point. Raises KeyError with the nearest name, OwnModelError."""
+    """Model `name`: of the library, `file.py:Class`, or of an entry point.
+
+    Raises KeyError with the nearest name, OwnModelError.
+    """
     held = registry._INFOS.get(name)
     if held is not None and getattr(held.cls, "plain", held.cls).__module__ == "__main__":
         return held  # of the script that is running, which is not run once more
@@ -86,7 +93,10 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
 
 
 def from_class(cls: type[nn.Module]) -> ModelInfo:
-    """A class in hand, as `gt_bench.evaluate` gets one. Raises OwnModelError where its text cannot be read, which records depend on."""
+    """A class in hand, as `gt_bench.evaluate` gets one.
+
+    Raises OwnModelError where its text cannot be read, which records depend on.
+    """
     _checked(cls, repr(cls))
     if cls.__module__.startswith("gt_models."):
         return next(
@@ -103,13 +113,14 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
     text = _definitions("".join(linecache.getlines(file))) if file else ""
     if not text:
         raise OwnModelError(
-            f"the text of {cls.__name__} cannot be read, and records depend on it: write the class into a file or a notebook's cell"
+            f"the text of {cls.__name__} cannot be read, and records depend on it: write the class into a file or a "
+            "notebook's cell"
         )
     return _registered(cls.__qualname__, cls, Source(None, None, text))
 
 
 def is_own(model: str) -> bool:
-    """Whether `model` is a user's own and not one of the library. Raises KeyError, OwnModelError."""
+    """Returns whether `model` is user-supplied and not of the library. Raises KeyError, OwnModelError."""
     if (
         model in _SOURCES or model not in registry.list_models()
     ):  # of the library only the file is read: an import takes seconds
@@ -118,8 +129,14 @@ def is_own(model: str) -> bool:
 
 
 def is_importable(model: str) -> bool:
-    """Whether a new process finds a user's own model by its name: of a file or of an installed package, and not of a notebook or of the script
-    that runs. Raises KeyError, OwnModelError."""
+    """Returns whether a new process finds a user-supplied model by its name.
+
+    True for a model of a file or of an installed package; False for one of a notebook or of the running script.
+
+    Raises:
+        KeyError: the name is unknown.
+        OwnModelError: the model cannot be used.
+    """
     if not is_own(model):
         return False
     cls = find(model).cls
@@ -128,8 +145,15 @@ def is_importable(model: str) -> bool:
 
 
 def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> str | None:
-    """Of a user's own model: sha256 of its file, of what that imports beside it, of files that its `arguments` name, and of the versions
-    of what it imports of this project; None for a model of the library. Raises KeyError, OwnModelError."""
+    """Returns a sha256 of everything that decides a user-supplied model; None for a model of the library.
+
+    That is: its file, what this imports next to it, the files that its `arguments` name, and the versions of the
+    modules of this project that it imports.
+
+    Raises:
+        KeyError: the name is unknown.
+        OwnModelError: the model cannot be used.
+    """
     if not is_own(model):
         return None
     source = _SOURCES[model]
@@ -141,7 +165,7 @@ def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> s
 
 
 def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
-    """ "argument=sha256" of each argument, given or default, that is the path of a file: weights that the constructor loads decide a run."""
+    """Returns `argument=sha256` of each argument that is the path of a file, such as weights that are loaded."""
     found = []
     for name, parameter in sorted(inspect.signature(cls).parameters.items()):
         value = arguments.get(name, parameter.default)
@@ -187,7 +211,8 @@ def _registered(name: str, cls: type[nn.Module], source: Source) -> ModelInfo:
     held = registry._INFOS.get(name)
     if held is not None and name not in _SOURCES:
         raise OwnModelError(
-            f"{where(cls, '__init__')}: the name {name!r} is taken by {held.cls.__module__}.{held.cls.__name__}; rename the class"
+            f"{where(cls, '__init__')}: the name {name!r} is taken by {held.cls.__module__}.{held.cls.__name__}; "
+            "rename the class"
         )
     registry._INFOS[name], _SOURCES[name] = info, source
     return info
@@ -205,7 +230,8 @@ def _module_of(path: Path, shown: str) -> ModuleType:
             del registry._INFOS[key]
             registry._INFOS.update({key: before[key]} if key in before else {})
             raise OwnModelError(
-                f"{shown}, line {_line(info.cls)}: register_model({key!r}): the name is taken by another model; choose another"
+                f"{shown}, line {_line(info.cls)}: register_model({key!r}): the name is taken by another model; choose "
+                "another"
             )
     return module
 
@@ -219,7 +245,8 @@ def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
     if not name:
         if len(classes) != 1:
             raise OwnModelError(
-                f"{shown}: has {len(classes)} models ({', '.join(classes) or 'none'}); say which: {shown}:{(classes or ['MyModel'])[0]}"
+                f"{shown}: has {len(classes)} models ({', '.join(classes) or 'none'}); name one: "
+                f"{shown}:{(classes or ['MyModel'])[0]}"
             )
         name = classes[0]
     if not hasattr(module, name):
@@ -255,7 +282,10 @@ def _code_file(cls: type) -> str | None:
 
 
 def _definitions(cell: str) -> str:
-    """A notebook's cell without what it only calls, so that another number of seeds is no other model. IPython's own lines are left out."""
+    """A notebook's cell without what it only calls, so that another number of seeds is no other model.
+
+    IPython's own lines are left out.
+    """
     lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!"))]
     tree = ast.parse("\n".join(lines))
     kept = [

@@ -104,7 +104,8 @@ def history_lines(found: Sequence[Attempt]) -> list[str]:
         lines += [f"    {change}" for change in changes(before, one)] if before else []
         now = "  <- current" if one.current else ""
         lines.append(
-            f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, {one.shown['status']}{now}"
+            f"{one.name}: {one.shown['mean ± std']} {one.shown['metric']}, {one.shown['runs']} runs, "
+            f"{one.shown['status']}{now}"
         )
     return lines
 
@@ -114,7 +115,8 @@ def difference_lines(found: Sequence[Attempt], before: int, after: int) -> list[
 
     Args:
         found: all attempts.
-        before, after: numbers of attempts; 0 is the last, -1 the one before it.
+        before: number of an attempt; 0 is the last, -1 the one before it.
+        after: number of the other attempt.
 
     Raises:
         NoAttempt: there is no such attempt.
@@ -150,7 +152,8 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
     ]
     if before.result["reduced"] != after.result["reduced"]:
         lines.append(
-            f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> {', '.join(after.result['reduced']) or 'nothing'}"
+            f"cut     {', '.join(before.result['reduced']) or 'nothing'} -> "
+            f"{', '.join(after.result['reduced']) or 'nothing'}"
         )
     for what in ("data", "encodings", "files", "modified"):
         old, new = (

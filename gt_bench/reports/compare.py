@@ -138,7 +138,8 @@ def sides(
     if not found:
         where = f" on {', '.join(datasets)}" if datasets else ""
         raise RecipeError(
-            f"{name}: none of its {len(cells)} cells has a run that ended well{where}; run one: `dvc repro train@{cells[0].key}`"
+            f"{name}: none of its {len(cells)} cells has a run that ended well{where}; run one: "
+            f"`dvc repro train@{cells[0].key}`"
         )
     return found
 
@@ -157,7 +158,8 @@ def compare(
     """Compare two names.
 
     Args:
-        first, second: sides of each dataset.
+        first: sides of each dataset.
+        second: sides of each dataset.
         rules: settings of the tests.
         rope: differences below it count as equal, for Bayesian probabilities; None for none.
 
@@ -320,10 +322,12 @@ def show(
     }
     if stale:
         print_text(
-            f"  the current code would compute other values: {'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
+            "  the current code would compute other values: "
+            f"{'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
         )
     print_text(
-        "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread."
+        "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs "
+        "would decide at this spread."
     )
     _show_ranks(named, rules, rope)
 
@@ -341,7 +345,8 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
     if found is None or len(common) < 2:
         return
     print_text(
-        f"mean ranks over {len(common)} datasets: {', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}"
+        f"mean ranks over {len(common)} datasets: "
+        f"{', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}"
     )
     if found.test is None:
         print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")

@@ -161,7 +161,10 @@ class Comparison:
             tag = "b" if row["of"] == HERE else "span"
             body += "<tr>" + "".join(f"<td><{tag}>{escape(text)}</{tag}></td>" for text in texts) + "</tr>"
         unit = f"<p>{escape(self.unit)}</p>" if self.unit else ""
-        return f"<table><caption>{escape(self.dataset)}: {escape(self._summary())}</caption><tr>{head}</tr>{body}</table>{unit}"
+        return (
+            f"<table><caption>{escape(self.dataset)}: "
+            f"{escape(self._summary())}</caption><tr>{head}</tr>{body}</table>{unit}"
+        )
 
     def _summary(self) -> str:
         ranked = [row for row in self.rows if row["mean"] is not None and _measure(row) == _measure(self.row)]
@@ -287,8 +290,9 @@ def _texts(row: Compared) -> list[str]:
             difference += f" [{', '.join(map(number, row['against_interval']))}]"
     metric = f"{row['metric']} %" if percent else _metric(row)
     return [
-        row["model"], row["of"], metric, number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", difference, row["against"] or "–", printed,
-        row["status"] + (", reduced" if row["reduced"] else ""), "–" if row["parameters"] is None else f"{row['parameters']:,}",
+        row["model"], row["of"], metric, number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", difference,
+        row["against"] or "–", printed, row["status"] + (", reduced" if row["reduced"] else ""),
+        "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",
     ]  # fmt: skip

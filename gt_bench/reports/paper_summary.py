@@ -1,4 +1,7 @@
-"""A paper in a few sentences: what agrees, what does not, and why. The first ones are counted, the others are in its suite.yaml."""
+"""A paper in a few sentences: what agrees, what does not, and why.
+
+The first ones are counted, the others are in its suite.yaml.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -57,8 +60,11 @@ def every_in_short(
 
 
 def _numbers(rows: Sequence[Row]) -> dict[str, str]:
-    """Values of the placeholders: `suite/dataset/row`, with a metric where a cell has several, is our mean ± std formatted as in the published
-    table; followed by ` printed`, the published number."""
+    """Returns values of the placeholders.
+
+    `suite/dataset/row` is our mean ± std, formatted as in the published table. A metric follows if a cell has several.
+    With ` printed` at the end it is the published number.
+    """
     found: dict[str, str] = {}
     for row in rows:
         if row["published_place"] and row["mean"] is not None:

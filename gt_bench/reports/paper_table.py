@@ -1,6 +1,7 @@
-"""A published table with our runs in it: theirs, ours and the verdict in the paper's own layout, for a terminal, Markdown, LaTeX, HTML and CSV.
+"""A published table with our runs: their number, ours and the verdict, in the layout of the paper.
 
-A method's printed numbers are one line; each of our recipes for it is a line below, in the unit and to the digits of the print.
+For a terminal, Markdown, LaTeX, HTML and CSV. The published values of a method are one line. Each of our recipes for it
+is a line below, in the same unit and with the same number of digits.
 """
 
 import csv
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """What a verdict comes to: its word, a sign that does without colour, and what it says."""
+    """A kind of verdict: its word, a sign that needs no colour, and its description."""
 
     word: str
     sign: str
@@ -33,10 +34,10 @@ class Kind(NamedTuple):
 
 KINDS = (
     Kind("reproduced", "✓", r"$\checkmark$", "reproduced"),
-    Kind("consistent", "≈", r"$\approx$", "consistent with the print"),
-    Kind("better", "▲", r"$\blacktriangle$", "better than the print"),
-    Kind("worse", "▼", r"$\blacktriangledown$", "worse than the print"),
-    Kind("undecided", "?", "?", "undecided: it hangs on what the paper does not print"),
+    Kind("consistent", "≈", r"$\approx$", "consistent with the published number"),
+    Kind("better", "▲", r"$\blacktriangle$", "better than published"),
+    Kind("worse", "▼", r"$\blacktriangledown$", "worse than published"),
+    Kind("undecided", "?", "?", "undecided: the paper leaves out what would decide it"),
     Kind("none", "·", r"$\cdot$", "not judged"),
 )
 BY_WORD = {kind.word: kind for kind in KINDS}
@@ -62,16 +63,16 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A layout with our rows. `marks`: notes of printed numbers by (method, column)."""
+    """A layout with our rows. `marks`: notes on published values by (method, column)."""
 
     layout: Layout
     ours: Mapping[tuple[str, Column], Sequence[Row]]
-    notes: tuple[str, ...]  # each said once; `mark` has its letter
+    notes: tuple[str, ...]  # each once; `mark` has its letter
     marks: Mapping[tuple[str, Column], str]
 
     @property
     def lines(self) -> list[Line]:
-        """Of each method the printed line, then one for each recipe of ours."""
+        """Returns for each method the published line, then one for each recipe of ours."""
         found = []
         for method in self.layout.methods:
             printed = {c: p for c in self.layout.columns if (p := self.layout.printed.get((method, c)))}
@@ -84,7 +85,7 @@ class PaperTable:
 
     @property
     def run(self) -> int:
-        """How many of its numbers some run of ours is held against."""
+        """Returns how many of its numbers are compared with a run of ours."""
         return sum(any(row["mean"] is not None for row in rows) for rows in self.ours.values())
 
     @property
@@ -95,7 +96,7 @@ class PaperTable:
 
 
 def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
-    """The table with those of `rows` that are held against one of its numbers."""
+    """Returns the table with those of `rows` that are compared with one of its numbers."""
     ours: dict[tuple[str, Column], list[Row]] = {}
     for row in rows:
         place = row["published_place"]
@@ -118,7 +119,7 @@ def paper_table(layout: Layout, rows: Sequence[Row]) -> PaperTable:
 
 
 def run_part(table: PaperTable) -> PaperTable | None:
-    """Of the table the methods and columns that some run of ours is held against; None where there are none."""
+    """Returns the methods and columns that have a run of ours; None if there are none."""
     run = [place for place, rows in table.ours.items() if any(row["mean"] is not None for row in rows)]
     if not run:
         return None
@@ -164,7 +165,7 @@ def digits_of(published: Published) -> int:
 
 
 def our_number(row: Row, published: Published) -> str:
-    """Our mean and deviation in the unit and to the digits of the print; the status of a row that has none."""
+    """Returns our mean and deviation in the unit and with the digits of the paper; without a mean, the status."""
     if row["mean"] is None:
         return str(row["status"]).partition(", stale")[0]
     scale, digits = 100 if published.unit == "percent" else 1, digits_of(published)
@@ -205,7 +206,7 @@ def legend(table: PaperTable) -> list[str]:
 
 
 def to_terminal(table: PaperTable, width: int) -> list["Table"]:
-    """rich Tables, as many below each other as `width` columns need; no word is broken."""
+    """Returns Tables of rich, one below the other if `width` is too small for one; no word is broken."""
     from rich.table import Table
     from rich.text import Text
 
@@ -250,7 +251,7 @@ def to_terminal(table: PaperTable, width: int) -> list["Table"]:
 
 
 def to_markdown(table: PaperTable, signs: bool = True) -> str:
-    """`signs`: say below it what the signs mean."""
+    """Returns the table as Markdown. `signs`: explain the signs below it."""
     out = [f"**{_md(caption(table.layout))}**", ""]
     out.append(_md_line(["method", *(" ".join(heading(c, table.layout)) for c in table.layout.columns)]))
     out.append(_md_line(["---", *["---:"] * len(table.layout.columns)]))
@@ -305,9 +306,8 @@ def to_tex(table: PaperTable) -> str:
                 texts.append(tex_text(line.printed[column].printed) + (f"$^{{{mark}}}$" if mark else ""))
             elif column in line.rows:
                 row = line.rows[column]
-                texts.append(
-                    rf"\textit{{{tex_text(our_number(row, table.layout.printed[line.method, column]))}}} {sign(row)}".strip()
-                )
+                number = tex_text(our_number(row, table.layout.printed[line.method, column]))
+                texts.append(rf"\textit{{{number}}} {sign(row)}".strip())
             else:
                 texts.append("")
         label = tex_text(line.method) if line.recipe is None else rf"\quad \textit{{{tex_text(line.recipe)}}}"
@@ -319,8 +319,9 @@ def to_tex(table: PaperTable) -> str:
     return "\n".join([*out, r"\end{table}"]) + "\n"
 
 
-_TEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", "…": r"\ldots{}", "≥": r"$\ge$", "≤": r"$\le$"}  # fmt: skip
+_TEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "→": r"$\to$", "↑": r"$\uparrow$", "↓": r"$\downarrow$",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+        "|": r"\textbar{}", "…": r"\ldots{}", "≥": r"$\ge$", "≤": r"$\le$"}  # fmt: skip
 
 
 def tex_text(text: str) -> str:
@@ -341,7 +342,8 @@ def _tex_character(character: str) -> str:
 
 
 CSV_COLUMNS = (
-    "paper", "table", "method", "dataset", "metric", "split", "printed", "published_mean", "published_std", "published_runs", "cell", "source",
+    "paper", "table", "method", "dataset", "metric", "split", "printed", "published_mean", "published_std",
+    "published_runs", "cell", "source",
     "mean", "std", "runs", "difference", "interval_low", "interval_high", "verdict", "claim", "status", "notes",
 )  # fmt: skip
 

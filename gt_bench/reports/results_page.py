@@ -105,7 +105,7 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
     print_text(tally(shown, grid.run.verdict))
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
     if said := claim_lines(rows, suite, grid.run.verdict):
-        print_text(f"What the paper says: {said[-3]} `gt-bench claims {suite}` shows them")
+        print_text(f"Claims of the paper: {said[-3]} `gt-bench claims {suite}` shows them")
     print_text(f"from {place(root / suite)} alone; nothing was computed")
     if without:
         print_text(
@@ -188,22 +188,29 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT, notes: bool = Fals
 
 
 def page(grid: Grid, root: Path = ROOT) -> str:
-    """What the shipped records say of each paper's tables, and what was found out where the two differ, as Markdown. Raises StoreError."""
+    """Returns docs/results.md: the tables of each paper with our results, and the differences that were investigated.
+
+    Raises:
+        StoreError: a shipped record is damaged.
+    """
     rows = every_row(grid, root)
     tables = [paper_table(layout, rows) for layout in layouts()]
     covered = coverage(grid, rows, _seconds(grid, root))
     parts = [
         "# Results so far",
         "",
-        "Generated from the shipped records by `python -m gt_bench.reports.results_page > docs/results.md`. `gt-bench page` writes all of it with",
-        "plots and recipes into `reports/index.html`; `gt-bench table PAPER TABLE` prints one table; `gt-bench store verify` says which records the",
-        "current code would compute differently. A line `ours` is our mean and deviation over the runs of one recipe:",
+        "Generated from the shipped records by `python -m gt_bench.reports.results_page > docs/results.md`.",
+        "`gt-bench page` writes all of it with plots and recipes into `reports/index.html`.",
+        "`gt-bench table PAPER TABLE` prints one table. `gt-bench store verify` lists the records that",
+        "the current code would compute differently.",
+        "A line `ours` is our mean and deviation over the runs of one recipe:",
         f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
         "",
         *_papers(of_papers([one for one in covered if one.paper in grid.suites], rows)),
         "",
-        "Numbers of the papers' own models. *Worse side*: how many of the numbers that differ are worse than published. *p*: a test over all",
-        "numbers of a paper, by dataset ([how](verdicts.md)); – if there are too few datasets. All published numbers, of other methods too:",
+        "Numbers of the papers' models. *Worse side*: how many of the numbers that differ are worse than published.",
+        "*p*: a test over all numbers of a paper, by dataset ([how](verdicts.md)); – if there are too few datasets.",
+        "All published numbers, of other methods too:",
         "",
         *_counts(tables),
         "",
@@ -227,7 +234,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "",
         *_judged(rows),
         "",
-        "## What the papers say",
+        "## Claims of the papers",
         "",
         *_claims_in_short(claims, len(load_claims())),
         "",
@@ -236,7 +243,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
 
 
 def _differences(root: Path) -> list[str]:
-    """What the suites say of numbers that differ (suites/NAME/differences.md), as Markdown."""
+    """Returns explanations of numbers that differ (suites/NAME/differences.md), as Markdown."""
     found = []
     for name, folder in suite_folders().items():
         path = root / name / DIFFERENCES if (root / name).is_dir() else folder / DIFFERENCES
@@ -283,7 +290,7 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
 
 
 def _judged(rows: Sequence[Row]) -> list[str]:
-    """The rows that have a verdict, with what it stands on."""
+    """Returns the rows that have a verdict, with its basis."""
     places = [SHOWN.index(name) for name in JUDGED]
     lines = [f"| {' | '.join(JUDGED)} |", f"|{' --- |' * len(JUDGED)}"]
     for row in rows:
@@ -293,12 +300,13 @@ def _judged(rows: Sequence[Row]) -> list[str]:
     return [
         *lines,
         "",
-        "[What each column means](verdicts.md); the files that `gt-bench board SUITE --write FOLDER` makes have the rest.",
+        "[What each column means](verdicts.md). The other columns are in the files of "
+        "`gt-bench board SUITE --write FOLDER`.",
     ]
 
 
 def _unprinted(rows: Sequence[Row]) -> list[str]:
-    """A line per dataset of the rows that no printed number belongs to."""
+    """Returns a line per dataset of the rows without a published value."""
     datasets: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row["mean"] is not None and not row["published_place"]:
@@ -327,7 +335,7 @@ def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
 
 
 def _claims_in_short(claims: Sequence[tuple[Claim, str, str]], total: int) -> list[str]:
-    """How the claims come out that need no data files, and those that fail or contradict another statement of the paper."""
+    """Returns counts of the verdicts on claims that need no data files, and the claims that fail."""
     failing = [
         f"- {verdict}: {claim.paper}, {claim.place}: {claim.text}: {_shortened(why)}"
         for claim, verdict, why in claims
@@ -337,7 +345,7 @@ def _claims_in_short(claims: Sequence[tuple[Claim, str, str]], total: int) -> li
         -1
     ]
     return [
-        f"[All {total} claims](claims.md). Counted here are those that no data file is needed for, with a test: {counted}",
+        f"[All {total} claims](claims.md). Counted here are those that need no data file and have a test: {counted}",
         "",
         *failing,
     ]
@@ -348,8 +356,11 @@ def _shortened(why: str, most: int = 160) -> str:
 
 
 def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | None = None) -> list[str]:
-    """The claims that printed numbers and the runs of `rows` decide, as Markdown; none of a paper that has
-    none. Raises RecipeError."""
+    """Returns the claims that published values and the runs of `rows` decide, as Markdown; empty if there are none.
+
+    Raises:
+        RecipeError: a claims.yaml is not valid.
+    """
     claims = [c for c in load_claims() if c.test and not needs_data(c) and paper in (None, c.paper)]
     if not claims:
         return []
@@ -357,7 +368,7 @@ def claim_lines(rows: Sequence[Row], paper: str | None = None, rules: Rules | No
     return [
         *lines,
         "",
-        "docs/claims.md has all of them: those that take data too, and those that nothing tests yet (`gt-bench claims`).",
+        "docs/claims.md has all of them: also those that need data, and those without a test (`gt-bench claims`).",
     ]
 
 

@@ -358,6 +358,7 @@ def show_dry_run(entries: Sequence[Entry], grid: Grid, measure: bool = False) ->
     print_table(columns, rows, wrapped=("resources of a job", "cells"))
     if not measure:
         print(
-            "Times without a stored forecast are counted (docs/scale.md), for one CPU thread or, with resources.gpus in "
-            "params.yaml, an H100.\nMemory is unknown (?) until a forecast: --measure times a few steps of each cell here."
+            "Times without a stored forecast are counted (docs/scale.md), for one CPU thread or, with resources.gpus "
+            "in params.yaml, an H100.\n"
+            "Memory is unknown (?) until a forecast: --measure times a few steps of each cell here."
         )

@@ -176,7 +176,7 @@ def _starts(tensors: Sequence[Tensor]) -> np.ndarray:
 
 
 def save(folder: Path, content: bytes) -> StoredPredictions:
-    """Writes a file atomically, and returns what the record says about it.
+    """Writes a file atomically, and returns its entry of the record.
 
     Raises:
         WriteError: the file cannot be written.
@@ -226,7 +226,7 @@ def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -
         raise PredictionsError(f"{path}: file not found: predictions of {cell}, seed {seed}; {again}")
     if (found := hashlib.sha256(content).hexdigest()) != said["sha256"]:
         raise PredictionsError(
-            f"{where}: has the sha256 {found[:12]}..., but its record says {said['sha256'][:12]}...: it was edited or "
+            f"{where}: has the sha256 {found[:12]}..., but its record has {said['sha256'][:12]}...: it was edited or "
             f"damaged; delete it, then {again}"
         )
     return _read(content, record, where, again)
@@ -325,18 +325,18 @@ def shipped_problems(record_path: Path, records: Sequence[Record]) -> list[str]:
         if digest not in expected:
             wrong.append(f"{path}: {digest}.npz belongs to no record of {record_path.name}; {remedy}")
         elif hashlib.sha256(content).hexdigest() != expected[digest]:
-            wrong.append(f"{path}: {digest}.npz has another sha256 than its record says; {remedy}")
+            wrong.append(f"{path}: {digest}.npz has another sha256 than its record; {remedy}")
     return wrong
 
 
 def problem_of(record: Record, store: Store) -> str | None:
-    """Returns what is wrong with the predictions of a record of the store, otherwise None. A missing file is no problem."""
+    """Returns what is wrong with the predictions of a stored record, otherwise None. A missing file is no problem."""
     said, path = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
     if not path.exists() or "sha256" not in said:
         return None
     if hashlib.sha256(read_bytes(path)).hexdigest() == said["sha256"]:
         return None
-    return f"{path}: has another sha256 than its record says: it was edited or damaged; delete the file"
+    return f"{path}: has another sha256 than its record: it was edited or damaged; delete the file"
 
 
 def _members(path: Path) -> dict[str, bytes]:

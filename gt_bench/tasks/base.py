@@ -56,8 +56,8 @@ class Task:
     Attributes:
         losses: {name: function of (output, target)}.
         directions: {name of a metric: "max" or "min", which values are better}.
-        target_type: dataclass of the targets of a batch, if they are not one tensor. A field that is a tensor with a row
-            per example, pair or set is stored with predictions.
+        target_type: dataclass of the targets of a batch, if they are not one tensor. A field that is a tensor with a
+            row per example, pair or set is stored with predictions.
         loader: a class with the interface of `gt_bench.training.loader.Loader`, if batches are not sets of graphs or
             nodes.
         runner: a class with the interface of `gt_bench.training.trainer.Run`, if the protocol is not to train, select

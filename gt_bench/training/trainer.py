@@ -91,7 +91,7 @@ class Run:
         recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
         forms: {"training" or "evaluation": {operation of `gt_models.kernels`: calls of each form}}.
         examples: {"val" or "test": outputs and targets of each batch} of the tested weights, if `keeps` allows them.
-        left_out: bytes of outputs and targets that were not kept because `keeps` is less, otherwise None.
+        left_out: bytes of outputs and targets that were not stored because `keeps` is less, otherwise None.
         keeps: bytes of outputs and targets that `train` may keep in `examples`. 0 for none.
     """
 
@@ -335,7 +335,7 @@ class Run:
 
     @torch.no_grad()
     def _outputs(self, part: str, epoch: int) -> "Examples":
-        """Returns outputs and targets of each batch of a part. Random numbers are those of an evaluation after `epoch`."""
+        """Returns outputs and targets of each batch of a part. Random numbers: those of an evaluation after `epoch`."""
         other_device = self.eval_loader.device != self.device
         if other_device:  # `to` is slow even if the model is already there
             self.model.to(self.eval_loader.device)

@@ -14,7 +14,8 @@ EDGE = 3  # width of a column besides its text: two spaces and a border
 def fitting_table(
     names: Sequence[str], rows: Sequence[Sequence[str]], width: int, priority: Sequence[str] = (),
     wrapped: Collection[str] = (), right: Collection[str] = (), title: str | None = None, files: str = "",
-    bold: Collection[int] = (), stacks: Sequence[Sequence[str]] = (), shorter: Mapping[str, Sequence[str]] | None = None,
+    bold: Collection[int] = (), stacks: Sequence[Sequence[str]] = (),
+    shorter: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:  # fmt: skip
     """Return a rich table that is at most `width` characters wide.
 

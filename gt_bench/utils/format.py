@@ -9,7 +9,7 @@ from gt_bench.utils.redact import printable
 
 
 def duration(seconds: float) -> str:
-    """Return seconds as text, in the largest unit that gives at least 2: `3.2 s`, `90.0 min`, `5.0 h`, `3.5 d`, `2.5 years`."""
+    """Return seconds as text, in the largest unit that gives at least 2: `3.2 s`, `90.0 min`, `5.0 h`, `2.5 years`."""
     for unit, size in (("years", 365.25 * 86400), ("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f} {unit}"

@@ -25,7 +25,9 @@ from gt_models.registry import register_model
     sparse_x=True,
 )
 class DIFFormer(nn.Module):
-    """Node [N, out_dim]. Linear, norm, ReLU, dropout; then `num_layers` times
+    """Node [N, out_dim].
+
+    Linear, norm, ReLU, dropout; then `num_layers` times
 
         u = mean_h(sum_j s(q_i, k_j) v_j / sum_j s(q_i, k_j) + sum_j v_j / sqrt(d_i d_j))
         x <- dropout(norm(alpha u + (1 - alpha) x))

@@ -173,7 +173,8 @@ class Exphormer(nn.Module):
     def links(self, batch: GraphBatch, edges: Tensor) -> Links:
         """Sources and targets [L] of attention, and the features of each link, [L, d].
 
-        Virtual node v of graph b is number N + v B + b; a target beyond the last is that of an edge that is none."""
+        Virtual node v of graph b is number N + v B + b; a target beyond the last is that of an edge that is none.
+        """
         nodes, total = (
             torch.arange(batch.num_nodes, device=batch.ptr.device),
             batch.num_nodes + self.num_virtual * batch.num_graphs,

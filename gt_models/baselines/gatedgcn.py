@@ -26,7 +26,9 @@ from gt_models.registry import register_model
     "Dwivedi et al.: Benchmarking Graph Neural Networks, JMLR 2023. https://arxiv.org/abs/2003.00982",
 )
 class GatedGCN(nn.Module):
-    """Graph [B, out_dim] or node [N, out_dim]. Of each layer, for a node i and an edge ij (Dwivedi et al., Appendix B):
+    """Graph [B, out_dim] or node [N, out_dim].
+
+    Each layer, for a node i and an edge ij (Dwivedi et al., Appendix B):
 
         e^_ij = C e_ij + D h_j + E h_i
         h_i <- h_i + relu(norm(A h_i + sum_j sigma(e^_ij) B h_j / (sum_j sigma(e^_ij) + 1e-6)))
@@ -117,7 +119,7 @@ class GatedGCNLayer(nn.Module):
                 module.reset_parameters()
 
     def forward(self, h: Tensor, e: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
-        """h [N, d], e [E, d], edge_index [2, E] -> the next h and e, of the same shapes."""
+        """`h` [N, d], e [E, d], edge_index [2, E] -> the next h and e, of the same shapes."""
         source, target = edge_index
         gates = self.C(e) + self.D(h)[source] + self.E(h)[target]  # [E, d]
         opened = gates.sigmoid()

@@ -18,7 +18,7 @@ class BareGIN(nn.Module):
     """Node [N, out_dim] or graph [B, out_dim]: `num_layers` times h_i <- MLP(h_i + sum of h_j).
 
     The first MLP reads the features, the last one gives the outputs. An MLP is Linear, batch norm, ReLU, Linear. A ReLU
-    stands between two MLPs.
+    is between two MLPs.
 
     Args:
         in_dim: width of continuous node features.

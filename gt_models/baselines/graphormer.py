@@ -1,6 +1,7 @@
 """Graphormer (Ying et al. 2021, "Do Transformers Really Perform Badly for Graph Representation?").
 
-Softmax attention over nodes with centrality (Eq. 5), spatial (Eq. 6) and edge encodings (Eq. 7) and a graph token."""
+Softmax attention over nodes with centrality (Eq. 5), spatial (Eq. 6) and edge encodings (Eq. 7) and a graph token.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -165,7 +166,7 @@ class Graphormer(nn.Module):
         return bias.index_copy(0, tokens.pair_of(place[first], place[second]), pairs)
 
     def pair_bias(self, batch: GraphBatch) -> Tensor:
-        """b of Eq. 6 plus c of Eq. 7 for all ordered pairs, [sum n_b^2, H]."""
+        """`b` of Eq. 6 plus c of Eq. 7 for all ordered pairs, [sum n_b^2, H]."""
         distance = batch.encoding("shortest_path_distance", 1)[:, 0]  # [P], -1 without a path
         bias = self.distance_bias(
             torch.where(distance < 0, self.max_distance + 1, distance.clamp(max=self.max_distance))
@@ -197,7 +198,7 @@ def with_tokens(batch: GraphBatch) -> tuple[GraphBatch, Tensor, Tensor]:
     ptr, num_nodes = batch.ptr + torch.arange(batch.num_graphs + 1, device=batch.ptr.device), batch.num_nodes
     features, edges = batch.ptr.new_empty(num_nodes + batch.num_graphs, 0), batch.edge_index.new_empty(2, 0)
     tokens = GraphBatch(features, edges, ptr)
-    # known already: neither a device nor a compiler has to be asked
+    # known already: no synchronisation and no graph break
     tokens.__dict__.update(max_nodes=batch.max_nodes + 1, num_pairs=batch.num_pairs + 2 * num_nodes + batch.num_graphs)
     return tokens, torch.arange(num_nodes, device=ptr.device) + batch.batch + 1, ptr[:-1]
 

@@ -1,7 +1,8 @@
 """The GNNs of the heterophilous benchmark (Platonov et al., ICLR 2023, https://arxiv.org/abs/2302.11640).
 
-pre-norm residual layers around each kind of neighbourhood aggregation, in three of them with a node's own vector kept
-apart from its neighbours' ("sep")."""
+Pre-norm residual layers around each kind of neighbourhood aggregation. Three of them separate the vector of a node from
+those of its neighbours ("sep").
+"""
 
 # mypy: disable-error-code="arg-type, union-attr"
 

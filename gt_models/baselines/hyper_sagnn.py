@@ -1,6 +1,7 @@
 """Hyper-SAGNN (Zhang, Zou and Ma, ICLR 2020, https://arxiv.org/abs/1911.02613).
 
-a node of a hyperedge by itself against the same node among the others, the form with the encoder (Hyper-SAGNN-E)."""
+a node of a hyperedge by itself against the same node among the others, the form with the encoder (Hyper-SAGNN-E).
+"""
 
 # mypy: disable-error-code="operator"
 
@@ -20,7 +21,9 @@ from gt_models.registry import register_model
 
 @register_model("hyper-sagnn", levels=("hyperedge",), cost="n d + h d^2 for h hyperedges")
 class HyperSAGNN(nn.Module):
-    """Logits [H, out_dim] of hyperedges (Sections 3.2 and 3.3), with x_i the vector of node i:
+    """Logits [H, out_dim] of hyperedges (Sections 3.2 and 3.3).
+
+    With x_i the vector of node i:
 
         dynamic_i = norm(FFN(y_i) + y_i) with y_i = W sum_{j != i} softmax_j(q_i . k_j / sqrt(c)) v_j, multi-head
         static_i  = norm(FFN'(x_i))
@@ -61,7 +64,7 @@ class HyperSAGNN(nn.Module):
             raise ValueError(f"hyper-sagnn cannot predict at level {level!r}; it predicts: hyperedge")
         if hyperedge_order < 2:
             raise ValueError(
-                "a node is held against the others of its hyperedge: hyperedge_order is at least 2, not "
+                "a node is compared with the others of its hyperedge: hyperedge_order is at least 2, not "
                 f"{hyperedge_order}"
             )
         self.level, self.order, self.num_heads, self.head_dim = level, hyperedge_order, num_heads, head_dim

@@ -1,5 +1,6 @@
-"""I2GNN + PPGT: subgraph encodings of edges, learnt end to end, as further pair encodings (PPGT, Section 5.1 [4] and
-Appendix A.2).
+"""I2GNN + PPGT: learnt subgraph encodings of edges as additional pair encodings.
+
+Source: PPGT, Section 5.1 [4] and Appendix A.2.
 """
 
 # mypy: disable-error-code="operator"
@@ -17,8 +18,8 @@ from gt_models.released.ppgt import PPGTReleased
 
 # what no run of it varies
 FIXED = (
-    "pair_dim", "attention", "urpe", "norm", "head", "degree", "node_order", "position_dim", "stem_ffn_init", "stem_norm",
-    "layer_scale", "pool_norm",
+    "pair_dim", "attention", "urpe", "norm", "head", "degree", "node_order", "position_dim", "stem_ffn_init",
+    "stem_norm", "layer_scale", "pool_norm",
 )  # fmt: skip
 BREC = {
     "hidden_dim": 96,
@@ -33,8 +34,10 @@ BREC = {
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
 class I2GNNPPGT(nn.Module):
-    """Every directed edge (i, j) gets a subgraph, whose nodes v carry the RRWP of (v, i) and (v, j); a GIN reads it to
-    one vector for the pair (i, j) of PPGT as released. Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+    """PPGT as released, with an encoding of a subgraph around each directed edge.
+
+    Nodes v of the subgraph of edge (i, j) carry the RRWP of (v, i) and (v, j). A GIN computes one vector from it, which
+    is added to the pair (i, j). Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
         subgraph_hops: radius of a subgraph. subgraph: "edge" takes the nodes near either end (the paper's neighbourhood
@@ -74,9 +77,7 @@ class I2GNNPPGT(nn.Module):
         nn.init.trunc_normal_(self.out.weight, std=0.02)
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node), by level, of a GraphBatch or a torch_geometric Data
-        or Batch.
-        """
+        """Predictions [B, out_dim] (graph) or [N, out_dim] (node) of a GraphBatch or torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -109,8 +110,9 @@ class I2GNNPPGT(nn.Module):
 
 
 def _some(count: int, training: bool) -> bool:
-    """Whether there are rows for a batch norm. A compiled model must not ask: it is compiled for some, and raises where
-    there are none.
+    """Whether there are rows for a batch norm.
+
+    A compiled model must not ask: it is compiled for some, and raises where there are none.
     """
     if torch.compiler.is_compiling():
         torch._check(count > 1 if training else count > 0)
@@ -139,16 +141,13 @@ class GINLayer(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
-        """Nodes of all subgraphs x [S, dim]; `source`, `target`: the subgraphs' edges as indices into them, long
-        [M].
-        """
+        """Nodes of all subgraphs x [S, dim]; `source`, `target`: edges of the subgraphs as indices into x, long [M]."""
         mixed = ((1.0 + self.eps) * x).index_add(0, target, x[source])  # [S, d]
         return x + self.norm(self.linear2(nn.functional.gelu(self.linear1(mixed))))
 
 
 def edge_subgraphs(batch: GraphBatch, hops: int, source_only: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Subgraphs around all directed edges but self-loops: nodes within `hops` of an end (of the first end), along
-    edges.
+    """Subgraphs around all directed edges without self-loops: nodes within `hops` of an end (or of the first end).
 
     Returns (owner, node, source, target): the edge that owns each subgraph node, its original node, long [S]; and the
     induced edges as indices into those, long [M].

@@ -1,6 +1,6 @@
 """LINKX (Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446).
 
-An MLP of a node's row of the adjacency matrix beside one of its features.
+An MLP on the node's row of the adjacency matrix and an MLP on its features.
 """
 
 from collections.abc import Sequence

@@ -98,7 +98,7 @@ class NAGphormer(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
-        """z of each node, [N, d].
+        """`z` of each node, [N, d].
 
         Raises:
             ValueError: the encoding is not of the features that the model was built for.

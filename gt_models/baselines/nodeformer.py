@@ -1,7 +1,8 @@
 """NodeFormer (Wu et al., NeurIPS 2022, https://arxiv.org/abs/2306.08385).
 
 Kernelised attention among all nodes, sampled with Gumbel noise, and a loss by which it puts weight on the edges that
-are there."""
+are there.
+"""
 
 # mypy: disable-error-code="arg-type, assignment"
 
@@ -239,7 +240,7 @@ class NodeFormerAttention(nn.Module):
 
 
 def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
-    """sum over edges from j to i of x_j / sqrt(d_in(i) d_out(j)), [N, C] -> [N, C]; every node has a self-loop."""
+    """`sum` over edges from j to i of x_j / sqrt(d_in(i) d_out(j)), [N, C] -> [N, C]; every node has a self-loop."""
     arriving, leaving = edges.in_degree.to(x.dtype).rsqrt(), edges.out_degree.to(x.dtype).rsqrt()
     return neighbour_sum(x, arriving[edges.target] * leaving[edges.csr[1]], *edges.csr)
 
@@ -247,7 +248,7 @@ def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
 def two_steps(batch: GraphBatch, near: Edges) -> Edges:
     """The pairs of nodes that a path of two of `near` joins, each once.
 
-    Kept on the batch for as long as `near` is the same.
+    Cached on the batch while `near` is the same.
     """
     known, result = batch.__dict__.get("_two_steps", (None, None))
     if known is not near:

@@ -154,7 +154,7 @@ class GraphConvolution(nn.Module):
         nn.init.normal_(self.root)
 
     def forward(self, h: Tensor, e: Tensor | None, batch: GraphBatch) -> Tensor:
-        """h [N, d], e [E, d] or None -> [N, d]."""
+        """`h` [N, d], e [E, d] or None -> [N, d]."""
         h, (source, target) = self.linear(h), batch.edge_index
         degree = batch.out_degree(torch.promote_types(h.dtype, torch.float32)) + 1
         norm = degree.rsqrt()[:, None]
@@ -176,7 +176,7 @@ class IsomorphismConvolution(nn.Module):
             self.mlp[i].reset_parameters()
 
     def forward(self, h: Tensor, e: Tensor | None, batch: GraphBatch) -> Tensor:
-        """h [N, d], e [E, d] or None -> [N, d]."""
+        """`h` [N, d], e [E, d] or None -> [N, d]."""
         source, target = batch.edge_index
         return self.mlp((1 + self.eps) * h + sum_over_edges(_with(e, h[source]).relu(), target, len(h)))
 
@@ -184,8 +184,8 @@ class IsomorphismConvolution(nn.Module):
 class AttentionConvolution(nn.Module):
     """GATv2 with one head; edge features are added before the score: [N, d] -> [N, d]."""
 
-    # unstated: how bonds enter GATv2 and whether a node attends to itself; TokenGT's printed counts (6.7M, 55.2M) leave
-    # room for embeddings of bonds in each layer and for no Linear on them
+    # unstated: how bonds enter GATv2 and whether a node attends to itself; the parameters that TokenGT publishes
+    # (6.7M, 55.2M) fit embeddings of bonds in each layer and no Linear on them
 
     def __init__(self, dim: int):
         super().__init__()
@@ -201,7 +201,7 @@ class AttentionConvolution(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, h: Tensor, e: Tensor | None, batch: GraphBatch) -> Tensor:
-        """h [N, d], e [E, d] or None -> [N, d]."""
+        """`h` [N, d], e [E, d] or None -> [N, d]."""
         nodes = torch.arange(len(h), device=h.device)
         source, target = torch.cat([batch.edge_index, nodes.expand(2, -1)], 1)
         sent, received = self.source(h), self.target(h)

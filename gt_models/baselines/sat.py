@@ -33,7 +33,9 @@ from gt_models.registry import register_model
     sparse_x=True,
 )
 class SAT(nn.Module):
-    """Graph [B, out_dim] or node [N, out_dim]. Each layer
+    """Graph [B, out_dim] or node [N, out_dim].
+
+    Each layer computes
 
         s_i = Linear(norm([x_i, sum of GNN(the subgraph of nodes up to k hops from i)]))
         x <- norm(x + dropout(scale_i sum_j softmax_j(Q s_i . K s_j / sqrt(d_h)) V x_j))

@@ -1,6 +1,6 @@
 """SGFormer (Wu et al., NeurIPS 2023, https://arxiv.org/abs/2306.10759).
 
-One layer of linear attention over all nodes beside a GCN.
+One layer of linear attention over all nodes in parallel to a GCN.
 """
 
 # mypy: disable-error-code="operator"

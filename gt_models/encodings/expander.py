@@ -7,7 +7,7 @@ from torch import Tensor
 from gt_models.batch import GraphBatch
 from gt_models.encodings.encoding import Encoding
 
-# graphs up to this size are given all edges, or as many as `degree` allows
+# graphs up to this size are given all edges, or up to `degree`
 _SMALL = 10
 # graphs up to this size have their eigenvalues from LAPACK
 _DENSE_SIZE = 1000
@@ -82,7 +82,7 @@ def _gap(neighbours: np.ndarray) -> float:
     if n <= _DENSE_SIZE:
         dense = adjacency.toarray()
         return float(np.linalg.eigvalsh(np.diag(dense.sum(0)) - dense)[1])
-    # regular: the second lowest of 2 d I - A is 2 d less the highest of A beside the constant vector, whose 2 d is
+    # regular: the second lowest of 2 d I - A is 2 d less the highest of A without the constant vector, whose 2 d is
     # taken away
     beside = LinearOperator((n, n), lambda x: adjacency @ x.ravel() - 2 * degree * x.mean(), dtype=np.float64)
     try:

@@ -1,7 +1,7 @@
 """Eigenvectors of the graph Laplacian (TokenGT, Section 2.1 and its appendix on identifiers; Polynormer-v2, appendix).
 
 The adjacency is binary and symmetric (an edge in either direction counts; self-loops stay on the diagonal), degrees are
-clipped at 1 (so an isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector is kept, missing
+clipped at 1 (so an isolated node has eigenvalue 1 in the normalised form), the trivial eigenvector is included, missing
 columns are zero. Eigenvectors have norm 1.
 
 What is arbitrary is fixed, so that stored arrays depend on the graph alone: each vector's entry of largest magnitude is

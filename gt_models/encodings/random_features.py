@@ -5,7 +5,7 @@ See its appendix "Transductive Node Classification on Large Graphs".
 TokenGT, Appendix "Transductive Node Classification on Large Graphs".
 
 The draws of a graph depend on `seed` and the graph's id alone, not on the batch it is in, the machine or the device:
-they come from a counter-based generator. (TokenGT itself draws anew in every forward: `gt_models.layers.identifiers`.)
+they come from a counter-based generator. (TokenGT itself draws again in every forward: `gt_models.layers.identifiers`.)
 """
 
 import numpy as np

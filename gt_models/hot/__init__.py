@@ -1,5 +1,9 @@
-"""Higher-order Transformer (Kim, Oh, Hong 2021, "Transformers Generalize DeepSets and Can be Extended to Graphs and
-Hypergraphs", https://arxiv.org/abs/2110.14416). What the authors' code does differently: `gt_models.released.hot`.
+"""Higher-order Transformer (HOT).
+
+Source: Kim, Oh and Hong 2021, "Transformers Generalize DeepSets and Can be Extended to Graphs and Hypergraphs",
+https://arxiv.org/abs/2110.14416.
+
+What the authors' code does differently: `gt_models.released.hot`.
 
 Encoder layers Enc_{k->l} on order-k tensors: order 1 are nodes, order 2 nodes and edges, order 3 and more hyperedges.
 Forms of the paper: dense (D) or sparse (S) support, softmax or kernel (phi) attention; (S, phi) is linear in edges.

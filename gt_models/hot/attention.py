@@ -343,7 +343,7 @@ def _read(phi: Tensor, sums: Tensor, group: Tensor) -> Tensor:
 
 
 def scaled_projection(u: Tensor, features: RandomFeatures) -> Tensor:
-    """c P u with c = d^-1/4, [..., d] -> [..., m]."""
+    """`c` P u with c = d^-1/4, [..., d] -> [..., m]."""
     return (u * u.size(-1) ** -0.25) @ features.projection.to(u.dtype).T
 
 

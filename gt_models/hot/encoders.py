@@ -34,7 +34,11 @@ def make_encoder(
     Args:
         name: "features" or "cooccurrence".
         order: of the tensor; "cooccurrence" gives order 1.
-        in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings: see `TensorEncoder`.
+        in_dim: see `TensorEncoder`.
+        edge_dim: see `TensorEncoder`.
+        hidden_dim: see `TensorEncoder`.
+        edge_columns: see `TensorEncoder`.
+        degree_embeddings: see `TensorEncoder`.
 
     Raises:
         ValueError: an unknown name, or an order that the encoder does not have.
@@ -195,7 +199,7 @@ class CooccurrenceEncoder(nn.Module):
         self.register_buffer("sizes", sizes, persistent=False)
         self.register_buffer("node_start", sizes.cumsum(0) - sizes, persistent=False)
         self.register_buffer("weight_start", columns.cumsum(0) - columns, persistent=False)
-        # deviates: columns of nodes in no known hyperedge are kept where the authors cut them out: they are 0 and meet
+        # deviates: columns of nodes in no known hyperedge stay where the authors cut them out: they are 0 and meet
         # no gradient
         self.weight = nn.Parameter(torch.empty(sum(self.columns), hidden_dim))
         self.bias = nn.Parameter(torch.empty(len(in_dim), hidden_dim))

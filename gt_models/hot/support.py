@@ -229,7 +229,7 @@ class Support:
         if c.k == c.l and all((a in block) == (a + c.k in block) for block in c.blocks for a in range(c.k)):
             return source.rows[c.input_pattern]  # i = j: the rows themselves, also where tuples repeat
         if c.l == 1 and len(c.blocks) == 1:
-            return source.rows[c.input_pattern]  # i = (j, ..., j): as many as nodes, in their order
+            return source.rows[c.input_pattern]  # i = (j, ..., j): one per node, in their order
         nodes, block_of = target.nodes(c.output_pattern), dict(c.shared)
         columns = [torch.empty(0)] * c.k
         for a, block in enumerate(c.input_pattern):

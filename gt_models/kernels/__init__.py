@@ -4,8 +4,8 @@ A paper's file does not call a kernel. Its modules mark methods as `@accelerated
 `attached/` has faster implementations of them, which replace the plain equations where their conditions hold. Other
 code calls an operation.
 
-`use` fixes the form (tests, debugging), `forms_taken` says which ones ran (a run's record keeps it), `explain` says for
-a model and a batch which form each operation takes and why not a faster one.
+`use` fixes the form (tests, debugging). `forms_taken` lists those that ran (stored in the record of a run). `explain`
+lists for a model and a batch the form of each operation, and why it is not a faster one.
 """
 
 from gt_models.kernels.dispatch import Form, Operation, all_operations, attach, explain, forms_taken, reads, use

@@ -18,8 +18,9 @@ def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
 
 
 class _TwoNumbers(torch.autograd.Function):
-    """Keeps x and two numbers a token; plain autograd keeps six tensors of x's size, which on n^2 pairs is most of a
-    step's memory.
+    """Saves x and two numbers per token for the backward pass.
+
+    Plain autograd saves six tensors of the size of x, which on n^2 pairs is most of the memory of a step.
 
     With s = rms(x), t = rms(u), u = alpha x + beta, r = t / s and g = <dy, x>:
     dx = dy r + alpha u g / (d s t) - x g t / (d s^3), dalpha = sum x u g / (d s t), dbeta = sum u g / (d s t).

@@ -51,9 +51,7 @@ ada_rms = _AdaRMS.apply
 
 @cache
 def _kernels(dtype: torch.dtype, dim: int) -> SimpleNamespace:
-    """For tokens of `dim` numbers. alpha and beta are copied to the stack, where LLVM sees that no store changes
-    them.
-    """
+    """For tokens of `dim` numbers. alpha and beta are copied to the stack: LLVM sees that no store changes them."""
     number = real(dtype)
     zero, size = number(0), number(dim)
 
@@ -78,9 +76,11 @@ def _kernels(dtype: torch.dtype, dim: int) -> SimpleNamespace:
 
     @compiled
     def backward(begin, end, x, alpha, beta, eps, grad, dx, sums):
-        """With s = rms(x)^2, t = rms(u)^2, u = alpha x + beta, r = sqrt(t / s) and g = <dy, x> / d: dx = r dy + alpha u
-        g r / t - x g r / s;
-        sums [blocks, 2, d]: of x u g r / t and of u g r / t over a block of tokens."""
+        """Gradients dx, and sums [blocks, 2, d] of x u g r / t and of u g r / t over a block of tokens.
+
+        With s = rms(x)^2, t = rms(u)^2, u = alpha x + beta, r = sqrt(t / s) and g = <dy, x> / d:
+        dx = r dy + alpha u g r / t - x g r / s.
+        """
         a, b, row, dy = local(number, dim), local(number, dim), local(number, dim), local(number, dim)
         by_alpha, by_beta = local(number, dim), local(number, dim)
         for c in range(dim):

@@ -66,7 +66,8 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of kernels, always inlined.
 
     LLVM would leave large parts outside; the process that compiled a kernel then calls one copy of such a part, and a
-    process that found the kernel on disk another, and the two may round in different ways."""
+    process that found the kernel on disk another, and the two may round in different ways.
+    """
     return numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)(function)
 
 
@@ -229,7 +230,8 @@ def local(dtype, size):
     """An array of a constant `size` on the stack, not initialised.
 
     LLVM sees that nothing else points into it, and keeps it in registers where its indices are constants; of an array
-    on the heap it must assume that any store changes it."""
+    on the heap it must assume that any store changes it.
+    """
     return numba.carray(_stack(dtype, size), size)
 
 
@@ -354,7 +356,8 @@ def _cache_folder() -> str:
     """Folder of the cache of compiled kernels.
 
     Its name has the digest of all kernels' sources: Numba itself compiles a function again only when the file of that
-    function changes, not when one changes that it is compiled from."""
+    function changes, not when one changes that it is compiled from.
+    """
     digest = hashlib.sha256(
         b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
     ).hexdigest()[:16]

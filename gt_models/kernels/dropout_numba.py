@@ -34,7 +34,7 @@ def _run(x: Tensor, seed: Tensor, rate: float) -> Tensor:
 
 
 def draws(seed: Tensor | None, rate: float, dtype: torch.dtype) -> tuple[np.uint32, np.uint32, np.floating]:
-    """(seed, threshold, scale) as kernels take them; seed None: the threshold is 0, every entry is kept."""
+    """(seed, threshold, scale) as kernels take them; seed None: the threshold is 0, and no entry is dropped."""
     if seed is None:
         return np.uint32(0), np.uint32(0), real(dtype)(1)
     return np.uint32(int(seed)), np.uint32(threshold(rate)), real(dtype)(1 / (1 - rate))
@@ -42,7 +42,7 @@ def draws(seed: Tensor | None, rate: float, dtype: torch.dtype) -> tuple[np.uint
 
 @inner
 def is_kept(hashed_seed, position, limit):
-    """Whether the entry at `position` (unsigned, 32 bits) is kept."""
+    """Whether the entry at `position` (unsigned, 32 bits) survives."""
     return hash32(np.uint32(hashed_seed + position * _GOLDEN)) >= limit
 
 

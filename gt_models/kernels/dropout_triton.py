@@ -16,5 +16,5 @@ def hash32(x):
 
 @triton.jit
 def is_kept(hashed_seed, position, LIMIT: tl.constexpr):
-    """Whether the entries at `position`, any integers, are kept; `hashed_seed` = hash32(seed), uint32."""
+    """Whether the entries at `position`, any integers, survive; `hashed_seed` = hash32(seed), uint32."""
     return hash32(hashed_seed + position.to(tl.uint32) * GOLDEN) >= LIMIT

@@ -35,7 +35,8 @@ def reference(
             2 H], or [P, H] without gate.
         num_heads: H.
         batch: of which only the sizes of the graphs are read.
-        scale, key_scale: c and s above.
+        scale: c and s above.
+        key_scale: c and s above.
         dropout: rate at which single weights are dropped, after the gate.
         seed: long [1], decides which weights are dropped, see `PairDropout`; None drops nothing.
 

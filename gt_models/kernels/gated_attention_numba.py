@@ -73,9 +73,7 @@ gated_attention = _GatedAttention.apply
 
 
 def _flat(pairs: Tensor) -> tuple[Tensor, int]:
-    """Columns [P, c] of a wider matrix without a copy: all numbers from the first to the last, and how far apart rows
-    are.
-    """
+    """Columns [P, c] of a wider matrix without a copy: the numbers from the first to the last, and the row stride."""
     pairs = pairs if pairs.stride(1) == 1 else pairs.contiguous()
     stride = pairs.stride(0) if len(pairs) > 1 else pairs.size(1)
     return pairs.as_strided(((len(pairs) - 1) * stride + pairs.size(1) if len(pairs) else 0,), (1,)), stride
@@ -124,9 +122,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats):
-        """out [N d], flat; stats [N, 2, H]: maximum of a row's logits in base 2 and inverse of the sum of their
-        powers.
-        """
+        """`out` [N d], flat; stats [N, 2, H]: maximum of a row's logits in base 2, inverse sum of their powers."""
         hashed = hash32(seed)
         query, value = local(number, dim), local(number, dim)
         peak, inverse, w = local(number, heads), local(number, heads), local(number, heads)
@@ -173,7 +169,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         dx,
         dpairs,
     ):
-        """dx [N 3 d] and dpairs [P H or P 2 H], flat, from grad [N, d]."""
+        """`dx` [N 3 d] and dpairs [P H or P 2 H], flat, from grad [N, d]."""
         hashed, columns = hash32(seed), 2 * heads if gated else heads
         query, dy, dquery = local(number, dim), local(number, dim), local(number, dim)
         mean, p, w = local(number, heads), local(number, heads), local(number, heads)

@@ -105,9 +105,7 @@ def _forward(
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr, GATED: tl.constexpr,
     SCALE: tl.constexpr, KEY_SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Of TILE queries: out [N, H, C], and in base 2 the logarithm of the sum of the powers of their scores, stats [N,
-    H].
-    """
+    """Of TILE queries: out [N, H, C], and the base-2 logarithm of the sum of the powers of scores, stats [N, H]."""
     start, h, graph = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
     first, p0 = tl.load(ptr + graph), tl.load(pair_ptr + graph)
     n = tl.load(ptr + graph + 1) - first
@@ -150,9 +148,7 @@ def _backward(
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr, GATED: tl.constexpr,
     SCALE: tl.constexpr, KEY_SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of TILE queries and of their biases and gates, along the keys; of TILE keys and values, along the
-    queries (`BY_KEY`).
-    """
+    """Gradients of TILE queries, biases and gates along the keys; of TILE keys and values along queries (`BY_KEY`)."""
     start, h, graph = tl.program_id(0) * TILE, tl.program_id(1), tl.program_id(2)
     first, p0 = tl.load(ptr + graph), tl.load(pair_ptr + graph)
     n = tl.load(ptr + graph + 1) - first

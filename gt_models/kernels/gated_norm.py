@@ -25,11 +25,15 @@ def reference(
     """x, [N, d].
 
     Args:
-        h, a: [N, d].
+        h: [N, d].
+        a: [N, d].
         b: [d].
-        weight, bias, eps: of the norm, [d].
+        weight: of the norm, [d].
+        bias: of the norm, [d].
+        eps: of the norm, [d].
         relu: whether act is ReLU or the identity.
-        seed, rate: of `gt_models.kernels.dropout`; seed None drops nothing.
+        seed: of `gt_models.kernels.dropout`; seed None drops nothing.
+        rate: see `seed`.
     """
     h, a = (F.relu(h), F.relu(a)) if relu else (h, a)
     a = a if seed is None else drop(a, seed, rate)

@@ -1,7 +1,7 @@
 """The closing step of a Polynormer layer on a GPU: one pass over memory forward and one backward, a row at a time.
 
-The hash of dropout alone is fourteen operations on 64-bit integers in plain torch. Kept for the backward pass: the
-arguments, and two numbers a row.
+The hash of dropout alone is fourteen operations on 64-bit integers in plain torch. Saved for the backward pass:
+the arguments, and two numbers per row.
 """
 
 import torch
@@ -86,7 +86,7 @@ def _forward(
     KEEP: tl.constexpr,
     EPS: tl.constexpr,
 ):
-    """x and (mean, 1 / deviation) of a row. vectors [3, D]: b, (1 - b) weight, (1 - b) bias."""
+    """`x` and (mean, 1 / deviation) of a row. vectors [3, D]: b, (1 - b) weight, (1 - b) bias."""
     i, c = tl.program_id(0).to(tl.int64), tl.arange(0, PADDED)
     inside = c < D
     left, right, factor = _factors(h, a, seed, i, c, inside, D, RELU, LIMIT, KEEP)
@@ -121,7 +121,7 @@ def _backward(
     LIMIT: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """dh and da of every PROGRAMS-th row.
+    """`dh` and da of every PROGRAMS-th row.
 
     Sums [programs, 3, D]: over these rows, of b and, without the factor 1 - b, of weight and bias.
     """

@@ -9,7 +9,7 @@ from gt_models.kernels.row_linear import too_small
 
 
 def reference(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor) -> Tensor:
-    """x [rows, in] -> [rows, out], for weights [hidden, in] and [out, hidden] and biases [hidden] and [out]."""
+    """`x` [rows, in] -> [rows, out], for weights [hidden, in] and [out, hidden] and biases [hidden] and [out]."""
     return F.linear(F.gelu(F.linear(x, weight1, bias1)), weight2, bias2)
 
 

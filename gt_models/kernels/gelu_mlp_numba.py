@@ -1,7 +1,7 @@
 """Two linear maps with GELU between them on the CPU, in float32; backward keeps x, GELU and its slope.
 
-Value and slope come from one power of e: 0.5 ns a number, where torch takes 0.6 for the value and, since it begins
-anew, 1.6 for the slope.
+Value and slope come from one power of e: 0.5 ns a number, where torch takes 0.6 for the value and, since it starts
+again, 1.6 for the slope.
 """
 
 import math
@@ -52,7 +52,7 @@ _power = exp2(torch.float32)
 
 @compiled
 def _gelu(begin, end, x, slope):
-    """x Phi(x) in place of x, and Phi(x) + x Phi'(x), in blocks `begin` to `end`."""
+    """`x` Phi(x) in place of x, and Phi(x) + x Phi'(x), in blocks `begin` to `end`."""
     # from 0 on: an index that may be negative keeps loops out of vectors
     x, slope = x[BLOCK * begin : BLOCK * end], slope[BLOCK * begin : BLOCK * end]
     for i in range(len(x)):

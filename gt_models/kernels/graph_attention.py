@@ -27,9 +27,13 @@ def reference(
 
     Args:
         value: W x, [N, H * C], of one dtype with the attention vectors.
-        att_source, att_target: [H, C].
-        ptr, col: edges by target, in compressed rows: offsets [N + 1] and sources [E].
-        ptr_t, col_t, perm_t: the same edges by source: offsets [N + 1], targets [E], and the place of each in `col`.
+        att_source: [H, C].
+        att_target: [H, C].
+        ptr: edges by target, in compressed rows: offsets [N + 1] and sources [E].
+        col: see `ptr`.
+        ptr_t: the same edges by source: offsets [N + 1], targets [E], and the place of each in `col`.
+        col_t: see `ptr_t`.
+        perm_t: see `ptr_t`.
         negative_slope: of the leaky ReLU.
 
     A node without an incoming edge gets zeros. Holds an [E, H, C] tensor.

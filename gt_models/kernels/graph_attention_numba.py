@@ -1,6 +1,6 @@
 """Attention over neighbours on the CPU: no message per edge and channel is stored.
 
-Weights of edges are kept, and the two numbers of each node that scores are sums of. Forward and the derivative of the
+Weights of edges are stored, and the two numbers of each node that scores are sums of. Forward and the derivative of the
 softmax go by target, the gradient of the values by source.
 """
 

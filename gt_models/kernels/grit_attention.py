@@ -30,13 +30,15 @@ def reference(
     """(sum_j w_ij v_j next to sum_j w_ij e_ij [N, H, 2, d], e [P, H, d]).
 
     Args:
-        q, k, v: of all nodes, [N, H, d].
+        q: of all nodes, [N, H, d].
+        k: of all nodes, [N, H, d].
+        v: of all nodes, [N, H, d].
         pair: Ew and Eb over the flat pairs of the batch, P = sum n_b^2, query before key, [P, 2, H, d].
         logit: u, [H, d].
         batch: which nodes belong together.
         clamp: logits are cut to [-clamp, clamp]; math.inf: not.
-        dropout: rate at which single weights are dropped; which ones is a hash of `seed`, long [1], the pair and the
-            head. None: none.
+        dropout: rate at which single weights are dropped; which ones is a hash of `seed`, the pair and the head.
+        seed: long [1]; None drops nothing.
     """
     first, second = batch.pair_nodes  # queries, keys
     ew, eb = pair.unbind(1)  # [P, H, d] each

@@ -64,7 +64,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, out, e, weights):
-        """out [N, H, 2, width], e [P, H, width], weights [P, H] before dropout."""
+        """`out` [N, H, 2, width], e [P, H, width], weights [P, H] before dropout."""
         hashed = hash32(seed)
         q, k, pair, u = q.reshape(-1, dim), k.reshape(-1, dim), pair.reshape(-1, 2 * dim), logit.reshape(dim)
         e, v, e_flat, weights = e.reshape(-1, dim), v.reshape(-1), e.reshape(-1), weights.reshape(-1, heads)

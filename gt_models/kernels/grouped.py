@@ -66,8 +66,9 @@ class Groups:
 
 
 class Attention(NamedTuple):
-    """One attention of several: (number of the matrix, first column) of queries, keys and values; groups; the number of
-    its output.
+    """One attention of several.
+
+    Queries, keys and values are (number of the matrix, first column); then groups, and the number of the output.
     """
 
     query: tuple[int, int]

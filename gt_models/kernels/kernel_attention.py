@@ -1,5 +1,6 @@
-"""Kernel attention within groups (Kim et al. 2021, Eq. 21, with the generalized kernel),
-https://arxiv.org/abs/2110.14416.
+"""Kernel attention within groups.
+
+Source: Kim et al. 2021, Eq. 21, with the generalized kernel, https://arxiv.org/abs/2110.14416.
 
     out_j = phi(q_j)^T S_g / phi(q_j)^T z_g,   S_g = sum_i phi(k_i) v_i^T,   z_g = sum_i phi(k_i),
     phi(u) = relu(P u) + eps
@@ -73,9 +74,7 @@ def reference(
 def _example(
     _: Any, heads: int, channels: int, projection: Tensor, eps: float, *matrices: Tensor
 ) -> tuple[tuple, dict]:
-    """Two attentions with the same values' rows; three groups, the last without keys; in the first, entries 0 and 3
-    share a key.
-    """
+    """Two attentions with the same rows of values and three groups: the last has no keys, the first a repeated key."""
     width = projection.size(1)
 
     def draw(*shape: int) -> Tensor:

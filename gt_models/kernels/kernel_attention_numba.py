@@ -114,9 +114,7 @@ def _shares(costs: np.ndarray, repeats: int = 1) -> list[int]:
 
 
 def _table(attentions: Sequence[Attention], width: int, *tensors: Sequence[Tensor]) -> np.ndarray:
-    """Addresses and strides of each attention's queries, keys, values and output, then of their gradients if there are
-    any.
-    """
+    """Addresses and strides of the queries, keys, values and output of each attention, then of their gradients."""
     found = [[(t.data_ptr(), t.element_size(), t.stride(0)) for t in ts] for ts in tensors]
     table, first = [], [0] * len(tensors[1])
     for a in attentions:
@@ -197,7 +195,7 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
 
     @inner
     def form_features(u, first, by_channel, eps, above, phi):
-        """above = relu(P u), phi = above + eps; by_channel: the transpose of P."""
+        """`above` = relu(P u), phi = above + eps; by_channel: the transpose of P."""
         copy(above, 0, zero, features)
         for c in range(width):
             muladd(above, 0, u[first + uintp(c)], by_channel, c * features, features)

@@ -10,7 +10,7 @@ from gt_models.kernels.dispatch import Form, Operation
 
 
 def reference(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
-    """x [N, d] -> [N, d_k] for each weight [d_k, d] and bias [d_k] or None.
+    """`x` [N, d] -> [N, d_k] for each weight [d_k, d] and bias [d_k] or None.
 
     `parameters` are all weights, then all biases.
     """

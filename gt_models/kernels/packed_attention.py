@@ -16,7 +16,10 @@ def reference(
     """Queries, keys and values -> what each query receives, [T, d] or [B, d].
 
     Args:
-        query, tokens, packing, num_heads: see `softmax_attention`.
+        query: see `softmax_attention`.
+        tokens: see `softmax_attention`.
+        packing: see `softmax_attention`.
+        num_heads: see `softmax_attention`.
         dropout: rate at which weights are dropped. The others are scaled by 1 / (1 - dropout).
         seed: long [1] on the CPU, by which weights are dropped. The form "fused" draws from the device's generator
             instead.

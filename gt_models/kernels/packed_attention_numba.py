@@ -156,7 +156,7 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, out, stats):
-        """out [M, H d], flat, and of each row the largest score (in base 2) and the inverse sum [M, H, 2]."""
+        """`out` [M, H d], flat, and of each row the largest score (in base 2) and the inverse sum [M, H, 2]."""
         room = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads]  # keys of the first graph, the longest
         dim, scale = heads * d, number(1 / math.sqrt(d)) * log2e
         token, row = parts * dim, parts * dim if parts == 3 else dim
@@ -189,7 +189,8 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         """Gradients of queries, keys and values from that of the result, [M, H d], flat.
 
         Sums over queries lie as [block of LANES channels, token, channel], and what they are of as [block, lane,
-        channel]. Lanes without a query hold anything: nothing reads them."""
+        channel]. Lanes without a query hold anything: nothing reads them.
+        """
         room, dim = ptr[min(begin // heads + 1, len(ptr) - 1)] - ptr[begin // heads], heads * d
         root, padded = number(1 / math.sqrt(d)), -(-d // LANES) * LANES
         token, row = parts * dim, parts * dim if parts == 3 else dim

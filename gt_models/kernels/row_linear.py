@@ -1,7 +1,7 @@
 """A linear map of rows, y = x W^T + b.
 
-By oneDNN, as `multi_linear`; the gradients of weight and bias come from one pass over x and the gradient of y, which copies
-neither.
+By oneDNN, as `multi_linear`; the gradients of weight and bias come from one pass over x and the gradient of y, which
+copies neither.
 """
 
 import torch
@@ -12,12 +12,12 @@ from gt_models.kernels.dispatch import Form, Operation
 
 
 def reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x [rows, in] -> [rows, out] for a weight [out, in] and a bias [out] or None."""
+    """`x` [rows, in] -> [rows, out] for a weight [out, in] and a bias [out] or None."""
     return F.linear(x, weight, bias)
 
 
 def too_small(x: Tensor, weight: Tensor, *_: Tensor | None) -> str | None:
-    """Why oneDNN's products are not worth their calls, or not to be had; None where they are."""
+    """Why products of oneDNN are not faster or not available; None if they are."""
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return "no oneDNN in this torch"
     if torch.is_autocast_enabled(x.device.type):

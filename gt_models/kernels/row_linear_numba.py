@@ -46,14 +46,12 @@ row_linear = _RowLinear.apply
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x W^T + b."""
+    """`x` W^T + b."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 def parameter_gradients(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """grad^T x [out, in] and the sum of grad's rows [out], of grad [rows, out], out a multiple of four, and x [rows,
-    in].
-    """
+    """grad^T x [out, in] and the sum of grad's rows [out], of grad [rows, out] and x [rows, in]; 4 divides out."""
     grad, x = grad.contiguous(), x.contiguous()
     weight, bias = grad.new_zeros(grad.size(1), x.size(1)), grad.new_zeros(grad.size(1))
     run(_kernel(x.size(1)), grad.size(1) // 4, grad, x.view(-1), weight.view(-1), bias)

@@ -6,19 +6,23 @@ from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, Operation
 
-# Features are read as sparse from so many columns on and up to this share that is not zero. Measured on one thread, 7,650 x 2,000 to width
-# 512, forward and backward: dense 137 and 134 ms; 1 % not zero 6.4 and 6.1, 5 % 23 and 22, 10 % 44 and 45. Even at 35 %.
+# Features are read as sparse from FEATURES columns on and up to this share that is not zero. Measured on one thread,
+# 7,650 x 2,000 to width 512, forward and backward: dense 137 and 134 ms; 1 % not zero 6.4 and 6.1, 5 % 23 and 22,
+# 10 % 44 and 45. Equal at 35 %.
 FEATURES = 256
 DENSITY = 0.1
 
 
 def reference(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """y [N, d].
+    """`y` [N, d].
 
     Args:
-        values, col: entries of x that are not zero and their columns, row by row, columns of a row ascending, [nnz] each; no gradient.
+        values: entries of x that are not zero and their columns, row by row, columns of a row ascending, [nnz]
+            each; no gradient.
+        col: see `values`.
         ptr: offsets of the rows, long [N + 1].
-        weight, bias: [d, F], [d] or None.
+        weight: [d, F], [d] or None.
+        bias: [d, F], [d] or None.
 
     Holds x as it is, [N, F].
     """

@@ -1,4 +1,4 @@
-"""A linear layer on sparse rows on the CPU: a row of W^T is read for each entry that is not zero, and one of its gradient written."""
+"""A linear layer on sparse rows on the CPU: reads a row of W^T, and writes one of its gradient, per non-zero entry."""
 
 from functools import cache
 from types import SimpleNamespace
@@ -47,7 +47,7 @@ def _kernels(dtype: torch.dtype, capacity: int) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, values, ptr, col, weight, bias, out):
-        """weight [F, d]."""
+        """`weight` [F, d]."""
         dim, row = len(bias), local(number, capacity)
         for i in range(begin, end):
             for c in range(dim):
@@ -62,7 +62,7 @@ def _kernels(dtype: torch.dtype, capacity: int) -> SimpleNamespace:
 
     @compiled
     def weight(begin, end, values, ptr, col, grad, out):
-        """out [F, d], columns begin to end of x: each is summed by one thread, over rows in their order."""
+        """`out` [F, d], columns begin to end of x: each is summed by one thread, over rows in their order."""
         dim, row = grad.shape[1], local(number, capacity)
         for i in range(len(ptr) - 1):
             for c in range(dim):

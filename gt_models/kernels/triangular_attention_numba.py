@@ -51,7 +51,8 @@ def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
     """operation(states, at, x, first, stride, lanes, d).
 
     `move` between the d numbers of each lane, at first, first + stride, ... in x, and states[at : at + d LANES] as
-    [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers."""
+    [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers.
+    """
 
     @intrinsic(prefer_literal=True)
     def operation(typing, states, at, x, first, stride, lanes, d):
@@ -129,7 +130,7 @@ class _TriangularAttention(torch.autograd.Function):
         (x, out, stats), (sizes, numbers) = ctx.saved_tensors, ctx.rest
         kernels, grad = _kernels(x.dtype, x.size(3)), grad.contiguous()
         mean, dx = x.new_empty(stats.shape[:2]), torch.empty_like(x)
-        run_parts(kernels.means, [0, len(x)], grad, out, mean)  # on one thread: n^2 numbers beside n^3
+        run_parts(kernels.means, [0, len(x)], grad, out, mean)  # on one thread: n^2 numbers, small against n^3
         tasks, bounds = _plan(sizes, x.size(2), LANES, torch.get_num_threads())
         run_parts(kernels.backward, bounds, x, grad, stats, mean, tasks, *numbers, dx)
         return dx, None, None, None, None
@@ -195,7 +196,8 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             """Outputs of the rows from i on and of the columns from j0 on, LANES at a time.
 
             Laid out as k, v2 [tile of columns, l, channel, lane]; q, v1 [row, l, channel]; weight, drawn [l, row,
-            lane]."""
+            lane].
+            """
             s, peak, inverse = local(number, lanes), local(number, lanes), local(number, lanes)
             value, t = local(number, size), local(number, LANES)
             for r in range(rows):
@@ -239,7 +241,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
     @compiled
     def forward(begin, end, x, tasks, seed, limit, keep, out, stats):
-        """x [P, 4, H, d] -> out [P, H, d] and stats [P, H, 2].
+        """`x` [P, 4, H, d] -> out [P, H, d] and stats [P, H, 2].
 
         Stats are the maximum (in base 2) and the inverse sum of each softmax.
         """
@@ -277,7 +279,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
     @compiled
     def means(begin, end, grad, out, mean):
-        """mean [P, H] = <O, dO>, the sum over l of A dA."""
+        """`mean` [P, H] = <O, dO>, the sum over l of A dA."""
         for p in range(begin, end):
             for h in range(grad.shape[1]):
                 product = zero
@@ -293,7 +295,8 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j).
 
             Laid out as k, v2, dk, dv2 [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds
-            [row, lane]."""
+            [row, lane].
+            """
             q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
             s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
             dk_c, dv2_c, t, hashes = (
@@ -346,7 +349,7 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
 
     @compiled
     def backward(begin, end, x, grad, stats, mean, tasks, seed, limit, keep, dx):
-        """dx [P, 4, H, d]."""
+        """`dx` [P, 4, H, d]."""
         for t in range(begin, end):
             p0, n, h, l0 = tasks[t]
             count, rest, first = min(LANES, n - l0), n - n % ROWS, p0 + l0 * n

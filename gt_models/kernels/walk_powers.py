@@ -1,5 +1,6 @@
-"""Powers of the matrix of a random walk, for all pairs of nodes: RRWP (Ma et al. 2023, Graph Inductive Biases in Transformers without
-Message Passing, https://arxiv.org/abs/2305.17589).
+"""Powers of the matrix of a random walk, for all pairs of nodes: RRWP.
+
+Source: Ma et al. 2023, Graph Inductive Biases in Transformers without Message Passing, https://arxiv.org/abs/2305.17589.
 
     M^0 = I     M^k_ij = sum over the edges e = (i -> m) of w_e M^(k-1)_mj
 """
@@ -18,8 +19,12 @@ def reference(
     Args:
         out: [sum n_b^2, C], rows of a graph's pairs one after another, contiguous.
         ptr: node offsets of the graphs, long [B + 1].
-        row_ptr, col, weight: M of all graphs in compressed rows: offsets long [N + 1], columns long [E], values [E].
-        channel, steps, identity: the first channel, K, and whether it is the identity.
+        row_ptr: M of all graphs in compressed rows: offsets long [N + 1], columns long [E], values [E].
+        col: see `row_ptr`.
+        weight: see `row_ptr`.
+        channel: the first channel, K, and whether it is the identity.
+        steps: see `channel`.
+        identity: see `channel`.
     """
     sizes = ptr.diff()
     pair_ptr = torch.cat([ptr.new_zeros(1), sizes.square().cumsum(0)])

@@ -1,7 +1,8 @@
 """Powers of a walk's matrix on the CPU, written straight into the flat layout of pairs.
 
-On a molecule a sparse row has two products per entry in place of n. As torch operations that would be a pass over memory for each power and
-another to put the channels of a pair side by side; here a strip of columns of one graph stays in cache for all powers.
+On a molecule a sparse row has two products per entry in place of n. As torch operations that would be a pass over
+memory for each power and another to put the channels of a pair side by side; here a strip of columns of one graph stays
+in cache for all powers.
 """
 
 from functools import cache
@@ -18,7 +19,7 @@ ENTRIES_PER_THREAD = 2**14  # below it a second thread costs more than it does
 
 
 def walk_powers(out, ptr, row_ptr, col, weight, channel, steps, identity) -> Tensor:
-    """Fills `out` [P, channels] with the powers of the walk matrices, graph by graph; see `gt_models.kernels.walk_powers`."""
+    """Fills `out` [P, channels] with the powers of the walk matrices; see `gt_models.kernels.walk_powers`."""
     pair_ptr = torch.cat([ptr.new_zeros(1), ptr.diff().square().cumsum(0)])
     num_graphs = len(ptr) - 1
     num_threads = max(

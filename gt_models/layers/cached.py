@@ -21,7 +21,7 @@ class cached_property:
 
     Not for use by several threads.
 
-    The value becomes a plain attribute of the object, where it is found before this is asked again.
+    The value becomes a plain attribute of the object, which Python finds before this descriptor.
     """
 
     def __init__(self, function: Callable[[Any], Any]):

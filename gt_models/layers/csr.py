@@ -73,8 +73,9 @@ def csr_of(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tens
     """Edges in compressed sparse rows, by target and by source; int32 where that is wide enough.
 
     Args:
-        source, target: long [E]. An edge with the target `num_nodes` comes last and belongs to no node: so edges can be
+        source: long [E]. An edge with the target `num_nodes` comes last and belongs to no node: so edges can be
             dropped if no size may depend on data.
+        target: see `source`.
         num_nodes: N.
 
     Returns:

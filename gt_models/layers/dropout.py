@@ -45,7 +45,7 @@ class Dropout(nn.Module):
 
 
 def drop_entries(x: Tensor, seed: Tensor, rate: float) -> Tensor:
-    """x / (1 - rate) where an entry is kept, else 0: x of any shape, `seed` long [1], 0 <= rate < 1."""
+    """`x` / (1 - rate) where an entry survives, else 0: x of any shape, `seed` long [1], 0 <= rate < 1."""
     keep = kept(seed.to(x.device), x.numel(), rate).view(x.shape)
     return torch.where(keep, x * (1 / (1 - rate)), torch.zeros_like(x))
 

@@ -1,6 +1,6 @@
 """The hash that decides which entries dropout keeps, shared by the reference and the fast forms.
 
-The entry at a position is kept if hash32(hash32(seed) + position * GOLDEN mod 2^32) is at least the threshold. hash32
+The entry at a position survives if hash32(hash32(seed) + position * GOLDEN mod 2^32) is at least the threshold. hash32
 is a bijection and GOLDEN is odd. Hence two seeds never share the hash of an entry at the same position, and two
 positions below 2^32 of one seed never share one. The entries p of one random seed and q of another share a hash with
 probability 2^-32, as independent 32-bit numbers do.
@@ -37,17 +37,17 @@ def draw_seed() -> Tensor:
 
 
 def kept(seed: Tensor, count: int, rate: float) -> Tensor:
-    """Whether the entries 0 to count - 1 are kept: bool [count] on the device of `seed`, long [1]."""
+    """Whether the entries 0 to count - 1 survive: bool [count] on the device of `seed`, long [1]."""
     return kept_at(seed, torch.arange(count, device=seed.device), rate)
 
 
 def kept_at(seed: Tensor, position: Tensor, rate: float) -> Tensor:
-    """Whether the entries at `position`, long, are kept: bool of its shape."""
+    """Whether the entries at `position`, long, survive: bool of its shape."""
     return hash32((hash32(seed) + position * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
 
 
 def kept_in_rows(seed: Tensor, row: Tensor, num_columns: int, rate: float) -> Tensor:
-    """Whether the entries of rows of attention weights are kept.
+    """Whether the entries of rows of attention weights survive.
 
     Which ones depends on the number of the row and on the column, not on how rows are padded or split.
 

@@ -71,7 +71,8 @@ def equivariant_basis(queries: Tensor, keys: Tensor, dtype: torch.dtype = torch.
     and the edges of a graph as rows of `queries` and `keys`.
 
     Args:
-        queries, keys: long [..., Q, l] and [..., K, k]; leading dimensions (graphs) agree.
+        queries: long [..., Q, l] and [..., K, k]; leading dimensions (graphs) agree.
+        keys: see `queries`.
         dtype: of the result.
 
     Returns:
@@ -93,6 +94,7 @@ def basis_targets(tuples: Tensor, mask: Tensor | None = None, dtype: torch.dtype
     Args:
         tuples: multi-indices of the tokens, long [..., T, k].
         mask: bool [..., T], True at real tokens; rows and columns of padding are zero.
+        dtype: of the result.
 
     Returns:
         [..., bell(2k), T, 1 + T]; column 0 is [null].

@@ -15,6 +15,7 @@ def gcn_sum(x: Tensor, edges: Edges, times: int = 1) -> list[Tensor]:
     Args:
         x: [N, C].
         edges: from `csr_edges`: incoming edges and one self-loop of each node, which the degrees D count.
+        times: number of powers.
     """
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     scale = edges.in_degree.to(x.dtype).rsqrt()  # at least one each: the self-loop

@@ -152,7 +152,8 @@ def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Ten
     """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E + N], weights [E + N]), once for all layers.
 
     As torch_geometric's `gcn_norm`, but a self-loop that is there already stays, with weight 0, so that no size depends
-    on how many there are."""
+    on how many there are.
+    """
     nodes = torch.arange(batch.num_nodes, device=batch.ptr.device)
     edge_index = torch.cat([batch.edge_index, torch.stack([nodes, nodes])], 1)
     (source, target), is_loop = edge_index, batch.edge_index[0] == batch.edge_index[1]

@@ -53,15 +53,17 @@ def orthogonal_rows(
 ) -> Tensor:
     """Orthogonal random features: per graph the rows of a random orthogonal n x n matrix (QR of a Gaussian one).
 
-    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is kept: they are
+    Where n < width the channels are zero-padded; where n > width a random choice of `width` columns is used: they are
     orthonormal, the rows no longer. Columns of a uniform orthogonal matrix are exchangeable, so QR of n x width numbers
     is that choice at a cost of n * width^2.
 
     Args:
         sizes: rows per graph, long [B].
-        owner, local: graph of each row, and its place there, long [M].
+        owner: graph of each row, and its place there, long [M].
+        local: see `owner`.
         max_size: largest of `sizes`.
         width: channels d_p.
+        dtype: of the result.
 
     Returns:
         [M, width].

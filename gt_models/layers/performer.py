@@ -25,8 +25,7 @@ class RandomFeatures(nn.Module):
     Args:
         head_dim: width d of queries and keys.
         num_features: rows m of the projection; None is int(d ln d).
-        redraw_interval: `step()` draws a new projection before the first of every so many training forwards; None never
-            does.
+        redraw_interval: `step()` draws a new projection before every `redraw_interval` training forwards; None: never.
         kernel: "softmax" (`softmax_kernel`) or "relu" (`relu_kernel`).
         eps: the constant added to each feature; None is the kernel's own (1e-4 softmax, 1e-3 relu).
     """
@@ -110,11 +109,11 @@ class RandomFeatures(nn.Module):
         projection: Tensor | None = None,
         detach: bool = True,
     ) -> Tensor:
-        """u [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens, `stabilizer` and `detach`: see
-        `softmax_kernel`.
+        """`u` [..., L, d] -> [..., L, m]; `mask` [..., L], True at real tokens.
 
-        `projection`: that of the forward pass, for what is computed again in the backward pass; None: the current
-        one."""
+        `stabilizer`, `detach`: see `softmax_kernel`. `projection`: that of the forward pass, for what is computed again
+        in the backward pass; None: the current one.
+        """
         projection = self.projection if projection is None else projection
         if self.kernel == "relu":
             return relu_kernel(u, projection, self.eps, mask=mask)
@@ -133,7 +132,7 @@ def softmax_kernel(
     stabilizer: Tensor | None = None,
     detach: bool = True,
 ) -> Tensor:
-    """Positive features of the softmax kernel (FAVOR+, Lemma 1):
+    """Positive features of the softmax kernel (FAVOR+, Lemma 1).
 
         phi(u) = m^-1/2 (exp(c P u - c^2 |u|^2 / 2 - s) + eps),  c = d^-1/4.
 
@@ -216,7 +215,12 @@ def performer_attention(
     the backward pass.
 
     Args:
+        q: queries [..., L, d].
+        k: keys [..., L, d].
+        v: values [..., L, d_v].
+        features: the random features.
         mask: bool, broadcastable to [..., 1, L]; False keys take no part. Queries there give numbers of no meaning.
+        chunk: largest number of tokens at a time.
     """
     dtype = v.dtype
     mask = None if mask is None else mask.squeeze(-2)  # [..., L]

@@ -102,7 +102,9 @@ def softmax_attention(
     """`SoftmaxAttention.forward`; holds the weights [b, H, L, L] of a group of graphs.
 
     Args:
-        query, tokens, packing: as there.
+        query: as there.
+        tokens: as there.
+        packing: as there.
         num_heads: H, which divides d.
         drop: dropout, called with weights [b, H, L, keys] and the number of each query in the batch, long [b, L].
     """

@@ -12,7 +12,7 @@ class Subgraphs:
 
     Breadth first, edges taken in both directions. The first hop that would pass `max_nodes` is not taken whole: nodes
     of that frontier are drawn at random until the subgraph has `max_nodes`. Edges keep their direction and features. A
-    target's draw depends on `seed` and the target alone, not on which targets are asked together.
+    target's draw depends on `seed` and the target alone, not on the other targets of the call.
 
     Args:
         graph: one graph (a batch counts as one disconnected graph).

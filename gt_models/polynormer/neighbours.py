@@ -18,7 +18,7 @@ from gt_models.layers.precision import full_precision
 
 
 class GraphAttention(nn.Module):
-    """Attention over neighbours, `forward(x [N, in_dim], batch) -> [N, out_dim]`:
+    """Attention over neighbours, `forward(x [N, in_dim], batch) -> [N, out_dim]`.
 
         a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>)      per head
         out_i = sum_j a_ij W x_j

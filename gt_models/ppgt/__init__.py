@@ -1,6 +1,7 @@
-"""PPGT: nodes are the tokens of a plain transformer with simplified L2 attention and AdaRMSNorm. The graph enters by
-one encoding per ordered pair of nodes (RRWP through a stem of MLPs), which each layer reads as a bias and a gate of
-its attention.
+"""PPGT: nodes are the tokens of a plain transformer with simplified L2 attention and AdaRMSNorm.
+
+The graph enters by one encoding per ordered pair of nodes (RRWP through a stem of MLPs), which each layer reads as a
+bias and a gate of its attention.
 
 Ma, Pal, Zhang, Torr, Coates: Plain Transformers Can be Powerful Graph Learners, 2025,
 https://arxiv.org/abs/2504.12588: Section 3 and Appendix B. Equations 1 and 3 are in `norms`, 9 and 10 in `stem`, the
@@ -34,8 +35,7 @@ PAPER = (
 
 
 class SL2Attention(nn.Module):
-    """Multi-head attention with simplified L2 scores, a bias and a gate per pair (equation 5), on the nodes of each
-    graph.
+    """Multi-head attention with simplified L2 scores, a bias and a gate per pair (equation 5), within graphs.
 
     Args:
         dim, num_heads: width of all heads together, and their number.
@@ -226,8 +226,7 @@ class PPGT(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Appendix B.2: truncated normal 0.02 in backbone and head, Kaiming uniform in the stems, N(0, 1) for
-        embeddings."""
+        """Appendix B.2: truncated normal 0.02 in backbone and head, Kaiming uniform in stems, N(0, 1) in embeddings."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -244,8 +243,10 @@ class PPGT(nn.Module):
             nn.init.normal_(self.edge_vector)
 
     def forward(self, batch: GraphBatch, edge_values: Tensor | None = None) -> Tensor:
-        """[B, out_dim] or [N, out_dim]. `edge_values` [E, pair_dim] join the pairs of the edges (encodings learnt
-        elsewhere)."""
+        """[B, out_dim] or [N, out_dim].
+
+        `edge_values` [E, pair_dim] join the pairs of the edges (encodings learnt elsewhere).
+        """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch, edge_values), batch)
 

@@ -1,5 +1,4 @@
-"""A class token that reads a graph off its nodes (PPGT, Section 3.3, after CaiT), and the residual connection of all
-layers."""
+"""A class token that pools the nodes of a graph (PPGT, Section 3.3, after CaiT), and the residual connection."""
 
 from collections.abc import Callable
 
@@ -61,8 +60,7 @@ class ClassAttention(nn.Module):
 
 
 class ClassAttentionLayer(nn.Module):
-    """One layer of `ClassAttention`: the token attends to the nodes (equation 4), then an MLP on the token (equation
-    7).
+    """One layer of `ClassAttention`: the token attends to the nodes (equation 4), then an MLP (equation 7).
 
     Args: as `gt_models.ppgt.SL2Attention` and `gt_models.ppgt.PPGTLayer`.
     """

@@ -30,8 +30,9 @@ class PreNormFFN(nn.Module):
 
 
 class PairStem(nn.Module):
-    """Norm(FFN(... FFN(FC(e'_ij) + MLP(SPE(p'_ij))))) (equation 10): raw channels of pairs [P, in_dim] -> pair
-    encodings [P, out_dim].
+    """Pair encodings [P, out_dim] of raw channels of pairs [P, in_dim] (equation 10).
+
+    Norm(FFN(... FFN(FC(e'_ij) + MLP(SPE(p'_ij)))))
 
     Args:
         in_dim, out_dim: input and output width.

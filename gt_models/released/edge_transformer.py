@@ -1,7 +1,8 @@
 """Edge Transformer as the authors released it (https://github.com/luis-mueller/towards-principled-gts, commit bab6ce7).
 
 Further norms in the layer, a sum in place of phi, batch norms in the readout. It was run on M, M^2, M^4, ... as RRWP
-(`squaring` of the encoding)."""
+(`squaring` of the encoding).
+"""
 
 # mypy: disable-error-code="assignment"
 
@@ -71,7 +72,8 @@ class ReleasedTokens(PairTokens):
 class ReleasedReadout(PairReadout):
     """BatchNorm-Linear-ReLU-Linear over pairs, and the same over nodes.
 
-    Both sums read the same 2d hidden units; ReLU whatever the model's activation is."""
+    Both sums read the same 2d hidden units; ReLU whatever the model's activation is.
+    """
 
     def __init__(self, hidden_dim: int, act: str):
         nn.Module.__init__(self)  # other widths: nothing is drawn that is not used

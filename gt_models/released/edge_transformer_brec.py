@@ -1,9 +1,10 @@
 """The Edge Transformer variant that the paper runs on BREC (Mueller and Morris, Section 6 and Appendix).
 
-a feed-forward of one Linear, an additional LayerNorm on the fused values. The paper says no more of it; the rest is the
+A feed-forward of one Linear, an additional LayerNorm on the fused values. The paper states no more; the rest is the
 authors' code (https://github.com/luis-mueller/towards-principled-gts, expressivity/main.py): structure alone is read (2
 on the diagonal, 1 on edges), one Linear serves for queries, keys and both values, and each layer adds a readout of its
-own to the embedding."""
+own to the embedding.
+"""
 
 # mypy: disable-error-code="arg-type"
 
@@ -25,7 +26,7 @@ class EdgeTransformerBRECReleased(nn.Module):
     """Graph embeddings [B, out_dim] from structure alone: neither node nor edge features are read.
 
     Args:
-        in_dim: accepted for the common face of all models; the input is the adjacency matrix.
+        in_dim: accepted for the common interface of all models; the input is the adjacency matrix.
         out_dim: width of the embedding; None is hidden_dim // 2.
         level: "graph".
         hidden_dim: width d of the pair states.

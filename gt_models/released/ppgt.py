@@ -101,8 +101,7 @@ class PPGTReleased(PPGT):
         return {name: channels[name] for name in self.node_extras}
 
     def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
-        """Order and degrees as configured, [P, 1] each, behind the difference of the positions [P, position_dim]
-        (superpixels)."""
+        """Differences of positions [P, position_dim] (superpixels), then order and degrees if configured, [P, 1]."""
         query, key = batch.pair_nodes
         order, *degrees = super().extra_pair_channels(batch, dtype)
         channels = [order, *degrees] if "degree" in self.node_extras else [order]
@@ -128,8 +127,10 @@ class PPGTReleased(PPGT):
 
 
 class ReleasedStem(PairStem):
-    """FFN blocks start truncated normal, as the backbone does. `pre_norm`, one more norm before them, is set by the
-    model."""
+    """FFN blocks start truncated normal, as the backbone does.
+
+    `pre_norm`, one more norm before them, is set by the model.
+    """
 
     truncated = True
 

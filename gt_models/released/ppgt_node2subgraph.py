@@ -1,6 +1,8 @@
-"""PPGT on one large graph as its authors released it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT:
-each node is predicted from the subgraph around it, in which it carries a mark, through a class token. Without degrees
-and order; branches are scaled."""
+"""PPGT on one large graph as its authors released it (Node2Subgraph, Appendix B.4), https://github.com/LiamMa/PPGT.
+
+Each node is predicted from the subgraph around it, in which it carries a mark, through a class token. There are no
+degrees and no order; branches are scaled.
+"""
 
 # mypy: disable-error-code="operator"
 
@@ -19,8 +21,9 @@ from gt_models.released.ppgt import PPGTReleased
 
 # what it never varies
 FIXED = {
-    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant", "degree": False,
-    "node_order": False, "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False, "pool_norm": False, "out_norm": False,
+    "edge_dim": None, "urpe": True, "edge_vector": False, "pooling": "class-attention", "head": "constant",
+    "degree": False, "node_order": False, "position_dim": 0, "stem_ffn_init": "truncated", "stem_norm": False,
+    "pool_norm": False, "out_norm": False,
 }  # fmt: skip
 
 

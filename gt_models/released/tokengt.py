@@ -17,7 +17,7 @@ from gt_models.tokengt import REGISTERED, TokenGT
 
 @register_model("tokengt-released", **REGISTERED)
 class TokenGTReleased(TokenGT):
-    """Arguments and errors of `TokenGT`. Beside the [graph] token each graph has a [null] token (tokenizer.py).
+    """Arguments and errors of `TokenGT`. In addition to the [graph] token each graph has a [null] token (tokenizer.py).
 
     Orthogonal random features: an n_max x n_max matrix, n_max the largest graph of the batch, its first d_p channels,
     rows of unit length; so a batch differs from its graphs alone.

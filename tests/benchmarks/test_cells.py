@@ -83,7 +83,7 @@ def test_a_ratio_that_lost_a_sixth_is_named_where_no_other_work_ran():
     assert cells.ratios(FOUND) == {"ms": 3.0, "mib": 1.8}
     kept = {"embedded/chains/gcn": {"ms": 3.5, "mib": 2.2}}
     (line,) = cells.lost([FOUND], kept)
-    assert line == "embedded/chains/gcn: mib of the definition 2.2 times ours when it was kept, 1.8 times now"
+    assert line == "embedded/chains/gcn: mib of the definition 2.2 times ours when it was stored, 1.8 times now"
     assert cells.lost([FOUND | {"other": 1.3}], kept) == cells.lost([FOUND], {}) == []
     alone = FOUND | {"step": {"ours": 0.01}, "plain": {"error": "no memory"}}
     assert cells.ratios(alone) == {}

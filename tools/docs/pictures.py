@@ -1,4 +1,7 @@
-"""Takes the pictures of the results page for README.md and docs/: python -m tools.docs.pictures (needs Chromium and playwright)."""
+"""Takes the pictures of the results page for README.md and docs/: `python -m tools.docs.pictures`.
+
+Needs Chromium and playwright.
+"""
 
 import os
 import tempfile

@@ -151,7 +151,8 @@ class Summary:
         if (words := self.reader.labels) and not self.classification:
             listed = ", ".join(words[:3]) + (", ..." if len(words) > 3 else "")
             raise DatasetError(
-                f"{self.name}: the targets are words ({listed}); {task} needs numbers: use --task {level}-classification"
+                f"{self.name}: the targets are words ({listed}); {task} needs numbers: "
+                f"use --task {level}-classification"
             )
         if self.classification:
             known, unlabelled = np.unique(y[y >= 0]).tolist(), 0 if self.as_floats else int((y == -1).sum())

@@ -1,7 +1,8 @@
 """reports/index.html: everything that was printed and run, on one page that asks nothing of any network.
 
-The page is one file: tables in HTML (sorted and filtered by DataTables), plots by Plotly, both built in (vendor/README.md has their versions and licences), and the
-details of cells as JSON. A policy in its head forbids every request and every script but these, by their digests, so that no text from a record can run.
+The page is one file: tables in HTML (sorted and filtered by DataTables), plots by Plotly, both built in
+(vendor/README.md has their versions and licences), and the details of cells as JSON. A policy in its head forbids every
+request and every script but these, by their digests, so that no text from a record can run.
 """
 
 import base64
@@ -92,7 +93,8 @@ def page_html(
             data=safe_json(shown),
             cells=safe_json(every_cell),
             scripts=scripts,
-            policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src {' '.join(map(_source, scripts))}",
+            policy="default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src "
+            f"{' '.join(map(_source, scripts))}",
             style=(HERE / "templates" / "page.css").read_text(encoding="utf-8"),
         )
     )
@@ -114,13 +116,16 @@ def _paper(name: str, title: str, short: Summary | None, tables: Sequence[PaperT
 
 
 def safe_json(value: object) -> str:
-    """JSON for use within a script element: no character in it opens or closes an element. Raises ValueError for NaN."""
+    """JSON for use within a script element: no character in it opens or closes an element.
+
+    Raises ValueError for NaN.
+    """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _emphasised(line: str) -> "Markup":
-    """An item of a list in Markdown as HTML: what stands between asterisks is emphasised, all else is text."""
+    """Returns an item of a Markdown list as HTML: text between asterisks is emphasised, all else is plain."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", str(escape(line.removeprefix("- ")))))
@@ -133,7 +138,7 @@ def _source(script: str) -> str:
 
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
-    """The sentences that print, runs and kept findings decide, with their verdicts."""
+    """Returns the claims that published numbers, runs and stored findings decide, with their verdicts."""
     from gt_bench.claims.evaluate import UNDECIDED, evaluate_claim, load_claims, needs_data
 
     found = []
@@ -141,7 +146,7 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
         if not needs_data(claim):
             try:
                 verdict, why = evaluate_claim(claim, rows, rules=rules)
-            except UserError as error:  # what was computed for it is not at hand
+            except UserError as error:  # its finding is not available
                 verdict, why = UNDECIDED, str(error)
             found.append(
                 {

@@ -1,4 +1,4 @@
-"""Everything about each cell, as plain data: its rows in words, recipe with origins, runs, digests, machine, learning curves, and the command that makes it."""
+"""Details of each cell, as plain data: rows, recipe with origins, runs, digests, machine, learning curves, command."""
 
 import json
 import math
@@ -20,7 +20,10 @@ MOST_RUNS = 100  # of a cell that are listed one by one
 
 
 def of_cells(grid: Grid, held: Gathered) -> dict[str, dict[str, object]]:
-    """Everything about each version of a cell, and of a cell without a run its recipe, or what is wrong with it, and the command that makes it."""
+    """Returns the details of each version of a cell.
+
+    For a cell without a run: its recipe, or what is wrong with it, and the command that runs it.
+    """
     known = {cell.cell: cell for cell in grid.cells.values()}
     rows: dict[str, list[Row]] = {}
     for row in (*held.rows, *held.others):
@@ -107,7 +110,8 @@ def _version(version: Version, cell: Cell) -> dict[str, object]:
         "recipe": recipe,
         "metric": version.result.get("metric"), "direction": version.result.get("direction"),
         "runs": [
-            [r["seed"], r["split"], r["status"], short(r["val"]), short(r["test"]), r["best_epoch"], short(m["seconds"], 3), record["digest"][:16]]
+            [r["seed"], r["split"], r["status"], short(r["val"]), short(r["test"]), r["best_epoch"],
+             short(m["seconds"], 3), record["digest"][:16]]
             for r, m, record in zip(runs, measured, version.records, strict=True)
         ][:MOST_RUNS],
         "digests": {k: _distinct(r["digests"].get(k) for r in runs) for k in (runs[0]["digests"] if runs else ())},
@@ -126,8 +130,10 @@ def _distinct(values: Iterable[object]) -> list[str]:
 
 
 def curves(runs: Sequence[Ran], key: str) -> dict[str, Sequence[object]] | None:
-    """Median, lowest and highest value over the runs by epoch, at no more than POINTS epochs; None where nothing was measured. A run counts as
-    long as it goes on."""
+    """Returns median, lowest and highest value over the runs by epoch, at no more than POINTS epochs.
+
+    None if nothing was measured. A run counts until its last epoch.
+    """
     by_epoch: dict[int, list[float]] = {}
     for run in runs:
         for epoch, value in zip(run["epochs"].get("epoch") or (), run["epochs"].get(key) or (), strict=False):

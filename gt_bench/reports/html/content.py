@@ -1,4 +1,4 @@
-"""What the page says of the rows of leaderboards, as plain data: the table of all results, printed tables, what each row is called and comes to."""
+"""Rows of leaderboards as plain data for the page: the table of all results, published tables, names, verdicts."""
 
 import math
 from collections.abc import Sequence
@@ -17,14 +17,16 @@ DIGITS = 5
 
 
 def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]]:
-    """Lines of the table of all results: rows with a verdict, the other rows, and the cells of the grid that have none."""
+    """Returns lines of the table of all results: rows with a verdict, other rows, and cells without rows."""
     lines: list[dict[str, object]] = []
     for row in sorted(rows, key=lambda row: judgement(row).word == "none"):
         kind = judgement(row)
         lines.append(
-            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind.word, "sign": kind.sign, "texts": texts_of(row),
-             "order": {"mean ± std": row["mean"], "published": row["published_mean"], "difference [95 %]": row["difference"],
-                       "s/epoch": row["seconds_per_epoch"], "peak MiB": row["peak_memory_mib"]},
+            {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind.word, "sign": kind.sign,
+             "texts": texts_of(row),
+             "order": {"mean ± std": row["mean"], "published": row["published_mean"],
+                       "difference [95 %]": row["difference"], "s/epoch": row["seconds_per_epoch"],
+                       "peak MiB": row["peak_memory_mib"]},
              "state": state_of(row), "source": row["source"]}
         )  # fmt: skip
     for cell in absent:
@@ -41,14 +43,14 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]
 
 
 def judgement(row: Row) -> Kind:
-    """What the verdict comes to; where theory sets a limit and no paper prints a number, whether the runs agree with theory."""
+    """Returns the kind of the verdict. Without a published number: whether the runs agree with theory."""
     if row["published_place"] or not row["as_expected"]:
         return kind_of(row)
     return BY_WORD[{"as expected": "reproduced", "not as expected": "worse"}.get(row["as_expected"], "undecided")]
 
 
 def texts_of(row: Row) -> dict[str, str]:
-    """What people read of a row by the names of the columns, a limit of theory in the place of a printed number that there is not."""
+    """Returns the texts of a row by column. A limit of theory replaces a missing published value."""
     texts = dict(zip(SHOWN, cells(row), strict=True))
     if not row["published_place"] and row["expected"]:
         texts |= {"published": f"theory: {texts['expected']}", "verdict": row["as_expected"] or texts["verdict"]}
@@ -87,7 +89,7 @@ def shipped(held: Gathered) -> list[Row]:
 
 
 def seconds(held: Gathered) -> dict[str, dict[str, float]]:
-    """What the runs of each cell took on each device, one after the other, in the version of it that `held.rows` shows."""
+    """Returns the total seconds of the runs of each cell by device, for the version that `held.rows` shows."""
     shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
     return {
         cell: seconds_by_device(one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown

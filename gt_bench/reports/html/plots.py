@@ -1,4 +1,4 @@
-"""What the page's plots read: rows in raw units, datasets that differ in size alone, operations that were counted, the study of HOT's run time."""
+"""Data of the plots: rows in raw units, datasets that differ only in size, counted operations, HOT's run time."""
 
 import csv
 import json
@@ -66,8 +66,9 @@ def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
     for row in rows:
         family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
         if family and row["seconds_per_epoch"] is not None and row["source"] is not None:
-            found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"], "device": row["device"],
-                          "seconds": short(row["seconds_per_epoch"]), "memory": short(row["peak_memory_mib"])})  # fmt: skip
+            found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"],
+                          "device": row["device"], "seconds": short(row["seconds_per_epoch"]),
+                          "memory": short(row["peak_memory_mib"])})  # fmt: skip
     sizes = {
         key: len({r["size"] for r in found if (r["family"], r["model"]) == key})
         for key in {(r["family"], r["model"]) for r in found}
@@ -78,7 +79,10 @@ def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def growth(folder: Path | None = None) -> dict[str, object]:
-    """Operations of the models by size of graph (findings/growth.json of a suite); empty if the file is missing or its checksum is wrong."""
+    """Returns operations of the models by size of graph (findings/growth.json of a suite).
+
+    Empty if the file is missing or its checksum is wrong.
+    """
     from gt_bench.claims.experiments.registry import FindingError, file_of, sealed
 
     try:

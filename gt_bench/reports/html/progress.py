@@ -1,4 +1,4 @@
-"""How far the suites of the grid are, and what the rest of each costs: by forecasts that are kept, else by what was counted on paper."""
+"""Progress of the suites of the grid, and the cost of the rest: by stored forecasts, otherwise counted."""
 
 import json
 from collections import Counter
@@ -16,8 +16,10 @@ from gt_bench.utils.format import duration
 def of_suites(
     grid: Grid, held: Gathered, store: Path, data: Path, paper: Path = Path("docs/scale.json")
 ) -> list[dict[str, object]]:
-    """A line per suite: its cells by how far they are, and what the rest costs on one thread of a CPU, by the forecasts that store/ has or else on
-    paper, and on a GPU on paper."""
+    """Returns a line per suite: its cells by state, and the cost of the rest.
+
+    On one thread of a CPU: by the forecasts in store/, otherwise counted. On a GPU: counted.
+    """
     state = {row["cell"]: _how_far(row) for row in held.rows}
     runs = {row["cell"]: row["runs"] for row in held.rows}
     costs, on_paper = _costs(grid, held, store, data), _on_paper(paper, runs)
@@ -61,8 +63,11 @@ def _sum_of(costs: Mapping[str, float], left: int, how: str = "") -> str:
 
 
 def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """Seconds of a cell's runs and trials, less so many `done` runs, on an H100 ("h100") and a thread of a CPU ("cpu") by docs/scale.json, which counts
-    them; empty where the file is not there. A cell with runs has its search behind it."""
+    """Returns counted seconds of the runs and trials of each cell, without its `done` runs, by docs/scale.json.
+
+    On an H100 ("h100") and on one thread of a CPU ("cpu"). Empty if the file is missing. A cell with runs has finished
+    its search.
+    """
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         left = {
@@ -80,7 +85,7 @@ def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]
 
 
 def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, float | None]:
-    """Seconds of the runs that a cell lacks, where a forecast is kept; nothing is measured."""
+    """Returns seconds of the missing runs of each cell, if a forecast is stored. Nothing is measured."""
     if not (store / "forecasts.json").exists():
         return {}
     from gt_bench.forecasting.cache import costs_of

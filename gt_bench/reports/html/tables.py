@@ -23,7 +23,7 @@ def table_content(table: PaperTable) -> dict[str, object]:
 
 
 def _cell(table: PaperTable, method: str, column: Column) -> dict[str, object]:
-    """`order`: by what the column sorts, the printed mean."""
+    """Returns a cell of the table. `order`: the value by which the column sorts, the published mean."""
     printed = table.layout.printed.get((method, column))
     ours = [
         {

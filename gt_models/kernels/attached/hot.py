@@ -51,7 +51,7 @@ def _at_pattern(
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W^T + b for a weight [out, in]. Small products are torch's own, whose gradients have the fewest calls."""
+    """`x` W^T + b for a weight [out, in]. Small products are torch's own, whose gradients have the fewest calls."""
     if x.size(0) * weight.numel() < LARGE:
         return F.linear(x, weight, bias)
     # oneDNN needs a thousand times as long for other strides

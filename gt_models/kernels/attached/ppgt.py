@@ -1,6 +1,4 @@
-"""PPGT's layers: the bias and gate of all layers as one product, attention without padded weights, norms and MLPs in
-one pass each.
-"""
+"""Fast forms of PPGT: bias and gate of all layers as one product, attention without padding, norms and MLPs fused."""
 
 import torch
 from torch import Tensor, nn

@@ -22,7 +22,7 @@ def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch
     # of a dataset that is not in the grid, what the papers print
     assert re.search(r"edge-transformer: GCN .* 56\.2 ± 2\.6", run("board", "--dataset", "cornell").output)
     assert "no dataset 'wob' (did you mean 'web'?)" in str(run("board", "--dataset", "wob").exception)
-    assert "say one of them" in str(run("board", "small", "--dataset", "web").exception)
+    assert "expected `gt-bench board SUITE" in str(run("board", "small", "--dataset", "web").exception)
 
 
 def test_a_table_is_shown_with_printed_numbers_whatever_was_run(trained, monkeypatch):

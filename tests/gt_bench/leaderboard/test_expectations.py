@@ -105,7 +105,7 @@ def test_rows_of_which_theory_says_something_show_it_and_not_what_nobody_printed
         assert part in text
     assert "published" not in text.splitlines()[0]
     assert "as expected?" in [str(column.header) for column in terminal_table("embedded", [mine, other]).columns]
-    assert tally([mine, other], Rules()) == "1 rows of which theory says beforehand what to expect: 1 as expected."
+    assert tally([mine, other], Rules()) == "1 rows for which theory predicts the result: 1 as expected."
     assert "published" in table_lines([foreign])[0]
     assert "chance" not in table_lines([foreign])[0]
     assert len(cells(foreign)) == len(cells(mine))

@@ -195,7 +195,7 @@ def test_a_place_where_nothing_is_printed_is_said_and_costs_no_row():
     result = make_result(ET, runs)
     result["published"] = result["published"] | {"also": [{"table": "Table 99"}]}
     (row,) = rows_of(result, runs)
-    assert any("prints nothing at {'table': 'Table 99'}" in note for note in row["notes"])
+    assert any("has no number at {'table': 'Table 99'}" in note for note in row["notes"])
     assert row["mean"] == pytest.approx(0.65)
 
 

@@ -112,13 +112,13 @@ def test_the_command(project):
     ("arguments", "says"),
     [
         (["gcn", "gni"], "no row, and no cell, is named 'gni' (did you mean 'gin'?)"),
-        (["gcn"], "name two or more"),
-        (["gcn", "gcn"], "name two or more"),
+        (["gcn"], "expected two or more different names"),
+        (["gcn", "gcn"], "expected two or more different names"),
         (
             ["gcn", "mlp"],
             "mlp: none of its 1 cells has a run that ended well; run one: `dvc repro train@ppgt-cornell-mlp`",
         ),
-        (["gcn@mine", "gin"], "behind @ stands `own`"),
+        (["gcn@mine", "gin"], "gcn@mine: expected `own`"),
         (["edge-transformer/texas/gcn", "edge-transformer/exp/gcn"], "nothing to compare: texas: only"),
         (["edge-transformer/texas/gcn@own", "edge-transformer/texas/gcn@shipped"], "none of its 1 cells has a run"),
     ],
@@ -173,7 +173,7 @@ def test_shipped_runs_are_compared_where_ones_own_are_cut(project):
     (side,) = sides(cell, project, held)["exp"]
     assert (side.name, side.version.source) == (f"{cell}@shipped", "shipped")
     assert side.remark == (
-        f"{cell}: your own runs are cut (3 of 12 epochs), so the shipped ones are compared; {cell}@own names yours"
+        f"{cell}: your runs are reduced (3 of 12 epochs), so the shipped runs are compared; {cell}@own selects yours"
     )
     (side,) = sides(f"{cell}@own", project, held)["exp"]
     assert (side.name, side.version.source, side.remark) == (f"{cell}@own", "own", "")

@@ -135,10 +135,10 @@ def test_an_edited_file_is_reported_where_it_is_read_and_by_verify(project):
     record = project.records()[0]
     path = Store().folder(record["digest"]) / FILE
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(PredictionsError, match=rf"{path}: has the sha256 .*, but its record says .*; delete it, then"):
+    with pytest.raises(PredictionsError, match=rf"{path}: has the sha256 .*, but its record has .*; delete it, then"):
         load(CELL, record, Store())
     assert stored_problems(Store())[0] == [
-        f"{path}: has another sha256 than its record says: it was edited or damaged; delete the file"
+        f"{path}: has another sha256 than its record: it was edited or damaged; delete the file"
     ]
     path.unlink()
     assert stored_problems(Store())[0] == []
