@@ -228,7 +228,7 @@ def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
         print_text("\n".join(space_lines(search.space)), flush=True)
         tune_cell(pair.cell, grid)
     result = train_cell(pair.cell, grid, metrics=None, bar=bar)
-    if grid.run.tracking and is_installed():
+    if "mlflow" in grid.run.trackers and is_installed():
         _track(result, Store())
     return result
 

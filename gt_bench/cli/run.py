@@ -55,7 +55,7 @@ def train(
         train_cell(cells[0], grid)
     else:
         lost = train_cells(cells, grid, jobs)
-    if grid.run.tracking and is_installed():
+    if "mlflow" in grid.run.trackers and is_installed():
         from gt_bench.tracking.sync import track_cells
 
         track_cells(cells)

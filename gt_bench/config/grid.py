@@ -16,6 +16,7 @@ from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, recipe_file
 
 PREDICTIONS_MIB = 16.0
+TRACKERS = ("mlflow", "tensorboard")
 
 
 class Cell(Strict):
@@ -102,7 +103,7 @@ class RunSettings(Strict):
         predictions: outputs on validation and test are stored next to each record if they need at most this many MiB.
             0 stores none.
         require_predictions: whether runs without stored predictions are computed again.
-        tracking: whether runs are logged to MLflow.
+        tracking: loggers of runs, of TRACKERS. True means mlflow.
         study_storage: URL of the database of searches. None for journal files.
         verdict: rules of verdicts.
     """
@@ -112,7 +113,7 @@ class RunSettings(Strict):
     mirrors: list[str] = []
     time_limit_hours: float | None = Field(None, gt=0, allow_inf_nan=False)
     checkpoint_seconds: float = Field(60.0, ge=0, allow_inf_nan=False)
-    tracking: bool = True
+    tracking: bool | list[str] = True
     predictions: float = Field(PREDICTIONS_MIB, ge=0, allow_inf_nan=False)
     require_predictions: bool = False
     study_storage: str | None = None
@@ -141,6 +142,21 @@ class RunSettings(Strict):
         if parallel != "auto" and (type(parallel) is not int or parallel < 1):
             raise ValueError("expected auto, or a number of seeds that train in parallel: 1, 2, ...")
         return parallel
+
+    @field_validator("tracking", mode="before")
+    @classmethod
+    def _trackers(cls, tracking: object) -> object:
+        names = tracking if isinstance(tracking, list) else []
+        if not isinstance(tracking, bool | list) or any(name not in TRACKERS for name in names):
+            raise ValueError(f"expected true, false, or a list of loggers: {', '.join(TRACKERS)}")
+        return tracking
+
+    @property
+    def trackers(self) -> list[str]:
+        """Names of the loggers."""
+        if isinstance(self.tracking, bool):
+            return ["mlflow"] if self.tracking else []
+        return self.tracking
 
     @field_validator("device")
     @classmethod

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunCallback(Protocol):
-    """Callback for the runs of a cell (`gt_bench.tracking.live.Live`)."""
+    """Callback for the runs of a cell (`gt_bench.tracking.trackers.Tracker`)."""
 
     def start_seed(self, seed: int, digest: str) -> None:
         """Called when a run starts."""
@@ -35,11 +35,11 @@ class RunCallback(Protocol):
 
 
 class Watch:
-    """Reports the events of a cell's runs to the progress display and to MLflow.
+    """Reports the events of a cell's runs to the progress display and to the loggers.
 
     Args:
         progress: the progress display.
-        live: live tracking; None for none.
+        live: the loggers; None for none.
         recipe: recipe of the cell.
         notice: called after each epoch.
     """

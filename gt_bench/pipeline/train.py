@@ -17,7 +17,7 @@ from gt_bench.runtime.resources import at_once
 from gt_bench.runtime.worker_pool import WorkerPool
 from gt_bench.schemas import Result
 from gt_bench.search.artifacts import search_summary
-from gt_bench.tracking.uri import is_installed
+from gt_bench.tracking.trackers import check_trackers, open_trackers
 from gt_bench.utils.format import print_text
 
 
@@ -48,7 +48,7 @@ def train_cell(
         The result.
 
     Raises:
-        RecipeError: the recipe is invalid for this cell.
+        RecipeError: the recipe is invalid for this cell, or a logger of `run.tracking` is not installed.
         Lost: processes of seeds died. It is raised after the other seeds have finished.
     """
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset
@@ -56,10 +56,10 @@ def train_cell(
     from gt_bench.runtime.progress import Progress
     from gt_bench.store.attempts import remember, superseded
     from gt_bench.store.run_store import Store
-    from gt_bench.tracking.live import Live
     from gt_bench.utils.io import write_json
     from gt_bench.utils.tempfiles import sweep
 
+    check_trackers(grid.run)
     recipe, cuts = limited(settings_of(cell), grid, cell)
     result: Result = {
         "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok",
@@ -109,9 +109,9 @@ def train_cell(
         pool = None
         if most > 1:
             pool = stack.enter_context(WorkerPool(work_of(experiment), most, check_memory=not gpu))
-        live = Live(cell, result["recipe"], described) if grid.run.tracking and is_installed() else None
+        trackers = open_trackers(cell, grid.run, result["recipe"], described)
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
-        watch = Watch(progress, live, recipe, notice)
+        watch = Watch(progress, trackers, recipe, notice)
         records = train_in_parallel(experiment, watch, pool) if pool else train_sequentially(experiment, watch)
     result["runs"] = [r["digest"] for r in records]
     failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
@@ -122,8 +122,8 @@ def train_cell(
     write_json(path, result)
     remember(result, experiment.store)
     keep_best(records, experiment.store)
-    if live:
-        live.close(result, records, superseded(result, experiment.store), experiment.store.root)
+    if trackers:
+        trackers.close(result, records, superseded(result, experiment.store), experiment.store.root)
     return result
 
 

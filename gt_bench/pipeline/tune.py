@@ -19,6 +19,7 @@ from gt_bench.search.artifacts import TUNED, ending, write_outs
 from gt_bench.search.optimize import STUDIES, best_of, run_search, trial_recipe, trials_asked
 from gt_bench.search.space import check_space
 from gt_bench.search.storage import check_packages, ended, workers_of
+from gt_bench.tracking.trackers import check_trackers
 from gt_bench.tracking.uri import is_installed
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import make_folder
@@ -75,6 +76,7 @@ def take_part(
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 
     check_packages()
+    check_trackers(grid.run)
     recipe, base = trial_recipe(cell, grid)
     check_space(base, cell)
     trials, asked = trials_asked(cell, grid, recipe)
@@ -110,7 +112,7 @@ def take_part(
         with workers.alone():
             write_outs(chosen, cell, finished, tuned, study)
     print_text("\n".join(ending(cell, finished, best, study, folder, tuned)), flush=True)
-    if grid.run.tracking and is_installed():
+    if "mlflow" in grid.run.trackers and is_installed():
         from gt_bench.tracking.sync import track_search
 
         track_search(cell, tuned)

@@ -73,18 +73,8 @@ class Tracked:
         return digest_of(content)
 
 
-def tracked_run(
-    cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None
-) -> Tracked:
-    """Return the content of the run of one seed.
-
-    Args:
-        cell: with suite, dataset, model and cell; a result is accepted.
-        record: of the run.
-        current: False for a run of an earlier attempt.
-        best: whether it is the best seed of its cell on validation.
-        weights: file with its weights, if the store has it.
-    """
+def run_metrics(record: Record) -> dict[str, list[tuple[int, float]]]:
+    """Return the metrics of a run: name -> [(step, value)], in raw units. Curves have one point per epoch."""
     run, measured = record["deterministic"], record["measured"]
     curves = {f"curve/{k}": v for k, v in run["epochs"].items() if k != "epoch"}
     metrics = {
@@ -104,6 +94,22 @@ def tracked_run(
         f"cost/{k}": measured[k]
         for k in ("seconds", "train_seconds_per_epoch", "eval_seconds_per_epoch", "peak_memory_mib")
     }
+    return {k: v for k, v in metrics.items() if v} | _points(figures)
+
+
+def tracked_run(
+    cell: Named, record: Record, current: bool = True, best: bool = False, weights: Path | None = None
+) -> Tracked:
+    """Return the content of the run of one seed.
+
+    Args:
+        cell: with suite, dataset, model and cell; a result is accepted.
+        record: of the run.
+        current: False for a run of an earlier attempt.
+        best: whether it is the best seed of its cell on validation.
+        weights: file with its weights, if the store has it.
+    """
+    run, measured = record["deterministic"], record["measured"]
     environment = measured["environment"]
     tags = {
         "gt.kind": "run", "gt.cell": cell["cell"], "gt.digest": record["digest"], "gt.status": run["status"],
@@ -122,7 +128,7 @@ def tracked_run(
         | flatten(run["recipe"])
         | {"seed": str(run["seed"]), "split": str(run["split"])}
         | _origin([record]),
-        metrics={k: v for k, v in metrics.items() if v} | _points(figures),
+        metrics=run_metrics(record),
         tags=_tags(tags),
         dataset=(run["dataset"], run["digests"]["data"]),
         artifacts=artifacts,
