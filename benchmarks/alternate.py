@@ -1,14 +1,13 @@
 """Training steps of two checkouts of this repository in alternation, for ratios that a busy machine changes little.
 
     git worktree add /tmp/before HEAD~1
-    python benchmarks/alternate.py /tmp/before benchmarks.polynormer:ours num_nodes=3000 hidden_dim=128 num_heads=8
-    dropout=0.5
+    python benchmarks/alternate.py /tmp/before benchmarks.polynormer:ours num_nodes=3000 hidden_dim=128
 
 Each checkout runs the builder of its own benchmark script in a process of one thread, which takes a step whenever it is
 told to. Processor time is compared step by step.
 
-Prints: a table of the other checkout, this one, and this one by its plain equations: median milliseconds and ratio to
-the first. Takes: as long as --rounds steps of all three, and their start.
+Prints: a table of the other checkout, this one, and this one in plain torch: median milliseconds and ratios.
+Takes: as long as --rounds steps of all three, and their start.
 """
 
 import json

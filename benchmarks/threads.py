@@ -10,8 +10,7 @@ threads that spin lose their time slice to whatever else runs while the other wa
 clone with the current commit, alone and next to the busy processes. Prints Markdown.
 
 Prints: the tables of docs/speed.md on threads, in Markdown.
-Takes: at most --limit seconds for each cell, form and number of busy processes; --suite: `make reproduce` four times
-more.
+Takes: at most --limit seconds for each cell, form and number of busy processes. --suite adds four `make reproduce`.
 """
 
 import argparse
