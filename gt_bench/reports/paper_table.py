@@ -289,10 +289,13 @@ def to_tex(table: PaperTable) -> str:
     ]
     out += [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
     heads = [heading(column, table.layout) for column in columns]
-    for number in range(max(map(len, heads))):
+    for line_number in range(max(map(len, heads))):
         out.append(
             " & ".join(
-                ["" if number else "method", *(tex_text(head[number]) if number < len(head) else "" for head in heads)]
+                [
+                    "" if line_number else "method",
+                    *(tex_text(head[line_number]) if line_number < len(head) else "" for head in heads),
+                ]
             )
             + r" \\"
         )

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout_hash import threshold
 from gt_models.kernels.dropout_triton import hash32, is_kept
+from gt_models.layers.dropout_hash import threshold
 
 LOG2E = tl.constexpr(1.4426950408889634)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed, kept_at
+from gt_models.layers.dropout_hash import draw_seed, kept_at
 
 
 class PairDropout(nn.Module):

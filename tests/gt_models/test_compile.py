@@ -199,12 +199,7 @@ def test_bfloat16_autocast_is_near_float32(name, backward):
     assert near < 0.2 * torch.cat([grad.flatten() for grad in expected_grads.values()]).norm()
 
 
-# known faults of models that are being rewritten: reading a value, mixed dtypes and an infinite constant, undefined buffers
-NO_FAKE = {"i2gnn-ppgt"}
-NO_HALF = {("ppgt-node2subgraph-released", torch.float16)}
-NO_HALF |= {(name, dtype) for name in ("hot", "hot-released") for dtype in (torch.bfloat16, torch.float16)}
-NO_HALF |= {("i2gnn-ppgt", torch.float16)}
-NO_META = {"i2gnn-ppgt", "ppgt-released", "ppgt-node2subgraph-released"}
+NO_FAKE = {"i2gnn-ppgt"}  # its subgraphs have sizes that depend on values
 
 
 @pytest.mark.parametrize(
@@ -225,14 +220,8 @@ def test_forward_and_backward_on_fake_tensors(name):
         assert (fake[key].grad is None) == (parameter.grad is None), key
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        pytest.param(n, d, marks=pytest.mark.xfail(strict=True) if (n, d) in NO_HALF else [])
-        for n in list_models()
-        for d in (torch.bfloat16, torch.float16)
-    ],
-)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", list_models())
 def test_in_half_precision(name, dtype):
     model, data = build(name), batch()
     expected = model(data)
@@ -243,9 +232,7 @@ def test_in_half_precision(name, dtype):
     assert not [key for key, p in half.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.xfail(strict=True) if n in NO_META else []) for n in list_models()]
-)
+@pytest.mark.parametrize("name", list_models())
 def test_built_without_memory_and_loaded(name):
     """`to_empty` leaves everything undefined that a state dict does not hold."""
     model = build(name).eval()

@@ -16,7 +16,8 @@ from gt_models.encodings import EncodingError, compute
 from gt_models.transforms import AddEncodings
 from tests.conftest import ROOT
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", (ROOT / "docs/library.md").read_text(), re.S)
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/library.md").read_text(), re.S)
+EXAMPLES = [block for block in BLOCKS if "create_model" in block]
 
 
 def ring(n: int, seed: int = 0) -> Data:

@@ -82,7 +82,7 @@ MUTATIONS = [
         MODELS, "gt_models/hot/equivariant_linear.py", "            if self.normalize:",
         "            if not self.normalize:", "hot/pcqm4m-lsc/hot-sparse-kernel-small",
     ),
-    Mutation(MODELS, f"{BASELINES}/gprgnn.py", "self.alpha * powers[:-1]", "powers[:-1]", "polynormer/computer/appnp"),
+    Mutation(MODELS, f"{BASELINES}/gprgnn.py", "self.alpha * power for power", "power for power", "polynormer/computer/appnp"),
     Mutation(
         MODELS, f"{BASELINES}/difformer.py", "self.alpha * update + (1 - self.alpha) * x", "update",
         "polynormer/computer/difformer",
@@ -189,7 +189,7 @@ MUTATIONS = [
     ),
     # dropout not applied
     Mutation(
-        LAYERS, f"{NN}/dropout.py", "if not self.training or self.rate == 0.0:", "if True:",
+        LAYERS, f"{NN}/dropout.py", "if not self.training or self.rate == 0.0 else", "if True else",
         "embedded/torus-colours/polynormer",
     ),
     # what remains after stochastic depth is not scaled
@@ -206,12 +206,12 @@ MUTATIONS = [
     ),
     # self-loops count twice
     Mutation(
-        LAYERS, f"{NN}/node_wise.py", "torch.cat([(~is_loop).to(dtype),", "torch.cat([torch.ones_like(is_loop, dtype=dtype),",
+        LAYERS, f"{NN}/gnn.py", "torch.cat([(~is_loop).to(dtype),", "torch.cat([torch.ones_like(is_loop, dtype=dtype),",
         "edge-transformer/cornell/gcn",
     ),
     # degrees of a directed graph against its edges
     Mutation(
-        LAYERS, f"{NN}/node_wise.py", "index_add(0, target, weight)", "index_add(0, source, weight)",
+        LAYERS, f"{NN}/gnn.py", "index_add(0, target, weight)", "index_add(0, source, weight)",
         "edge-transformer/cornell/gcn",
     ),
     # a hop too many

@@ -71,7 +71,7 @@ def test_both_spellings_of_a_suite_print_the_same(command, monkeypatch):
     claims = [Claim(id="one", paper="edge-transformer", place="Section 1", sentence="It is so.", needs="runs")]
     monkeypatch.setattr("gt_bench.claims.show.load_claims", lambda: claims)
     monkeypatch.setattr("gt_bench.claims.show.show", lambda claims, verdicts: print(claims[0].paper))
-    monkeypatch.setattr("gt_bench.claims.show.verdicts_of", lambda *_: {})
+    monkeypatch.setattr("gt_bench.claims.show.evaluate_claims", lambda *_: {})
     monkeypatch.setattr("gt_bench.claims.show.every_row", lambda *_: [])
     shown = [run(*command.split(), name) for name in ("edge-transformer", "edge_transformer")]
     assert shown[0].output == shown[1].output

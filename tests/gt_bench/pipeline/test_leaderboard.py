@@ -217,7 +217,7 @@ def test_a_reference_without_a_place_is_a_remark_of_its_row(project):
     assert run(SUITE, "--no-mlflow").exit_code == 0
     row = rows()[CELLS[0]]
     assert (row["status"], row["verdict"]) == ("ok", "none: published number not found")
-    assert row["notes"] == ["published number not found: the reference says no table, method"]
+    assert row["notes"] == ["published number not found: table, method of the reference is missing"]
     assert rows()[CELLS[1]]["verdict"] == "higher (better)"
 
 
@@ -238,8 +238,8 @@ def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, conten
         assert found[CELLS[1]]["verdict"] == "higher (better)"
         return
     assert {found[c]["verdict"] for c in CELLS[:2]} == {"none: published number not found"}
-    assert f"{path} cannot be read (" in found[CELLS[0]]["notes"][0]
-    assert f"get it again: git checkout {path}" in found[CELLS[0]]["notes"][0]
+    assert f"{path}: invalid (" in found[CELLS[0]]["notes"][0]
+    assert f"restore it: git checkout {path}" in found[CELLS[0]]["notes"][0]
 
 
 def test_runs_of_modified_code_say_so_in_every_report(project):

@@ -229,7 +229,7 @@ def test_hopeless_trials_are_pruned(project):
             {"encodings.rrwp.steps": {"choices": [4]}},
             ["search.space.encodings.rrwp.steps", "does not have this encoding"],
         ),
-        ({"epochs.foo": {"choices": [4]}}, ["epochs.foo", "epochs is a value, not a section"]),
+        ({"epochs.foo": {"choices": [4]}}, ["epochs.foo", "epochs is a value and not a section"]),
         ({"model.dropout": {"choices": [0.1], "also": ["model.depth"]}}, ["search.space.model.dropout", "depth"]),
         ({"model.dropout": {"choices": [0.1], "also": ["seeds"]}}, ["search.space.seeds", "cannot be searched"]),
         (
