@@ -26,7 +26,7 @@ def without_git_user() -> Iterator[str]:
     if not any((folder / ".git").exists() for folder in (here, *here.parents)) or "GIT_AUTHOR_EMAIL" in os.environ:
         return
     try:
-        found = subprocess.run(["git", "config", "user.email"], capture_output=True, text=True, check=False)
+        found = subprocess.run(["git", "config", "user.email"], capture_output=True, encoding="utf-8", check=False)
     except FileNotFoundError:
         return
     if not found.stdout.strip():

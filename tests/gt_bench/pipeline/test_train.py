@@ -484,4 +484,4 @@ def test_no_job_is_an_error(project):
     project.recipe()
     done = run_cli(CELL, "--jobs", "0")
     assert done.exit_code == 2
-    assert "0 is not in the range x>=1" in " ".join(done.output.split())
+    assert "greater than or equal to 1" in " ".join(done.output.split())

@@ -30,7 +30,7 @@ def test_a_foreign_commit_is_no_option_of_git(tmp_path, commit):
     found = [attempt(1, commit, "a"), attempt(2, "0123abc", "b")]
     lines = "\n".join([*changes(*found), *history_lines(found)])
     assert path.read_text() == "all of it"
-    assert "names no commit" in lines
+    assert "git cannot show what changed" in lines
     assert str(path) not in lines
 
 

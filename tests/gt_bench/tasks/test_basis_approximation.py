@@ -127,7 +127,7 @@ def test_the_kept_epoch_counts_in_a_digest_only_where_it_is_the_last():
     assert Recipe(**model, select="best").decisive() == Recipe(**model).decisive()
     assert "select" not in Recipe(**model).decisive()
     assert Recipe(**model, select="last").decisive()["select"] == "last"
-    with pytest.raises(ValueError, match="no patience"):
+    with pytest.raises(ValueError, match="remove patience"):
         Recipe(**model, select="last", patience=3)
 
 

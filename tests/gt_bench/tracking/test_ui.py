@@ -119,7 +119,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     assert page.get_by_text("3 matching runs").count() == 1, "a superseded attempt is shown among the current ones"
     assert sorted(shown(page, LEADERBOARD, "tags.`gt.verdict`")) == ["none: no result", "reproduced", "reproduced"]
     with place.expect_page() as opened:
-        page.get_by_role("link", name="every attempt").click()
+        page.get_by_role("link", name="all attempts, also superseded ones").click()
     assert shown(opened.value, ATTEMPTS, "tags.`gt.cell`") == [ET, GCN, GCN, "edge-transformer/texas/gcn"], (
         "attempts at a cell stand together"
     )

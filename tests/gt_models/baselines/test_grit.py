@@ -225,7 +225,7 @@ def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_d
     batch = checks.collate(checks.random_graphs((16,) * 33, pair_encodings=(("rrwp", 4),))).to("cpu", torch.float32)
     taken = checks.assert_learns_as_the_definition(model, batch, tol=1e-3, grad_tol=0.01)  # a ReLU may open by rounding
     assert taken["row_linear"] == {"numba": 4}
-    assert taken["linears"] == {"numba": 2}
+    assert taken["multi_linear"] == {"numba": 2}
 
 
 def test_dropout_and_unusual_graphs():
