@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
 
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.run import Experiment
@@ -170,8 +171,11 @@ def _describe(value: Tensor) -> str:
 def overfit(debugger: Debugger, say: Say, steps: int = OVERFIT_STEPS) -> bool:
     """Trains on one batch without dropout, and prints the loss. Returns whether the batch was memorised."""
     for module in debugger.model.modules():
-        if isinstance(module, nn.Dropout):
+        library = type(module).__module__.startswith("gt_models.")
+        if isinstance(module, _DropoutNd):
             module.p = 0.0
+        elif library and isinstance(getattr(module, "rate", None), float):
+            module.rate = 0.0  # type: ignore[assignment]
         elif isinstance(getattr(module, "dropout", None), float):
             module.dropout = 0.0  # type: ignore[assignment]
     batch, rows = next(debugger.batches())

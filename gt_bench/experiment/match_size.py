@@ -42,7 +42,7 @@ class Matched:
 
 
 def dims_of(dataset: str, data: Path = Path("data")) -> Settings:
-    """Returns what a constructor is told about a dataset, which need not be on disk if its shape is known.
+    """Returns the arguments of a constructor that describe a dataset, which need not be on disk if its shape is known.
 
     Raises:
         DatasetError: the dataset does not exist, or its shape is not known.

@@ -141,7 +141,7 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
         if loader.by_node
         else trial.watch.stretches["test"][-1] / taken["test"] * _batches(loader, "test", scale)
     )
-    if loader.by_node:  # one graph that stands for a larger one
+    if loader.by_node:  # one graph, a sample of a larger one
         peak = before + max(0.0, peak - before) * scale
     # extra time of the first epoch of a process, which only the first seed of a cell has
     usual = typical[0], statistics.median(eval_times[1:])

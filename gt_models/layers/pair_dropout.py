@@ -39,8 +39,8 @@ def kept_pairs(seed: Tensor, num_pairs: int, num_heads: int, rate: float) -> Ten
 
     Args:
         seed: long [1].
-        num_pairs: P and H.
-        num_heads: P and H.
+        num_pairs: P, number of pairs of the batch.
+        num_heads: H.
         rate: the share that is dropped.
     """
     place = torch.arange(num_pairs * num_heads, device=seed.device)

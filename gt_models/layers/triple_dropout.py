@@ -44,8 +44,8 @@ def kept_triples(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, 
     Args:
         seed: long [1].
         pairs: numbers of the pairs (i, l), long [B, i, l].
-        num_heads: H, and how many j there are.
-        num_columns: H, and how many j there are.
+        num_heads: H.
+        num_columns: number of nodes j.
         rate: the share that is dropped.
     """
     rows = pairs[..., None] * num_heads + torch.arange(num_heads, device=pairs.device)  # [B, i, l, H]

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from gt_bench.config.grid import load_grid
@@ -18,6 +19,24 @@ def debugger_of(project, dataset: str = "web", **changes) -> Debugger:
     grid = load_grid()
     cell = grid.find(f"small/{dataset}/mlp")
     return Debugger(experiment_of(cell, settings_of(cell), grid, Store(), Path("data")), 0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"name": "mlp", "dropout": 0.5},
+        {"name": "polynormer", "num_heads": 2, "dropout": 0.5},
+        {"name": "edge-transformer", "num_heads": 2, "dropout": 0.5, "attn_dropout": 0.5},
+    ],
+    ids=lambda model: model["name"],
+)
+def test_overfit_turns_off_every_kind_of_dropout(project, model):
+    """Also that of gt_models, whose modules have a `rate`: two forward passes in training mode are equal."""
+    debugger = debugger_of(project, model=model | {"hidden_dim": 8})
+    overfit(debugger, lambda line: None, 1)
+    batch, _ = next(debugger.batches())
+    debugger.model.train()
+    assert torch.equal(debugger.model(batch), debugger.model(batch))
 
 
 def said(debugger: Debugger, preset: str, tmp_path: Path) -> tuple[bool, str]:

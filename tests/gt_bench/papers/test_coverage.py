@@ -133,7 +133,7 @@ ONE = Coverage("hot", 4, 0, 0, 0, 2, 0, {})
 
 @pytest.fixture
 def told(rows, monkeypatch):
-    """What is told of a paper with this summary in its suite.yaml."""
+    """Return the summary of a paper whose suite.yaml has this text."""
 
     def tell(summary: str | None) -> dict[str, str]:
         suite = Suite(title="HOT", summary=summary)

@@ -1,4 +1,4 @@
-"""`gt-bench compare`: which runs are held against which, and what is said of them."""
+"""`gt-bench compare`: which runs are compared, and what is printed."""
 
 from pathlib import Path
 
