@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.dropout import draw_seed
-from gt_models.kernels.gated_attention import gated_attention
-from gt_models.kernels.row_linear import RowLinear
+from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.pair_dropout import PairDropout
 from gt_models.registry import register_model
 
 
@@ -220,7 +219,7 @@ class GraphormerLayer(nn.Module):
         self.pre_norm = pre_norm
         self.attention = BiasedAttention(hidden_dim, num_heads, attn_dropout)
         self.attn_norm, self.ffn_norm = nn.LayerNorm(hidden_dim), nn.LayerNorm(hidden_dim)
-        self.ffn_in, self.ffn_out = RowLinear(hidden_dim, ffn_dim), RowLinear(ffn_dim, hidden_dim)
+        self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, ffn_dim), nn.Linear(ffn_dim, hidden_dim)
         self.dropout, self.activation_dropout = Dropout(dropout), Dropout(activation_dropout)
 
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
@@ -244,10 +243,19 @@ class BiasedAttention(nn.Module):
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
             )
-        self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, dropout
-        self.qkv, self.out = RowLinear(hidden_dim, 3 * hidden_dim), RowLinear(hidden_dim, hidden_dim)
+        self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, PairDropout(dropout)
+        self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
         """[T, d], [P, H] -> [T, d]."""
-        seed = draw_seed() if self.training and self.dropout else None
-        return self.out(gated_attention(self.qkv(x), bias, self.num_heads, tokens, self.scale, 0.0, self.dropout, seed))
+        return self.out(self.heads(self.qkv(x), bias, tokens))
+
+    @accelerated
+    def heads(self, qkv: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:  # [T, 3 d], [P, H] -> [T, d]
+        # graph by graph and head by head, zero behind a graph's last token: [B, H, n, d_h] and [B, H, n, n]
+        split = tokens.to_dense(qkv).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
+        q, k, v = split.unbind(0)
+        scores = self.scale * q @ k.mT + tokens.pairs_to_dense(bias).permute(0, 3, 1, 2)  # Eq. 6
+        weights = scores.masked_fill(~tokens.node_mask[:, None, None], -torch.inf).softmax(-1)
+        y = self.dropout(weights.to(v.dtype), tokens) @ v
+        return tokens.from_dense(y.transpose(1, 2).flatten(2))

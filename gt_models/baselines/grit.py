@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.grit_attention import grit_attention
-from gt_models.kernels.multi_linear import multi_linear
-from gt_models.kernels.row_linear import row_linear
-from gt_models.layers.dropout_hash import draw_seed
+from gt_models.layers.accelerated import accelerated
+from gt_models.layers.dropout import Dropout
+from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges, return_probabilities
 from gt_models.layers.mlp import activation as hidden_activation
@@ -134,7 +133,7 @@ class GRIT(nn.Module):
         """
         dtype = self.pair_rrwp.weight.dtype
         x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
-        pairs = row_linear(batch.encoding("rrwp", self.rrwp_dim).to(dtype), self.pair_rrwp.weight)  # [P, d]
+        pairs = self.pair_rrwp(batch.encoding("rrwp", self.rrwp_dim).to(dtype))  # [P, d]
         edges = [] if self.edge_encoder is None else [encode_edges(self.edge_encoder, batch).to(pairs.dtype)]
         if self.edge_vector is not None:
             edges.append(self.edge_vector.to(pairs.dtype).expand(batch.num_edges, -1))
@@ -197,17 +196,15 @@ class GRITLayer(nn.Module):
         x = self.ffn_norm(x + self.ffn_out(self.dropout(self.activation(self.ffn_in(x)))))  # [N, d]
         if self.pair_out is None:
             return x, None
-        return x, self.pair_norm(
-            pairs + row_linear(self.dropout(e), self.pair_out.weight, self.pair_out.bias)
-        )  # [P, d]
+        return x, self.pair_norm(pairs + self.pair_out(self.dropout(e)))  # [P, d]
 
 
 class GRITAttention(nn.Module):
-    """PPGT, Eq. 12, per head.
+    """PPGT, Eq. 12, per head, for query i and key j.
 
-        e = relu(rho((q_i + k_j) * Ew) + Eb)    a_ij = softmax_j <w, e>    o_i = sum_j a_ij (v_j + W e_ij)
+        e_ij = relu(rho((q_i + k_j) * Ew_ij) + Eb_ij)    a_ij = softmax_j <w, e_ij>    o_i = sum_j a_ij (v_j + W e_ij)
 
-    rho is the signed square root.
+    rho is the signed square root, Ew and Eb are linear maps of the pair's state.
     """
 
     def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float, clamp: float | None):
@@ -216,18 +213,15 @@ class GRITAttention(nn.Module):
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
             )
-        self.num_heads, self.head_dim, self.clamp = (
-            num_heads,
-            hidden_dim // num_heads,
-            math.inf if clamp is None else clamp,
-        )
+        self.num_heads, self.head_dim = num_heads, hidden_dim // num_heads
+        self.clamp = math.inf if clamp is None else clamp
         self.query = nn.Linear(hidden_dim, hidden_dim)
         self.key = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.value = nn.Linear(hidden_dim, hidden_dim, bias=False)
         self.pair = nn.Linear(hidden_dim, 2 * hidden_dim)  # per head: Ew, then Eb
         self.logit = nn.Parameter(torch.empty(num_heads, self.head_dim))
         self.pair_value = nn.Parameter(torch.empty(num_heads, self.head_dim, self.head_dim))
-        self.dropout = nn.Dropout(attn_dropout)
+        self.dropout = Dropout(attn_dropout)
 
     def reset_parameters(self) -> None:
         # unstated: initialisation; Xavier normal as in the implementation, fans of the two tensors as it lays them out
@@ -238,21 +232,22 @@ class GRITAttention(nn.Module):
         nn.init.normal_(self.logit, std=(2 / (heads + width)) ** 0.5)  # [d_h, H, 1]
         nn.init.normal_(self.pair_value, std=(2 / (width * (heads + width))) ** 0.5)  # [d_h, H, d_h]
 
+    @accelerated
     def forward(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> tuple[Tensor, Tensor]:
         """Nodes [N, d] and pairs [P, d] -> what nodes receive [N, d], and e [P, d]."""
-        # Ew of all heads, then Eb: the rows of `pair` lie head by head
-        weight, bias = (
-            p.unflatten(0, (self.num_heads, 2, -1)).transpose(0, 1).flatten(0, 2)
-            for p in (self.pair.weight, self.pair.bias)
-        )
-        pair = row_linear(pairs, weight, bias).view(-1, 2, self.num_heads, self.head_dim)  # [P, 2, H, d_h]
-        node_maps = multi_linear(x, self.query.weight, self.key.weight, self.value.weight, self.query.bias, None, None)
-        q, k, v = (y.view(-1, self.num_heads, self.head_dim) for y in node_maps)  # [N, H, d_h]
+        query, key = batch.pair_nodes  # [P] each
+        q, k, v = (part(x).unflatten(1, (self.num_heads, -1)) for part in (self.query, self.key, self.value))
+        ew, eb = self.pair(pairs).unflatten(1, (self.num_heads, 2, -1)).unbind(2)  # [P, H, d_h] each
         # deviates: PPGT's Eq. 12 prints the root of the sum with Eb; GRIT's own code and numbers have Eb outside of it
-        rate = self.dropout.p if self.training else 0.0
-        seed = draw_seed() if rate else None
-        total, e = grit_attention(
-            q, k, v, pair, self.logit, batch, self.clamp, rate, seed
-        )  # [N, H, 2, d_h], [P, H, d_h]
-        o, row = total.unbind(2)
+        e = torch.relu(signed_sqrt((q.index_select(0, query) + k.index_select(0, key)) * ew) + eb)
+        logits = (e * self.logit).sum(-1).clamp(-self.clamp, self.clamp)  # [P, H]
+        a = self.dropout(edge_softmax(logits, query, batch.num_nodes).to(v.dtype))[..., None]  # [P, H, 1]
+        o = sum_over_edges(a * v.index_select(0, key), query, batch.num_nodes)  # [N, H, d_h]
+        # W is applied to the sum over keys: N products in place of P
+        row = sum_over_edges(a * e, query, batch.num_nodes)
         return (o + torch.einsum("nhc,hcd->nhd", row, self.pair_value)).flatten(1), e.flatten(1)
+
+
+def signed_sqrt(x: Tensor) -> Tensor:
+    """sqrt(relu(x)) - sqrt(relu(-x)); its gradient at zero is zero, as that of the relus."""
+    return x.abs().clamp(min=torch.finfo(x.dtype).tiny).sqrt() * x.sign()

@@ -11,9 +11,11 @@ rho is the signed square root; what node i receives is sum_j w_ij v_j and sum_j 
 import torch
 from torch import Tensor
 
+from gt_models.baselines.grit import signed_sqrt
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, Operation
 from gt_models.kernels.dropout import reference as drop
+from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 
 
 def reference(
@@ -44,26 +46,11 @@ def reference(
     ew, eb = pair.unbind(1)  # [P, H, d] each
     e = torch.relu(signed_sqrt((q.index_select(0, first) + k.index_select(0, second)) * ew) + eb)  # [P, H, d]
     logits = (e * logit).sum(-1).clamp(-clamp, clamp)  # [P, H]
-    weights = _softmax_over_keys(logits, first, batch.num_nodes)  # [P, H]
+    weights = edge_softmax(logits, first, batch.num_nodes).to(v.dtype)  # [P, H]
     if seed is not None:
         weights = drop(weights, seed, dropout)
     received = torch.stack([v.index_select(0, second), e], 2) * weights[..., None, None]  # [P, H, 2, d]
-    return received.new_zeros(q.size(0), *received.shape[1:]).index_add(0, first, received), e
-
-
-def signed_sqrt(x: Tensor) -> Tensor:
-    """sqrt(relu(x)) - sqrt(relu(-x)); its gradient at zero is zero, as that of the relus."""
-    return x.abs().clamp(min=torch.finfo(x.dtype).tiny).sqrt() * x.sign()
-
-
-def _softmax_over_keys(logits: Tensor, query: Tensor, num_nodes: int) -> Tensor:
-    """Softmax of [P, H] over the pairs of each query."""
-    index = query[:, None].expand_as(logits)
-    largest = logits.new_zeros(num_nodes, logits.size(1)).scatter_reduce(
-        0, index, logits.detach(), "amax", include_self=False
-    )
-    weights = (logits - largest.index_select(0, query)).exp()
-    return weights / weights.new_zeros(num_nodes, logits.size(1)).index_add(0, query, weights).index_select(0, query)
+    return sum_over_edges(received, first, batch.num_nodes), e
 
 
 def _example(

@@ -7,14 +7,11 @@ from tests.conftest import ROOT
 
 LIBRARY = ROOT / "gt_models"
 SUM = "a product with a sparse matrix, an operation of its own as torch's are"
-PAIRS = "attention over pairs, of which the plain form is the operation's reference; a baseline"
 ALLOWED = {
     "layers/gcn_sum.py": SUM,
     "baselines/heterophilous_gnn.py": SUM,
     "baselines/linkx.py": SUM,
     "baselines/nodeformer.py": SUM,
-    "baselines/graphormer.py": PAIRS,
-    "baselines/grit.py": PAIRS,
     "encodings/random_walk.py": "powers of a matrix without a gradient, written into an array",
 }
 
