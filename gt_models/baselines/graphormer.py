@@ -226,11 +226,12 @@ class GraphormerLayer(nn.Module):
         """`x`: tokens [T, d]; `bias`: see `Graphormer.bias`; `tokens`: which belong together."""
         if self.pre_norm:
             x = x + self.dropout(self.attention(self.attn_norm(x), bias, tokens))
-            return x + self._feed_forward(self.ffn_norm(x))
+            return x + self.feed_forward(self.ffn_norm(x))
         x = self.attn_norm(x + self.dropout(self.attention(x, bias, tokens)))
-        return self.ffn_norm(x + self._feed_forward(x))
+        return self.ffn_norm(x + self.feed_forward(x))
 
-    def _feed_forward(self, x: Tensor) -> Tensor:
+    @accelerated
+    def feed_forward(self, x: Tensor) -> Tensor:  # [T, d] -> [T, d]
         return self.dropout(self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x)))))
 
 
@@ -246,16 +247,13 @@ class BiasedAttention(nn.Module):
         self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, PairDropout(dropout)
         self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
+    @accelerated
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
         """[T, d], [P, H] -> [T, d]."""
-        return self.out(self.heads(self.qkv(x), bias, tokens))
-
-    @accelerated
-    def heads(self, qkv: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:  # [T, 3 d], [P, H] -> [T, d]
         # graph by graph and head by head, zero behind a graph's last token: [B, H, n, d_h] and [B, H, n, n]
-        split = tokens.to_dense(qkv).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
+        split = tokens.to_dense(self.qkv(x)).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
         q, k, v = split.unbind(0)
         scores = self.scale * q @ k.mT + tokens.pairs_to_dense(bias).permute(0, 3, 1, 2)  # Eq. 6
         weights = scores.masked_fill(~tokens.node_mask[:, None, None], -torch.inf).softmax(-1)
         y = self.dropout(weights.to(v.dtype), tokens) @ v
-        return tokens.from_dense(y.transpose(1, 2).flatten(2))
+        return self.out(tokens.from_dense(y.transpose(1, 2).flatten(2)))

@@ -196,7 +196,11 @@ class GRITLayer(nn.Module):
         x = self.ffn_norm(x + self.ffn_out(self.dropout(self.activation(self.ffn_in(x)))))  # [N, d]
         if self.pair_out is None:
             return x, None
-        return x, self.pair_norm(pairs + self.pair_out(self.dropout(e)))  # [P, d]
+        return x, self.pair_norm(pairs + self.map_pairs(self.dropout(e)))  # [P, d]
+
+    @accelerated
+    def map_pairs(self, e: Tensor) -> Tensor:  # [P, d] -> [P, d]
+        return self.pair_out(e)
 
 
 class GRITAttention(nn.Module):

@@ -7,12 +7,8 @@ from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout_hash import draw_seed, kept, kept_at
 
 
-class Dropout(nn.Module):
-    """Zeroes entries with probability `rate` in training and scales the others by 1 / (1 - rate).
-
-    On the CPU, in float32 and float64, an entry is dropped by a hash of its position and of one seed from torch's
-    generator. Hence no mask is stored for the backward pass, the result does not depend on the number of threads, and a
-    sparse matrix drops what the same dense matrix drops. Elsewhere it is torch's dropout.
+class RateOfDropout(nn.Module):
+    """Base of dropout modules: a rate that acts while the module itself is in training mode.
 
     Args:
         rate: probability of an entry to be dropped.
@@ -27,9 +23,32 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout {rate} is outside [0, 1)")
         self.rate = rate
 
+    @property
+    def active_rate(self) -> float:
+        """`rate` in training, else 0."""
+        return self.rate if self.training else 0.0
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}"
+
+
+class Dropout(RateOfDropout):
+    """Zeroes entries with probability `rate` in training and scales the others by 1 / (1 - rate).
+
+    On the CPU, in float32 and float64, an entry is dropped by a hash of its position and of one seed from torch's
+    generator. Hence no mask is stored for the backward pass, the result does not depend on the number of threads, and a
+    sparse matrix drops what the same dense matrix drops. Elsewhere it is torch's dropout.
+
+    Args:
+        rate: probability of an entry to be dropped.
+
+    Raises:
+        ValueError: `rate` is outside [0, 1).
+    """
+
     def forward(self, x: Tensor) -> Tensor:
         """Entries of any shape -> the same shape; x itself outside of training."""
-        return x if not self.training or self.rate == 0.0 else self.drop(x)
+        return self.drop(x) if self.active_rate else x
 
     @accelerated
     def drop(self, x: Tensor) -> Tensor:
@@ -39,9 +58,6 @@ class Dropout(nn.Module):
         if x.layout == torch.sparse_csr:
             return drop_sparse(x, draw_seed(), self.rate)
         return drop_entries(x, draw_seed(), self.rate)
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"
 
 
 def drop_entries(x: Tensor, seed: Tensor, rate: float) -> Tensor:

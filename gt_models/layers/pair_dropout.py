@@ -1,13 +1,14 @@
 """Dropout of attention weights of pairs of nodes, without a mask that is stored."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.dropout import RateOfDropout
 from gt_models.layers.dropout_hash import draw_seed, kept_at
 
 
-class PairDropout(nn.Module):
+class PairDropout(RateOfDropout):
     """Drops single weights with probability `rate` while training and scales the others by 1 / (1 - rate).
 
     What is dropped is a hash of one number from torch's CPU generator, of the pair and the head, on every device: it
@@ -17,21 +18,12 @@ class PairDropout(nn.Module):
         ValueError: `rate` is outside [0, 1).
     """
 
-    def __init__(self, rate: float = 0.0):
-        super().__init__()
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"attn_dropout {rate} is outside [0, 1)")
-        self.rate = rate
-
     def forward(self, weights: Tensor, batch: GraphBatch) -> Tensor:
         """Weights [B, H, n, n], query before key -> the same shape; as they are outside of training."""
-        if not self.training or self.rate == 0.0:
+        if not self.active_rate:
             return weights
         keep = kept_pairs(draw_seed().to(weights.device), batch.num_pairs, weights.size(1), self.rate)  # [P, H]
         return weights * batch.pairs_to_dense(keep.to(weights.dtype)).permute(0, 3, 1, 2) / (1 - self.rate)
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"
 
 
 def kept_pairs(seed: Tensor, num_pairs: int, num_heads: int, rate: float) -> Tensor:

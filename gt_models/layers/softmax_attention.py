@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.layers.accelerated import accelerated
+from gt_models.layers.dropout import RateOfDropout
 from gt_models.layers.dropout_hash import draw_seed, kept_in_rows
 from gt_models.layers.packing import Group, Packing, by_groups
 
@@ -44,11 +45,11 @@ class SoftmaxAttention(nn.Module):
                 `query`.
             packing: where the tokens of each graph are.
         """
-        seed = draw_seed() if self.training and self.dropout.rate else None
+        seed = draw_seed() if self.dropout.active_rate else None
         return softmax_attention(query, tokens, packing, self.num_heads, partial(self.dropout, seed=seed))
 
 
-class WeightDropout(nn.Module):
+class WeightDropout(RateOfDropout):
     """Dropout of attention weights, which a kernel that never holds all weights can repeat.
 
     A weight is dropped by a hash of a seed, of the number of its query in the batch, of the head, and of the place of
@@ -61,21 +62,12 @@ class WeightDropout(nn.Module):
         ValueError: `rate` is outside [0, 1).
     """
 
-    def __init__(self, rate: float = 0.0):
-        super().__init__()
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"attn_dropout {rate} is outside [0, 1)")
-        self.rate = rate
-
     def forward(self, weights: Tensor, query: Tensor, seed: Tensor | None) -> Tensor:
         """Weights [b, H, L, keys] of the queries with these numbers, long [b, L] -> the same shape.
 
         As they are for a `seed` of None.
         """
         return weights if seed is None else drop_weights(weights, query, seed, self.rate)
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"
 
 
 def drop_weights(weights: Tensor, query: Tensor, seed: Tensor, rate: float) -> Tensor:

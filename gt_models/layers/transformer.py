@@ -197,7 +197,7 @@ class SelfAttention(nn.Module):
             query, tokens = None if query is None else query.float(), tokens.float()
         with torch.autocast(tokens.device.type, enabled=False):
             if tokens.is_cuda and torch.compiler.is_compiling():  # a compiled graph uses no attached form
-                rate = self.softmax.dropout.rate if self.training else 0.0
+                rate = self.softmax.dropout.active_rate
                 return fused_attention(query, tokens, packing, self.num_heads, rate).to(dtype)
             return self.softmax(query, tokens, packing).to(dtype)
 

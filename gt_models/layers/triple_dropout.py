@@ -1,13 +1,14 @@
 """Dropout of attention weights of triples of nodes, without a mask that is stored."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.dropout import RateOfDropout
 from gt_models.layers.dropout_hash import draw_seed, kept_in_rows
 
 
-class TripleDropout(nn.Module):
+class TripleDropout(RateOfDropout):
     """Drops single weights A_ilj with probability `rate` while training and scales the others by 1 / (1 - rate).
 
     What is dropped is a hash of one number from torch's generator, of the pair (i, l), the head and j: it does not
@@ -17,25 +18,16 @@ class TripleDropout(nn.Module):
         ValueError: `rate` is outside [0, 1).
     """
 
-    def __init__(self, rate: float = 0.0):
-        super().__init__()
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"attn_dropout {rate} is outside [0, 1)")
-        self.rate = rate
-
     def forward(self, weights: Tensor, batch: GraphBatch) -> Tensor:
         """Weights [B, i, l, j, H], padded as in `GraphBatch.pairs_to_dense` -> the same shape.
 
         As they are outside of training.
         """
-        if not self.training or self.rate == 0.0:
+        if not self.active_rate:
             return weights
         pairs = batch.pairs_to_dense(torch.arange(batch.num_pairs, device=weights.device))  # [B, i, l]
         keep = kept_triples(draw_seed(), pairs, weights.size(4), weights.size(3), self.rate)
         return weights * keep / (1 - self.rate)
-
-    def extra_repr(self) -> str:
-        return f"rate={self.rate}"
 
 
 def kept_triples(seed: Tensor, pairs: Tensor, num_heads: int, num_columns: int, rate: float) -> Tensor:

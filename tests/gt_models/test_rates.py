@@ -7,6 +7,8 @@ import torch
 from torch import nn
 
 from gt_models import create_model, list_models, model_info
+from gt_models.kernels import use
+from gt_models.layers.dropout import RateOfDropout
 from tests.gt_models.test_compile import OWN, SMALL, batch
 
 # where a rate acts only beside other choices
@@ -65,3 +67,27 @@ def test_rate_acts_in_training_alone(name, rate):
     assert any(not torch.equal(out, outputs[0]) for out in outputs[1:])
     model.load_state_dict(without.state_dict())  # the statistics of batch norms
     torch.testing.assert_close(model.eval()(data), without.eval()(data))
+
+
+@pytest.mark.parametrize("form", [None, "reference"])
+@pytest.mark.parametrize(("name", "rate"), RATES)
+def test_a_dropout_module_has_a_mode_of_its_own(name, rate, form):
+    """A model in evaluation whose dropout modules are in training draws (Monte Carlo dropout); the reverse draws nothing."""
+    model, data = build(name, **BESIDE.get((name, rate), {}), **{rate: 0.5}), batch()
+    modules = [module for module in model.modules() if isinstance(module, RateOfDropout | nn.Dropout)]
+    if not any(getattr(module, "rate", 0) or getattr(module, "p", 0) for module in modules):
+        pytest.skip(f"{rate} is not the rate of a dropout module")
+
+    def outputs(training: bool) -> list[torch.Tensor]:
+        model.train(not training)
+        for module in modules:
+            module.train(training)
+        found = []
+        for seed in range(4):
+            torch.manual_seed(seed)
+            found.append(model(data).detach())
+        return found
+
+    with use(form):
+        assert any(not torch.equal(out, outputs(True)[0]) for out in outputs(True)[1:])
+        assert all(torch.equal(out, outputs(False)[0]) for out in outputs(False)[1:])

@@ -26,7 +26,7 @@ def _attention_why_not(layer: TriangularAttention, x: Tensor, batch: GraphBatch)
 
 def feed_forward(layer: FeedForward, x: Tensor) -> Tensor:
     """`FeedForward.forward`."""
-    (hidden, out), drops = (layer.hidden, layer.out), layer.training and layer.dropout.rate > 0
+    (hidden, out), drops = (layer.hidden, layer.out), layer.dropout.active_rate > 0
     if not drops and not differs("activation", layer.activation, nn.GELU):
         return gelu_mlp(x, hidden.weight, hidden.bias, out.weight, out.bias)
     inside = layer.dropout(layer.activation(row_linear(x, hidden.weight, hidden.bias)))
@@ -41,7 +41,7 @@ def _feed_forward_why_not(layer: FeedForward, x: Tensor) -> str | None:
 
 def triangles(module: Triangles, x: Tensor, batch: GraphBatch, fusion_norm: nn.Module | None = None) -> Tensor:
     """`Triangles.forward`."""
-    rate = module.dropout.rate if module.training else 0.0
+    rate = module.dropout.active_rate
     seed = draw_seed() if rate else torch.zeros(1, dtype=torch.long)
     return triangular_attention(x, batch, seed, rate, fusion_norm)
 

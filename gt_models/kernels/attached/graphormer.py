@@ -1,29 +1,48 @@
-"""Graphormer's attention without padding."""
+"""Graphormer's attention without padding, and its linear maps with gradients in one pass."""
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from gt_models.baselines.graphormer import BiasedAttention
+from gt_models.baselines.graphormer import BiasedAttention, GraphormerLayer
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, attach, reads
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
+from gt_models.kernels.row_linear import row_linear
 from gt_models.layers.pair_dropout import PairDropout
 
+BOTH = ("cpu", "cuda")
 
-def heads(layer: BiasedAttention, qkv: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
-    """`BiasedAttention.heads`."""
-    rate = layer.dropout.rate if layer.dropout.training else 0.0
+
+def attention(layer: BiasedAttention, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
+    """`BiasedAttention.forward`."""
+    rate = layer.dropout.active_rate
     seed = draw_seed() if rate else None
-    return gated_attention(qkv, bias, layer.num_heads, tokens, layer.scale, 0.0, rate, seed)
+    qkv = row_linear(x, layer.qkv.weight, layer.qkv.bias)
+    heads = gated_attention(qkv, bias, layer.num_heads, tokens, layer.scale, 0.0, rate, seed)
+    return row_linear(heads, layer.out.weight, layer.out.bias)
 
 
-def _heads_why_not(layer: BiasedAttention, *_: object) -> str | None:
-    return reads(layer, {"dropout": PairDropout})
+def _attention_why_not(layer: BiasedAttention, *_: object) -> str | None:
+    return reads(layer, {"qkv": nn.Linear, "out": nn.Linear, "dropout": PairDropout})
+
+
+def feed_forward(layer: GraphormerLayer, x: Tensor) -> Tensor:
+    """`GraphormerLayer.feed_forward`."""
+    inside = layer.activation_dropout(F.gelu(row_linear(x, layer.ffn_in.weight, layer.ffn_in.bias)))
+    return layer.dropout(row_linear(inside, layer.ffn_out.weight, layer.ffn_out.bias))
+
+
+def _feed_forward_why_not(layer: GraphormerLayer, x: Tensor) -> str | None:
+    return reads(layer, {"ffn_in": nn.Linear, "ffn_out": nn.Linear})
 
 
 attach(
-    BiasedAttention,
-    "heads",
-    "graphormer_attention",
-    [Form("by graph", lambda: heads, _heads_why_not, ("cpu", "cuda"))],
+    BiasedAttention, "forward", "graphormer_attention", [Form("by graph", lambda: attention, _attention_why_not, BOTH)]
+)
+attach(
+    GraphormerLayer,
+    "feed_forward",
+    "graphormer_feed_forward",
+    [Form("gradients in one pass", lambda: feed_forward, _feed_forward_why_not)],
 )

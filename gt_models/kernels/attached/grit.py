@@ -1,10 +1,9 @@
 """GRIT's attention without tensors of pairs but its inputs and e."""
 
 import torch
-import torch
 from torch import Tensor, nn
 
-from gt_models.baselines.grit import GRITAttention
+from gt_models.baselines.grit import GRITAttention, GRITLayer
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, attach, reads
 from gt_models.kernels.dropout import draw_seed
@@ -25,7 +24,7 @@ def attention(layer: GRITAttention, x: Tensor, pairs: Tensor, batch: GraphBatch)
     weights = (layer.query.weight, layer.key.weight, layer.value.weight)
     node_maps = multi_linear(x, *weights, layer.query.bias, None, None)
     q, k, v = (y.view(-1, layer.num_heads, layer.head_dim) for y in node_maps)  # [N, H, d_h]
-    rate = layer.dropout.rate if layer.dropout.training else 0.0
+    rate = layer.dropout.active_rate
     seed = draw_seed() if rate else None
     total, e = grit_attention(q, k, v, pair, layer.logit, batch, layer.clamp, rate, seed)  # [N, H, 2, d_h], [P, H, d_h]
     o, row = total.unbind(2)
@@ -37,4 +36,14 @@ def _attention_why_not(layer: GRITAttention, *_: object) -> str | None:
     return reads(layer, linear | {"dropout": Dropout})
 
 
+def map_pairs(layer: GRITLayer, e: Tensor) -> Tensor:
+    """`GRITLayer.map_pairs`."""
+    return row_linear(e, layer.pair_out.weight, layer.pair_out.bias)
+
+
+def _map_why_not(layer: GRITLayer, e: Tensor) -> str | None:
+    return reads(layer, {"pair_out": nn.Linear})
+
+
+attach(GRITLayer, "map_pairs", "grit_pair_map", [Form("gradients in one pass", lambda: map_pairs, _map_why_not)])
 attach(GRITAttention, "forward", "grit_attention_and_maps", [Form("by query", lambda: attention, _attention_why_not)])

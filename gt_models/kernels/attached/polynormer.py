@@ -160,7 +160,7 @@ attach(
 def combine(layer: LocalLayer, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:
     """`LocalLayer.combine`."""
     norm: nn.LayerNorm = layer.norm  # type: ignore[assignment]
-    seed = draw_seed() if layer.training and layer.dropout.rate > 0 else None
+    seed = draw_seed() if layer.dropout.active_rate else None
     return gated_norm(h, a, layer.beta(v2), norm.weight, norm.bias, norm.eps, layer.relu, seed, layer.dropout.rate)
 
 

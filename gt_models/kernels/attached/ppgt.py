@@ -55,7 +55,7 @@ def _backbone_why_not(layers: Backbone, *_: object) -> str | None:
 
 def heads(layer: SL2Attention, qkv: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
     """`SL2Attention.heads`."""
-    rate = layer.dropout.rate if layer.training else 0.0
+    rate = layer.dropout.active_rate
     seed = draw_seed() if rate else None
     return gated_attention(qkv, pairs, layer.num_heads, batch, layer.scale, layer.key_scale, rate, seed)
 

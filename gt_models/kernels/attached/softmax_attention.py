@@ -14,7 +14,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 def attend(module: SoftmaxAttention, query: Tensor | None, tokens: Tensor, packing: Packing) -> Tensor:
     """`SoftmaxAttention.forward`."""
-    rate = module.dropout.rate if module.training else 0.0
+    rate = module.dropout.active_rate
     seed = draw_seed() if rate else torch.zeros(1, dtype=torch.long)
     return packed_attention(query, tokens, packing, module.num_heads, rate, seed)
 

@@ -213,7 +213,7 @@ def test_parameter_count():
 
 
 def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_definition_does():
-    """Two layers of 64 channels on graphs of 16 nodes: Ew and Eb of both layers; q, k and v."""
+    """Two layers of 64 channels on graphs of 16 nodes: Ew and Eb of both layers, the way out of the first; q, k, v."""
     torch.manual_seed(0)
     model = build(hidden_dim=64, num_heads=8, attn_dropout=0.2, clamp=None).float()
     with torch.no_grad():
@@ -224,7 +224,7 @@ def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_d
             layer.attention.pair.bias.view(8, 2, 8)[:, 0] = 4.0
     batch = checks.collate(checks.random_graphs((16,) * 33, pair_encodings=(("rrwp", 4),))).to("cpu", torch.float32)
     taken = checks.assert_learns_as_the_definition(model, batch, tol=1e-3, grad_tol=0.01)  # a ReLU may open by rounding
-    assert taken["row_linear"] == {"numba": 2}
+    assert taken["row_linear"] == {"numba": 3}
     assert taken["multi_linear"] == {"numba": 2}
 
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from gt_models.baselines.grit import signed_sqrt
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
-from gt_models.baselines.grit import signed_sqrt
 from gt_models.kernels.grit_attention import grit_attention
 from gt_models.layers.dropout_hash import kept
 

@@ -44,5 +44,5 @@ def test_a_share_of_the_weights_is_dropped_and_seeds_differ():
 
 
 def test_bad_rate():
-    with pytest.raises(ValueError, match=r"attn_dropout 1.0 is outside"):
+    with pytest.raises(ValueError, match=r"dropout 1.0 is outside"):
         PairDropout(1.0)

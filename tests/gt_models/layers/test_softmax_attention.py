@@ -47,5 +47,5 @@ def test_the_share_of_dropped_weights():
     assert out.unique().tolist() == pytest.approx([0, 4 / 3])
     assert not torch.equal(out[0], out[1])
     assert torch.equal(drop_weights(weights[1:], query[1:], torch.tensor([3]), 0.25), out[1:])
-    with pytest.raises(ValueError, match=r"attn_dropout 1.0 is outside"):
+    with pytest.raises(ValueError, match=r"dropout 1.0 is outside"):
         WeightDropout(1.0)

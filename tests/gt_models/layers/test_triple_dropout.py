@@ -35,5 +35,5 @@ def test_what_is_dropped_does_not_depend_on_padding():
 
 
 def test_bad_rate():
-    with pytest.raises(ValueError, match="attn_dropout 1.0 is outside"):
+    with pytest.raises(ValueError, match="dropout 1.0 is outside"):
         TripleDropout(1.0)
