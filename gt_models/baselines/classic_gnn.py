@@ -85,7 +85,7 @@ class ClassicGNN(nn.Module):
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
             )
-        self.convolution, self.dropout, self.all_layers = convolution, dropout, all_layers
+        self.convolution, self.dropout, self.all_layers = convolution, nn.Dropout(dropout), all_layers
         self.input_layer = nn.Linear(in_dim, hidden_dim) if input_layer else None
         widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_layers - 1)
         self.convs = nn.ModuleList(self._convolution(width, hidden_dim, num_heads) for width in widths)
@@ -109,14 +109,14 @@ class ClassicGNN(nn.Module):
         """Nodes after the last layer, [N, d]."""
         x, edges = batch.x.to(self.head.weight.dtype), self.edges(batch)  # [N, in_dim]
         if self.input_layer is not None:
-            x = F.dropout(self.input_layer(x), self.dropout, self.training)  # [N, d]
+            x = self.dropout(self.input_layer(x))  # [N, d]
         total = None
         for i, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             # the spare node at the end gets the self-loops of the graph
             update = conv(x, *edges) if self.convolution == "gcn" else conv(F.pad(x, (0, 0, 0, 1)), *edges)[:-1]
             if self.residuals is not None:
                 update = update + self.residuals[i](x)
-            x = F.dropout(norm(update).relu(), self.dropout, self.training)  # [N, d]
+            x = self.dropout(norm(update).relu())  # [N, d]
             total = x if total is None else total + x
         return total if self.all_layers else x  # type: ignore[return-value]
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
@@ -111,7 +110,7 @@ class GatedGCNLayer(nn.Module):
         self.A, self.B, self.C, self.D, self.E = (nn.Linear(dim, dim) for _ in range(5))
         self.node_norm = nn.BatchNorm1d(dim) if batch_norm else nn.Identity()
         self.edge_norm = nn.BatchNorm1d(dim) if batch_norm else nn.Identity()
-        self.dropout = dropout
+        self.dropout = nn.Dropout(dropout)
 
     def reset_parameters(self) -> None:
         for module in [self.A, self.B, self.C, self.D, self.E, self.node_norm, self.edge_norm]:
@@ -130,4 +129,4 @@ class GatedGCNLayer(nn.Module):
             edges = self.edge_norm(edges)
         h = h + self.node_norm(nodes).relu()
         e = e + edges.relu()
-        return F.dropout(h, self.dropout, self.training), F.dropout(e, self.dropout, self.training)
+        return self.dropout(h), self.dropout(e)

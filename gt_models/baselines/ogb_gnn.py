@@ -77,7 +77,8 @@ class OGBGNN(nn.Module):
         check_level("ogb-gnn", level, pooling, num_layers)
         if convolution not in CONVOLUTIONS:
             raise ValueError(f"unknown convolution {convolution!r}; known: {', '.join(CONVOLUTIONS)}")
-        self.level, self.pooling, self.dropout, self.residual = level, pooling, dropout, residual
+        self.level, self.pooling, self.residual = level, pooling, residual
+        self.dropout = nn.Dropout(dropout)
         self.encoder = FeatureEncoder(in_dim, hidden_dim)
         self.convs = nn.ModuleList(CONVOLUTIONS[convolution](hidden_dim) for _ in range(num_layers))
         self.edge_encoders = (
@@ -124,9 +125,9 @@ class OGBGNN(nn.Module):
                 h = h + v[batch.batch]
             e = None if self.edge_encoders is None else encode_edges(self.edge_encoders[i], batch)  # [E, d]
             update = norm(conv(h, e, batch))
-            update = F.dropout(update if last else update.relu(), self.dropout, self.training)  # [N, d]
+            update = self.dropout(update if last else update.relu())  # [N, d]
             if v is not None and not last:
-                moved = F.dropout(self.virtual_mlps[i](pool(h, batch, "sum") + v), self.dropout, self.training)  # type: ignore[index]
+                moved = self.dropout(self.virtual_mlps[i](pool(h, batch, "sum") + v))  # type: ignore[index]
                 v = v + moved if self.residual else moved
             h = h + update if self.residual else update
         return h

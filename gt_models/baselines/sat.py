@@ -137,7 +137,7 @@ class SATLayer(nn.Module):
 
     def __init__(self, hidden_dim: int, num_heads: int, hops: int, towers: int, edge_width: int | None, dropout: float):
         super().__init__()
-        self.num_heads, self.rate = num_heads, dropout
+        self.num_heads = num_heads
         self.convs = nn.ModuleList(
             PNAConv(
                 hidden_dim,
@@ -202,7 +202,7 @@ class SATLayer(nn.Module):
         scores = (q @ k.transpose(2, 3) / q.size(3) ** 0.5).masked_fill(
             ~batch.node_mask[:, None, None], torch.finfo(q.dtype).min
         )
-        received = F.dropout(scores.softmax(3), self.rate, self.training) @ v
+        received = self.dropout(scores.softmax(3)) @ v
         return self.out(batch.from_dense(received.transpose(1, 2).flatten(2)))
 
 
