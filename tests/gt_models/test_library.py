@@ -1,4 +1,4 @@
-"""The library as one meets it: what there is to see, encodings of one's own graphs, and the examples of docs/library.md, run as printed."""
+"""The public library: listings, encodings of user-supplied graphs, and the examples of docs/library.md."""
 
 import pydoc
 import re
@@ -63,7 +63,7 @@ def test_every_model_has_a_card():
     for name in list_models():
         card = model_info(name)
         if not card.cls.__module__.startswith("gt_models.baselines."):
-            assert card.expressivity != "not stated", f"{name} lacks an entry in gt_models/metadata.py"
+            assert card.expressivity != "not stated", f"{name} has no entry in gt_models/metadata.py"
         assert "http" in card.paper or card.paper.startswith("none: "), f"{name}: no link to its paper"
         assert card.cost
         assert card.levels

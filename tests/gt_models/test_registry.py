@@ -1,4 +1,4 @@
-"""Names, arguments and what a model states about itself."""
+"""Names, arguments and metadata of models."""
 
 import tomllib
 from importlib.metadata import EntryPoint
@@ -49,7 +49,7 @@ def test_the_benchmark_declares_and_registers_the_same_loader():
 
 
 def test_the_library_does_not_name_the_benchmark():
-    """Not even in a string, by which it could import it."""
+    """Not even in a string, which could be used for an import."""
     assert not [path for path in (ROOT / "gt_models").rglob("*.py") if "gt_bench" in path.read_text()]
 
 

@@ -28,7 +28,7 @@ def build(name="gcn", level="node", **arguments) -> nn.Module:
 @pytest.mark.parametrize("level", ["node", "graph"])
 @pytest.mark.parametrize("arguments", GCN_VARIANTS)
 def test_gcn_sound(arguments, level):
-    # a bias before a batch norm has no gradient, so every parameter is asked for in the other variants only
+    # a bias before a batch norm has no gradient, so only the other variants check every parameter
     if arguments.get("normalisation") == "batch":
         checks.assert_gradients_reach(
             build(level=level, **arguments),

@@ -1,4 +1,4 @@
-"""Triangular attention as a module: precision, and the same numbers by its fast path."""
+"""Triangular attention as a module: precision, and equality with its fast path."""
 
 import pytest
 import torch

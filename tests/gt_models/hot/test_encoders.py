@@ -1,4 +1,4 @@
-"""Inputs of order 1 and 2 by loops, and features that do not fit."""
+"""Encoders of order 1 and 2 compared with loops, and invalid features."""
 
 import pytest
 import torch
@@ -12,9 +12,7 @@ from tests.gt_models.hot.test_hot import _float64  # noqa: F401
 
 @pytest.mark.parametrize("edge_columns", ["sum", "mean"])
 def test_categorical_input_by_loops(edge_columns):
-    """Embeddings of all columns, of edges added up or averaged; two tables of in-degrees, the last row for all larger
-    ones.
-    """
+    """Sums or means of embeddings, and two tables of in-degrees whose last row is for all larger degrees."""
     part = TensorEncoder(2, [5, 3], [4, 2], 6, edge_columns, degree_embeddings=3)
     edges = torch.tensor([[0, 1, 2, 3, 4], [1, 0, 1, 1, 1]])
     x, attr = (

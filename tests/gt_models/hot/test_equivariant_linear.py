@@ -1,4 +1,4 @@
-"""Classes against brute force, equivariant layers against their definition, the authors' numbers, and permutations."""
+"""Equivariant linear layers: their definition, the authors' outputs, and permutations."""
 
 import pytest
 import torch

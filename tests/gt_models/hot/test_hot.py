@@ -1,6 +1,4 @@
-"""HOT against its equations, the authors' numbers and parameter counts, its theorem, and what every model must
-satisfy.
-"""
+"""HOT: its equations, the authors' outputs and parameter counts, its theorem, and checks of every model."""
 
 import pytest
 import torch
@@ -67,9 +65,10 @@ def test_encoder_layer_is_its_definition(global_classes):
 
 
 def test_softmax_kernel_approaches_softmax_where_all_keys_are_shared():
-    """Enc 1 -> 0 style attention over all keys: class {i}{j1, j2} of 1 -> 2 sums over all nodes in the kernel form;
-    with many features the
-    kernel form is exp(q k / sqrt d) over that union."""
+    """With many features the kernel form equals exp(q k / sqrt d) over all keys.
+
+    Class {i}{j1, j2} of 1 -> 2 sums over all nodes, as the attention of Enc 1 -> 0.
+    """
     graph = checks.random_graphs(sizes=(6,))[0]
     support = Support.complete(graph, 2)
     layer = HigherOrderAttention(1, 2, 4, 4, 4, 1, attention="kernel")
@@ -100,7 +99,7 @@ def test_sparse_on_the_complete_graph_is_dense(name, attention):
 
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_ablation_removes_what_reaches_beyond_edges(level):
-    """Without global classes a node of another component changes nothing at node level; with them it does."""
+    """Only with global classes does a node of another component change outputs of nodes."""
     two = GraphBatch(
         torch.randn(4, 4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 4]), torch.randn(4, 3)
     )
@@ -109,7 +108,7 @@ def test_ablation_removes_what_reaches_beyond_edges(level):
         model = build(level, attention="softmax", global_classes=global_classes).eval()
         if level == "node":
             assert torch.equal(model(two)[:2], model(other)[:2]) != global_classes
-        else:  # the readout 2 -> 0 keeps its classes: nothing would be left
+        else:  # the readout 2 -> 0 has its classes in any case: it has no others
             assert not torch.equal(model(two), model(other))
 
 
@@ -117,7 +116,7 @@ def test_ablation_removes_what_reaches_beyond_edges(level):
 
 
 def one_way_graph() -> GraphBatch:
-    """Edges in one direction, or with other features in the other, a self-loop, and one edge twice."""
+    """Graphs with edges in one direction or with different features in each, a self-loop, and a repeated edge."""
     return graph_of(5, [(0, 1), (1, 2), (2, 1), (3, 0), (2, 2), (0, 1)])
 
 
@@ -148,7 +147,7 @@ def test_sound_in_other_settings(arguments):
 @pytest.mark.parametrize("input_order", [1, 2])
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_hyperedges(attention, input_order):
-    """Batch = singles, and relabelled nodes keep the scores; every parameter learns."""
+    """Scores do not depend on the batch or the order of nodes, and every parameter has a gradient."""
     graphs = checks.random_graphs(sizes=(6, 5))
     tuples = [torch.tensor([[0, 1, 2], [5, 3, 1], [0, 1, 2]]), torch.tensor([[4, 0, 2]])]
     for g, t in zip(graphs, tuples, strict=True):
@@ -175,7 +174,7 @@ def test_hyperedges(attention, input_order):
     torch.testing.assert_close(model(data), model(g), rtol=1e-10, atol=1e-10)
 
 
-# unusual graphs and bad input
+# unusual graphs and invalid input
 
 
 def graph_of(n: int, edges: list[tuple[int, int]]) -> GraphBatch:
@@ -289,9 +288,7 @@ def test_settings_that_cannot_be_say_what_can(arguments, message):
 )
 @pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
 def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
-    """Values and gradients, with groups of one graph in several pieces, isolated nodes, one-way edges, heads wider than
-    a vector.
-    """
+    """Values and gradients; groups in several pieces, isolated nodes, one-way edges, heads wider than a vector."""
     sizes, rng = (400, 3, 1, 60), torch.Generator().manual_seed(0)
     starts = torch.tensor([0, 400, 403, 404])
     edges = [torch.randint(0, n, (2, 3 * n), generator=rng) + start for n, start in zip(sizes, starts, strict=True)]
@@ -314,7 +311,7 @@ def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
 
 
 def test_kernel_form_holds_memory_linear_in_edges():
-    """What autograd keeps for one layer, at 500 and 2,000 edges of one mean degree: four times as much, not sixteen."""
+    """Autograd stores four times as much, not sixteen times, for 2,000 edges as for 500 of the same mean degree."""
 
     def kept(n: int) -> int:
         rng = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""AdaRMSNorm: the reference against loops, each form against the reference, at any number of threads."""
+"""AdaRMSNorm: the reference equals loops, each form equals the reference, for any number of threads."""
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_two_numbers_inside_autocast():
-    """Its backward pass has matrix products, which autocast would round."""
+    """The backward pass has matrix products, which autocast would round."""
     from gt_models.kernels import use
     from gt_models.kernels.ada_rms import ada_rms
 

@@ -1,4 +1,4 @@
-"""Fast forms on values that are not finite, or at the ends of their range: what is NaN by the definition is NaN in every form."""
+"""Fast forms with infinite, NaN and extreme values: NaN in the reference is NaN in every form."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Gated attention: the reference against loops, each form against the reference."""
+"""Gated attention: the reference equals loops, each form equals the reference."""
 
 import math
 
@@ -73,7 +73,7 @@ def test_the_kernel_agrees_with_the_reference(sizes, heads, width, dropout, gate
 
 
 def test_columns_of_a_wider_matrix_are_read_where_they_are():
-    """As PPGT's layers do, whose biases and gates are columns of one product."""
+    """As in PPGT's layers, where biases and gates are columns of one product."""
     qkv, pairs, *rest = case(SIZES, 2, 5, 0.4)
     wide = torch.randn(len(pairs), 11, dtype=torch.float64)
     wide[:, 3:7] = pairs.detach()

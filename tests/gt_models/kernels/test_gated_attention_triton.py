@@ -1,4 +1,4 @@
-"""Gated attention in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""Gated attention in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The closing step of a Polynormer layer: the reference against loops."""
+"""The last step of a Polynormer layer: the reference equals loops."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The closing step of a Polynormer layer in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""The last step of a Polynormer layer in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Attention over neighbours in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""Attention over neighbours in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import pytest
 

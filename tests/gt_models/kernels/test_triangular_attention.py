@@ -1,4 +1,4 @@
-"""Triangular attention: the reference against loops, each form against the reference, with and without dropout."""
+"""Triangular attention: the reference equals loops, each form equals the reference, with and without dropout."""
 
 import pytest
 import torch
@@ -46,14 +46,14 @@ def test_equals_the_equations(form):
 def test_forms_agree_with_the_reference(head_dim, sizes, dropout, monkeypatch):
     x, batch = case(sizes, 2, head_dim)
     expected = results("reference", x, batch, dropout)
-    monkeypatch.setitem(shelf._MANY_VALUES, "cpu", 20000)  # several graphs a chunk, and several chunks a graph
+    monkeypatch.setitem(shelf._MANY_VALUES, "cpu", 20000)  # several graphs per chunk, and several chunks per graph
     for form in ("numba", "chunked"):
         for got, wanted in zip(results(form, x, batch, dropout), expected, strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-10, atol=1e-10)
 
 
 def test_float32_beyond_all_pieces():
-    """Longer than every piece of the kernel: tiles, groups of tiles, rows, middle nodes; more channels than are summed at once."""
+    """Sizes above all block sizes: tiles, groups of tiles, rows, middle nodes, and channels that are summed at once."""
     x, batch = case((70, 3), 1, 16)
     narrow = results("numba", x.float().detach().requires_grad_(), batch)
     for got, expected in zip(narrow, results("reference", x, batch), strict=True):

@@ -1,4 +1,4 @@
-"""Triangular attention in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""Triangular attention in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-# the interpreter has to be chosen before triton is imported, so it has a process of its own
+# the interpreter must be selected before the import of triton, so it runs in a new process
 INTERPRETED = """
 import json, torch
 from gt_models.kernels.triangular_attention import reference

@@ -1,4 +1,4 @@
-"""What is computed once, also in inference mode, is of use in training."""
+"""A cached value that was computed in inference mode can be used in training."""
 
 import torch
 
@@ -10,7 +10,7 @@ class Counts:
 
     @cached_property
     def value(self) -> torch.Tensor:
-        """Documented."""
+        """A documented value."""
         self.calls += 1
         return torch.ones(2)
 

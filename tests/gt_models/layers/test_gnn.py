@@ -1,4 +1,4 @@
-"""What baselines share that work node by node."""
+"""The common parts of message-passing baselines."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Polynormer's layers over neighbours beside torch_geometric's."""
+"""Polynormer's layers over neighbours, compared with torch_geometric's."""
 
 import pytest
 import torch

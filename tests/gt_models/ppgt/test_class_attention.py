@@ -1,4 +1,4 @@
-"""The class token that reads a graph, by loops."""
+"""The class token that reads a graph, compared with loops."""
 
 import torch
 

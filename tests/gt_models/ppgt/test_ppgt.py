@@ -1,4 +1,4 @@
-"""PPGT: its equations in loops, printed counts, symmetries, forms, bad input."""
+"""PPGT: its equations in loops, published parameter counts, symmetries, forms, invalid input."""
 
 import math
 
@@ -24,7 +24,7 @@ SMALL = {
 
 
 def small(name: str = "ppgt", **changes):
-    """A small model in float64 whose every weight matters (biases, norms and gates redrawn)."""
+    """A small float64 model in which every weight affects the output (biases, norms and gates are redrawn)."""
     model = create_model(name, **(SMALL | changes)).double()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5 if parameter.dim() == 1 else 0.7 * parameter.size(-1) ** -0.5)
@@ -41,14 +41,14 @@ def graphs(sizes=(4, 1, 5), **kinds):
 
 
 def directed_graph() -> GraphBatch:
-    """Edges in one direction, or with other features in the other, a self-loop, and one edge twice."""
+    """Graphs with edges in one direction or with different features in each, a self-loop, and a repeated edge."""
     edges = torch.tensor([[0, 1, 2, 3, 2, 0], [1, 2, 1, 0, 2, 1]])
     x, attr, rrwp = (torch.randn(*shape, dtype=torch.float64) for shape in ((4, 4), (6, 3), (16, 6)))
     return GraphBatch(x, edges, torch.tensor([0, 4]), attr, encodings={"rrwp": rrwp})
 
 
 def described(name: str = "ppgt", urpe: bool = True, degree: bool = True, **changes) -> dict:
-    """A model's choices as `reference.ppgt_nodes` takes them."""
+    """The settings of a model as arguments of `reference.ppgt_nodes`."""
     s = {
         "num_layers": 2,
         "num_heads": 2,
@@ -81,7 +81,7 @@ VARIANTS = [
 
 
 def expected_outputs(model, singles, settings, pooling="sum", level="graph", head_layers=3):
-    """Equations in loops, graph by graph; encodings "position" and "target" where there are."""
+    """The equations in loops, graph by graph, with the encodings "position" and "target" if they exist."""
     w, results = model.state_dict(), []
     for g in singles:
         n = g.num_nodes
@@ -130,7 +130,7 @@ BREC = {
     ids=["zinc-constant", "zinc-halving", "brec"],
 )
 def test_parameter_counts_printed(settings, count, printed):
-    """Tables 7 and 10. The released head keeps its width; ZINC's printed count is that of a halving head, BREC's of a constant one."""
+    """Tables 7 and 10: ZINC's published count is that of a head with halving widths, BREC's of a constant width."""
     assert sum(p.numel() for p in create_model(**({"name": "ppgt"} | settings)).parameters()) == count
     assert printed is None or round(count / 1000) == printed
 
@@ -148,7 +148,8 @@ def test_sound(changes):
     settings = SMALL | {"level": "graph"} | changes
     name = settings.pop("name", "ppgt")
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("position", 2), ("target", 1)))
-    # without a gate the bias of theta adds the same number to all keys of a query, which softmax takes away: its gradient is rounding alone
+    # without a gate the bias of theta adds the same number to all keys of a query, which softmax removes: its
+    # gradient is only rounding
     shifts = tuple(f"layers.{i}.attention.pair_linear.bias" for i in range(settings["num_layers"]))
     except_for = () if settings.get("urpe", True) else shifts
     assert_sound(lambda: create_model(name, **settings).double(), data, settings["level"], ("rrwp",), except_for)
@@ -163,7 +164,7 @@ def _loss_and_grads(model, batch):
 
 @pytest.mark.parametrize("changes", [{}, {"attention": "sdp", "urpe": False}, {"attn_dropout": 0.3}], ids=str)
 def test_forms_of_attention_change_nothing(changes):
-    """In training, dropout drawn alike."""
+    """In training, with the same dropout masks."""
     model, results = small(level="node", **changes).train(), []
     batch = collate(graphs((4, 1, 6, 19)))
     for form in ("reference", "numba"):
@@ -220,12 +221,12 @@ def test_stochastic_depth_is_per_graph_and_alike_in_every_layer():
     model.train()
     residual = model.layers[0].residual1
     out = residual(torch.zeros(200, 8), torch.ones(200, 8), torch.arange(40).repeat_interleave(5), 40).view(40, 40)
-    assert (out == out[:, :1]).all()  # a graph's branch stays or goes as a whole
+    assert (out == out[:, :1]).all()  # a branch is dropped for a whole graph
     torch.testing.assert_close(out[:, 0].unique(), torch.tensor([0.0, 1 / 0.75]))
 
 
 def test_odd_graphs_work():
-    """One node, no edges, isolated nodes (1/degree is 1), self-loops, edges stored twice, two components: finite numbers and gradients."""
+    """Unusual graphs have finite outputs and gradients: no edges, isolated nodes, self-loops, repeated edges."""
     one = random_graphs((1,), pair_encodings=(("rrwp", 5),))[0]
     bare = random_graphs((3,), density=0.0, pair_encodings=(("rrwp", 5),))[0]
     rng = torch.Generator().manual_seed(1)
@@ -314,7 +315,7 @@ def test_bf16_autocast_stays_close(urpe):
 
 
 def test_compiles():
-    """torch.compile gives the same numbers and gradients (the compiler's own form of attention and stem)."""
+    """torch.compile gives the same numbers and gradients, with its own form of attention and stem."""
     model, batch = small(num_layers=1, num_stem_ffn=0), collate(graphs((4, 3)))
     expected = _loss_and_grads(model, batch)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)

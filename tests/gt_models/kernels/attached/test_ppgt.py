@@ -1,4 +1,4 @@
-"""PPGT's fast paths give the numbers and gradients of its equations, and run where they say."""
+"""PPGT's fast paths equal its equations in values and gradients, and are used as documented."""
 
 import pytest
 import torch
@@ -72,7 +72,7 @@ def test_layers_with_hooks_or_another_forward_are_called_one_by_one():
         with kernels.forms_taken() as taken:
             torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
         assert taken["ppgt_bias_and_gate"] == {"reference": 1}
-        assert taken["gated_attention"] == {"numba": 2}  # this part is as it was
+        assert taken["gated_attention"] == {"numba": 2}  # this part is unchanged
     assert seen == ["hook", "forward"]
 
 
@@ -88,7 +88,7 @@ def test_a_subclass_of_attention_keeps_its_equations():
     assert not torch.allclose(model(batch), before)
 
 
-# -- memory of many pairs --------------------------------------------------------------------------------------------
+# -- memory of many pairs
 
 
 def stem_and_inputs(norm: str = "adarms") -> tuple[PairStem, list[torch.Tensor]]:
