@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 
 def cycles(root: Path) -> list[list[str]]:
-    """Modules below `root` that import each other, at the top, in a function or for types alone; a list for each cycle."""
+    """Import cycles below `root`, one list of modules each; imports in functions and for types only count too."""
     names = {
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         for package in PACKAGES
@@ -57,9 +57,10 @@ def test_only_tracking_imports_mlflow():
 @pytest.mark.parametrize("package", ["gt_bench", "stages", "gt_models"])
 def test_importing_a_package_has_no_side_effects(package):
     code = (
-        "import gc, signal, sys; before = gc.get_threshold(), signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, ()); "
-        f"import {package}; after = gc.get_threshold(), signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, ()); "
-        "print(before == after, 'torch' in sys.modules)"
+        "import gc, signal, sys; "
+        "state = lambda: (gc.get_threshold(), signal.getsignal(signal.SIGINT), "
+        "signal.pthread_sigmask(signal.SIG_BLOCK, ())); "
+        f"before = state(); import {package}; print(before == state(), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"

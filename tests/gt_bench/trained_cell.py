@@ -1,4 +1,4 @@
-"""The fixture that the tests of records start from."""
+"""A fixture of tests of records."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.gt_bench.shipping import edit_header, train
 
 @pytest.fixture
 def trained(project, monkeypatch):
-    """The project with its one cell trained; `web` is a dataset of the catalog, packed from its present spec."""
+    """The project after training its cell; `web` is a dataset of the catalog, packed from its current spec."""
     spec = DatasetSpec(name="web", task="node-classification", metric="accuracy", prepare=print, level="node")
     monkeypatch.setitem(catalog(), "web", spec)
     edit_header(provenance={"spec": spec.digest})

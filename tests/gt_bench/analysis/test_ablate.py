@@ -1,4 +1,4 @@
-"""`gt-bench ablate`: which cells are a pair, the sign of an effect, what is said when there is none, and the plot."""
+"""`gt-bench ablate`: pairs of cells, the sign of an effect, the message without pairs, and the plot."""
 
 import json
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_forest_plots(suffix, magic):
 
 @pytest.fixture
 def dropouts(project):
-    """Three cells: two differ in dropout, of which one leaves it at its default, and one in the width besides."""
+    """Three cells: two differ only in dropout, which one leaves at its default; one also differs in width."""
     model = {key: value for key, value in RECIPE["model"].items() if key != "dropout"}
     project.recipe(row="dropped")
     project.recipe(row="plain", model=model)

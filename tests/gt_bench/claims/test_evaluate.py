@@ -142,7 +142,7 @@ def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
     verdicts = {}
     for claim in ALL.values():
         if needs_data(claim):
-            # the page is generated where the data are
+            # the page is generated on a machine with the data
             assert any(
                 markdown_line(["", claim.text])[3:-2] in line and "| undecided |" not in line for line in page
             ), claim.id
@@ -165,7 +165,7 @@ def test_a_claim_that_only_restates_tables_is_one_line_a_paper():
         in lines[3]
     )
     assert lines[-1] == "3 claims: 2 holds as published, 1 fails (2 of them restate the papers' own tables)."
-    # runs that bear on it, however few, make it more than that
+    # with any relevant run the verdict is a different one
     claim, some = runs_of(ALL["polynormer-relu-improves"], provisional=True, runs=1, std=0.0)
     (line,) = table_of([claim], {claim.id: evaluate_claim(claim, some)})[2:-2]
     assert "provisional, by 1 of 5 runs" in line
@@ -176,7 +176,7 @@ def test_only_what_the_paper_says_stands_in_quotation_marks():
     assert ALL["ppgt-1-wl-on-brec"].text == "1-WL distinguishes 0, 0, 0 and 0 pairs of BREC (read off)"
     assert ALL["polynormer-over-tuned-gnns"].text.endswith("on the same data (asked here)")
     assert ALL["polynormer-tpu-all"].text.endswith("on all collections” [Polynormer]")
-    # a table is nothing to quote from, unless it has a caption
+    # only a table with a caption can be quoted
     for claim in ALL.values():
         if claim.said == "quoted":
             assert not claim.place.startswith("Table") or claim.id in ("polynormer-homophily-scores",), claim.id
@@ -235,7 +235,7 @@ SPARSE = "ba-equivariant-basis-sparse"
         (lambda place, mean: mean if place[3] == SPARSE else None, {}, "undecided",
         "runs have decided 4 of 8 comparisons"),
         (lambda place, mean: mean if place[2] != RANDOM else None, {}, "holds", "claim holds in all 8"),
-         # against print
+         # compared with published values
         (lambda place, mean: mean if place[2] == RANDOM else None, {}, "holds as published", "8 of 8 comparisons"),
         (
             lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0, "provisional": True},

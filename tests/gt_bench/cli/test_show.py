@@ -1,4 +1,4 @@
-"""`gt-bench list`, `show` and `board`: what is there, for people and for programs; what is damaged is named in one line."""
+"""`gt-bench list`, `show` and `board`: output for people and programs; one line for each damaged file."""
 
 import json
 import subprocess
@@ -93,7 +93,10 @@ def test_results_of_either_spelling_of_a_suite(monkeypatch):
 
 
 def test_a_list_without_stored_runs_loads_no_torch(repository):
-    """It takes a second of processor time, not three."""
-    code = "import sys; from gt_bench.cli.app import app; app(['list'], standalone_mode=False); print('torch' in sys.modules)"
+    """Without torch the command takes one second instead of three."""
+    code = (
+        "import sys; from gt_bench.cli.app import app; app(['list'], standalone_mode=False); "
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"

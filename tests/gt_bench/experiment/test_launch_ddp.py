@@ -65,8 +65,8 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
     assert (
-        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; "
-        "run the same command again to resume" in said
+        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: "
+        "probably out of memory; run the same command again to resume" in said
     )
     assert not first.is_running()
     assert checkpoint()

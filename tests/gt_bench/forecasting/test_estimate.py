@@ -21,7 +21,7 @@ from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
-WARMUP = (100 - 2 + 100 - 0.5) / 2  # as the clock below has it, once for two seeds
+WARMUP = (100 - 2 + 100 - 0.5) / 2  # by the clock below, once for two seeds
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_the_command_line(grid):
 
 
 def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
-    """The forecast uses random graphs, whatever is on disk, and takes less time than a training."""
+    """The forecast uses random graphs, regardless of stored data, and takes less time than a training."""
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     said = []

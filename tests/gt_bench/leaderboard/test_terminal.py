@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 
 def fits(output: str) -> bool:
-    """Whether every table of `output` has its right edge within 80 columns: what is too wide loses it."""
+    """Whether the right edge of every table in `output` is within 80 columns; a table that is too wide loses it."""
     lines = [line.rstrip() for line in output.splitlines() if line.startswith(("┃", "│"))]
     return all(cell_len(line) <= 80 and line.endswith(("┃", "│")) for line in lines)
 
@@ -43,7 +43,7 @@ def test_required_columns_are_shortened_then_stacked_and_never_left_out(width, n
 
 @pytest.mark.parametrize("width", [30, 45, 60, 200])
 def test_columns_of_several_lines_share_the_room(width):
-    """Columns of very different length, which rich alone makes wider than the terminal."""
+    """Columns of very different lengths, which rich makes wider than the terminal."""
     rows = [
         ("a", "one two three four five six seven eight", "undecided", "because of this and of that"),
         ("b", "x", "fails", "y"),

@@ -1,4 +1,4 @@
-"""What the tests of user-supplied models share."""
+"""Fixtures of tests of user-supplied models."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from gt_models import registry
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    """What a test registers is gone after it."""
+    """Remove after each test what it registered."""
     before = {name: registry.model_info(name) for name in registry.list_models()}
     yield
     registry._INFOS.clear()

@@ -12,7 +12,10 @@ import torch
 from torch import nn
 
 class Net(nn.Module):
-    def __init__(self, in_dim, out_dim, hidden=48, num_layers=3, heads=4, dropout=0.3, alpha=0.1, residual=True, norm="batch", seed=7):
+    def __init__(
+        self, in_dim, out_dim, hidden=48, num_layers=3, heads=4, dropout=0.3, alpha=0.1, residual=True, norm="batch",
+        seed=7,
+    ):
         super().__init__()
         self.head = nn.Linear(in_dim, out_dim)
 

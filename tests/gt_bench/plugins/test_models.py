@@ -1,4 +1,4 @@
-"""Own models: a torch module in a user's file, added to the grid by one recipe; and the error message for each mistake."""
+"""User-supplied models: a torch module in a file, added to the grid by one recipe; errors for each mistake."""
 
 import sys
 import textwrap
@@ -80,12 +80,14 @@ def test_two_that_have_one_short_name_keep_their_results(ours):
     for folder in ("a", "b"):
         Path(folder).mkdir()
         Path(folder, "net.py").write_text(
-            "import torch\n\n\nclass GCN(torch.nn.Module):\n    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
+            "import torch\n\n\nclass GCN(torch.nn.Module):\n"
+            "    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
             "        self.head, self.offset = torch.nn.Linear(in_dim, out_dim), offset\n\n"
             "    def forward(self, data):\n        return self.head(data.x) + self.offset\n"
         )
     for model, given in (
-        ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}), ("a/net.py:GCN", {"model.offset": -1.0}),
+        ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}),
+        ("a/net.py:GCN", {"model.offset": -1.0}),
     ):  # fmt: skip
         found = try_pair(model, "web", {"epochs": 1, **given}, [0], bar=False)
     assert len(found.rows) == 5
@@ -110,7 +112,7 @@ def test_it_joins_the_grid_by_one_recipe(ours):
 
 
 def test_a_class_of_a_notebook(ours):
-    """As IPython runs a cell: compiled under a name of its own, its text in linecache, its module __main__."""
+    """Run a cell as IPython does: compiled under a unique name, source in linecache, module __main__."""
     import linecache
 
     from gt_bench import evaluate
@@ -125,7 +127,7 @@ def test_a_class_of_a_notebook(ours):
     options = {"seeds": 1, "set": FAST, "track": False}
     first = evaluate(cell(PLAIN), "web", **options)
     assert first.row["model"] == "plain-epochs-2"
-    # a call below it is no other model, a changed class is one
+    # a call below the class does not change the model, a change of the class does
     assert evaluate(cell(PLAIN + "\n    print(1)\n"), "web", **options).row["digests"] == first.row["digests"]
     assert evaluate(cell(PLAIN.replace("width=8", "width=9")), "web", **options).row["digests"] != first.row["digests"]
     with pytest.raises(OwnModelError, match="the text of Hidden cannot be read"):
@@ -151,7 +153,7 @@ def test_the_text_decides_and_comments_do_not(ours):
 
 
 def test_a_file_that_an_argument_names_decides_too(ours):
-    """Pretrained weights: other weights under the old name are another run; a word that is no file is a word."""
+    """Pretrained weights: other weights under the same name are another run; a text that names no file is a text."""
     write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
 
     def digest(**arguments: object) -> str:
@@ -230,22 +232,36 @@ def broken(change: tuple[str, str]) -> str:
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        (broken(("import torch\n", "import torhc\n")), "import torhc", "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
+        (broken(("import torch\n", "import torhc\n")), "import torhc",
+         "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
         (broken(("def __init__(self,", "def __init__ self,")), "def __init__ self", "raises SyntaxError: "),
-        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; move the code of the script below `if __name__"),
-        (broken(("self, data)", "self, nodes, graph)")), "def forward", "Plain.forward takes nodes, graph; expected one argument"),
-        (broken(("width=8", "width")), "def __init__", "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
-        (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward", r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),
-        (broken(("return self.head(", "return (")), "def forward", r"returned float32 [60, 8]; expected floating-point numbers of shape [60, 3]"),
-        (broken(("return self.head(", "return self.head(float('nan') * ")), "def forward", "returned 180 of 180 numbers that are NaN or infinite before any training"),
+        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit",
+         "raises SystemExit: 2; move the code of the script below `if __name__"),
+        (broken(("self, data)", "self, nodes, graph)")), "def forward",
+         "Plain.forward takes nodes, graph; expected one argument"),
+        (broken(("width=8", "width")), "def __init__",
+         "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
+        (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward",
+         r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),
+        (broken(("return self.head(", "return (")), "def forward",
+         r"returned float32 [60, 8]; expected floating-point numbers of shape [60, 3]"),
+        (broken(("return self.head(", "return self.head(float('nan') * ")), "def forward",
+         "returned 180 of 180 numbers that are NaN or infinite before any training"),
         (broken(("data.x)", "data.x.T)")), "data.x.T", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         (broken(("Linear(in_channels, width)", "Linear(in_channels, 'x')")), "'x'", "raises TypeError: "),
-        (broken(("Linear(in_channels, width)", "LazyLinear(width)")), "def __init__", "Plain has lazy layers (encode.weight, encode.bias), whose size is not known"),
-        (broken(("return self.head(", "return torch.no_grad()(self.head)(")), "def forward", "Plain returned what has no gradient, so that nothing can be learnt"),
-        (broken(("return self.head(", "data.x.mul_(2); return self.head(")), "def forward", "Plain changes data.x in place, and so the data of every later step"),
+        (broken(("Linear(in_channels, width)", "LazyLinear(width)")), "def __init__",
+         "Plain has lazy layers (encode.weight, encode.bias), whose size is not known"),
+        (broken(("return self.head(", "return torch.no_grad()(self.head)(")), "def forward",
+         "Plain returned what has no gradient, so that nothing can be learnt"),
+        (broken(("return self.head(", "data.x.mul_(2); return self.head(")), "def forward",
+         "Plain changes data.x in place, and so the data of every later step"),
         (broken(("return self.head(", "raise SystemExit(0); return self.head(")), "raise SystemExit", "SystemExit: 0"),
-        (broken(("class Plain(torch.nn.Module)", "class Plain")), "class Plain", "is a class; expected a class that derives from torch.nn.Module"),
-        (broken(("class Plain(", "from gt_models import register_model\n    @register_model('gcn', levels=('node',), cost='n')\n    class Plain(")), "@register", "register_model('gcn'): the name is taken"),
+        (broken(("class Plain(torch.nn.Module)", "class Plain")), "class Plain",
+         "is a class; expected a class that derives from torch.nn.Module"),
+        (broken(("class Plain(",
+                 "from gt_models import register_model\n"
+                 "    @register_model('gcn', levels=('node',), cost='n')\n    class Plain(")),
+         "@register", "register_model('gcn'): the name is taken"),
     ],
 )  # fmt: skip
 def test_each_mistake_names_file_and_line(ours, text, line, says):
@@ -364,7 +380,8 @@ NORMED = """
     class Normed(torch.nn.Module):
         def __init__(self, in_dim, out_dim):
             super().__init__()
-            self.head = torch.nn.Sequential(torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim))
+            layers = torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim)
+            self.head = torch.nn.Sequential(*layers)
 
         def forward(self, x, batch):
             return self.head(global_mean_pool(x, batch))

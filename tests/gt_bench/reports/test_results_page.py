@@ -1,4 +1,4 @@
-"""What is shown of shipped records without computing: boards, and docs/results.md."""
+"""Boards and docs/results.md, made from shipped records without computing."""
 
 import re
 import shutil
@@ -69,7 +69,7 @@ def test_the_page_of_results_is_up_to_date(monkeypatch):
             ), row["cell"]
         else:
             assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
-    # what is to be read; tables grow with what is run
+    # only the text; tables grow with the runs
     assert sum(len(line.split()) for line in shown.splitlines() if not line.startswith("|")) < 2900
 
 

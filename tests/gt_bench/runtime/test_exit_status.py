@@ -1,4 +1,4 @@
-"""How commands end."""
+"""Exit status and last output of commands."""
 
 import errno
 import os
@@ -33,8 +33,8 @@ def raising(error):
     "kind", [RecipeError, StoreError, WriteError, DatasetError, DatasetUnavailable, UnknownDataset, Lost]
 )
 def test_what_a_user_can_mend_is_one_line(kind, capsys):
-    assert status_of(raising(kind("web.yaml: mend it"))) == 1
-    assert capsys.readouterr().err == "error: web.yaml: mend it\n"
+    assert status_of(raising(kind("web.yaml: fix it"))) == 1
+    assert capsys.readouterr().err == "error: web.yaml: fix it\n"
 
 
 def test_a_bug_is_not_swallowed():

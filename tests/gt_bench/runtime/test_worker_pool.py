@@ -1,4 +1,4 @@
-"""The worker pool: tasks in forked processes, failures and kills, memory, cores, and no process is left behind."""
+"""The worker pool: tasks in forked processes, failures and kills, memory, cores, and no leftover processes."""
 
 import faulthandler
 import os

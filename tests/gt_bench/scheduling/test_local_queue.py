@@ -222,7 +222,7 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
             if job.name == "small/web/killed":
                 os.kill(os.getpid(), 9)
             outcome = {"small/web/failing": "failed", CELL: "ok"}[job.name]
-            tell({"seed": 0, "outcome": outcome, "why": "as asked"})
+            tell({"seed": 0, "outcome": outcome, "why": "as requested"})
             return 0
 
         return one
@@ -231,8 +231,8 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, jobs=1, say=said.append)
     assert "skipped: small/web/killed seed 0: killed by signal 9: probably out of memory" in said
-    assert "skipped: small/web/failing seed 0: as asked" in said
-    assert f"{CELL} seed 0: ok, as asked" in said
+    assert "skipped: small/web/failing seed 0: as requested" in said
+    assert f"{CELL} seed 0: ok, as requested" in said
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
 
 

@@ -25,7 +25,7 @@ CELL = "small/web/mlp"
 
 
 def listed() -> list[str]:
-    """Return the columns of the only cell in `gt-bench list`: seeds and state."""
+    """Return the columns seeds and state of the only cell in `gt-bench list`."""
     line = next(line for line in CliRunner().invoke(app.app, ["list"]).output.splitlines() if CELL in line)
     return [part.strip() for part in line.split("│")[3:5]]
 

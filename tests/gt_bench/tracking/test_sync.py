@@ -45,7 +45,7 @@ def test_what_a_store_holds(rebuilt, world):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
     assert run["params"]["digest.encodings"] == record["deterministic"]["digests"]["encodings"]
-    assert not [tag for tag in run["tags"] if tag.startswith("gt.digest.")], "tags stand above the description"
+    assert not [tag for tag in run["tags"] if tag.startswith("gt.digest.")], "tags hide the description"
     assert (
         run["params"]["versions"]
         == parent["params"]["versions"]

@@ -121,7 +121,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     with place.expect_page() as opened:
         page.get_by_role("link", name="all attempts, also superseded ones").click()
     assert shown(opened.value, ATTEMPTS, "tags.`gt.cell`") == [ET, GCN, GCN, "edge-transformer/texas/gcn"], (
-        "attempts at a cell stand together"
+        "attempts at a cell are adjacent"
     )
     assert sorted(shown(opened.value, ATTEMPTS, "tags.`gt.current`")) == ["false", "true", "true", "true"]
     page.get_by_role("link", name="cornell gcn").click()

@@ -1,4 +1,4 @@
-"""Files that killed processes left behind are removed, and nothing else."""
+"""Temporary files of killed processes are removed, and no other files."""
 
 import os
 from pathlib import Path
