@@ -1,4 +1,4 @@
-"""The two sides of the benchmark of HOT compute one thing."""
+"""Both sides of the benchmark of HOT compute the same result."""
 
 import pytest
 import torch
