@@ -17,7 +17,7 @@ from gt_bench.pipeline.grid import main as write_grid
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import ours  # noqa: F401 (a fixture)
-from tests.gt_bench.trained_cell import trained  # noqa: F401 (a fixture)
+from tests.gt_bench.trained_cell import trained, trained_files  # noqa: F401 (fixtures)
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 RECIPE = {
