@@ -10,7 +10,7 @@ class Counts:
 
     @cached_property
     def value(self) -> torch.Tensor:
-        """A documented value."""
+        """Documented."""
         self.calls += 1
         return torch.ones(2)
 
