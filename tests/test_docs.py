@@ -17,18 +17,10 @@ import typer
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from tests.conftest import ROOT
+from tests.pages import PAGES, blocks
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # placeholders for a name that the reader chooses
 PLACEHOLDER = re.compile(r"^[A-Z_]+(/[A-Z_]+)*$|^\.\.\.$|NAME|SUITE|CELL|DATASET|ROW|\bmy_|_my_|\bmine\b")
-
-
-def blocks(text: str) -> list[tuple[str, str]]:
-    """(language, content) of fenced blocks and of indented ones, which have no language."""
-    fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", text, re.S | re.M)
-    rest = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
-    indented = re.findall(r"(?:^\n)((?:^    [^\n]*\n)+)", rest, re.M)
-    return [*fenced, *(("", re.sub(r"^    ", "", block, flags=re.M)) for block in indented)]
 
 
 def commands(text: str) -> list[list[str]]:

@@ -25,8 +25,8 @@ from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, write
-from tests.gt_bench.leaderboard.test_terminal import fits
-from tests.test_docs import PAGES, blocks
+from tests.gt_bench.table_width import fits
+from tests.pages import PAGES, blocks
 
 PROGRAMS = {"gt-bench", "python", "make", "dvc", "mlflow", "pip", "optuna-dashboard"}  # may be missing
 PYTHON = {"from", "import"}  # first words of other blocks, which are programs on some systems

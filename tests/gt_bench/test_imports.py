@@ -78,3 +78,9 @@ def test_a_stage_is_an_entry_point_of_at_most_forty_lines():
 def test_an_old_import_path_names_the_new_one(name, place):
     with pytest.raises(ModuleNotFoundError, match=f"the library is now gt_bench; look in {place}"):
         importlib.import_module(name)
+
+
+def test_no_test_imports_another_test():
+    found = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.M)
+    wrong = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py") if found.search(path.read_text())]
+    assert wrong == [], "move what both need into a module that is no test, such as cases.py"

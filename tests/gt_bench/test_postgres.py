@@ -13,7 +13,8 @@ import pytest
 from gt_bench.search.storage import STORAGE
 from tests.conftest import ROOT
 from tests.gt_bench.postgres import database  # noqa: F401 - a fixture
-from tests.gt_bench.search.test_storage import CELL, GRID, trials
+from tests.gt_bench.search.cases import GRID, trials
+from tests.gt_bench.shipping import CELL
 
 pytestmark = pytest.mark.cluster
 

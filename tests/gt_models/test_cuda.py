@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gt_models import list_models
 from gt_models.batch import GraphBatch
 from gt_models.kernels import forms_taken
-from tests.gt_models.test_compile import batch, build
+from tests.gt_models.every_model import batch, build
 
 # it reads only the structure and pools by the maximum: entries of equal pairs tie, and rounding decides which one
 # has the gradient

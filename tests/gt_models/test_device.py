@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from gt_models import create_model, list_models, model_info
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
-from tests.gt_models.test_compile import OWN, SMALL, batch
+from tests.gt_models.every_model import OWN, SMALL, batch
 
 GPU = torch.device("cuda", 0)
 RATES = {"dropout": 0.1, "attn_dropout": 0.1, "drop_path": 0.1, "sign_flip": True}

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
 from gt_models.registry import list_models, model_module
-from tests.gt_models.test_compile import OnTensors, batch, build, tensors
+from tests.gt_models.every_model import OnTensors, batch, build, tensors
 
 MODELS = [
     "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released",

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from gt_models import create_model, list_models, model_info
-from tests.gt_models.test_compile import OWN, SMALL, batch
+from tests.gt_models.every_model import OWN, SMALL, batch
 
 # settings that a rate needs to have an effect
 BESIDE = {

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from gt_models import create_model, list_models, model_info, registry
 from tests.conftest import ROOT
-from tests.gt_models.baselines.test_gcn import build, graphs
+from tests.gt_models.baselines.cases import build, graphs
 
 
 def test_face():

@@ -15,23 +15,7 @@ from gt_models.released.tokengt import TokenGTReleased
 from gt_models.tokengt import TokenGT
 from tests.gt_models import checks
 from tests.gt_models.reference import tokengt as reference
-
-TINY = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 12, "num_heads": 3, "num_layers": 2, "node_id_dim": 5}
-
-
-def build(level="graph", cls=TokenGT, **arguments) -> TokenGT:
-    torch.manual_seed(3)
-    model = cls(**{**TINY, "level": level, **arguments}).double()
-    for name, parameter in model.named_parameters():  # biases, norms and small weights must affect the output
-        if "norm" not in name:
-            torch.nn.init.normal_(parameter, std=0.5)
-        else:
-            torch.nn.init.normal_(parameter, mean=float(name.endswith("weight")), std=0.3)
-    return model
-
-
-def graphs(sizes=(5, 3, 7), **arguments) -> list[GraphBatch]:
-    return checks.random_graphs(sizes, node_encodings=(("laplacian_eigenvectors", 5),), **arguments)
+from tests.gt_models.tokengt_cases import TINY, build, graphs, orthonormal
 
 
 def transcribed(model: TokenGT, graph: GraphBatch, p: Tensor | None) -> Tensor:
@@ -117,10 +101,6 @@ def test_initialisation(cls):
 
 
 # identifiers
-
-
-def orthonormal(p: Tensor) -> bool:
-    return torch.allclose(p @ p.T, torch.eye(p.size(0), dtype=p.dtype), atol=1e-10)
 
 
 def test_orf_is_orthonormal_in_each_graph():

@@ -11,12 +11,7 @@ from gt_bench.cli.app import app
 from gt_bench.leaderboard import terminal
 from gt_bench.utils.column_widths import fitting_table
 from tests.conftest import ROOT
-
-
-def fits(output: str) -> bool:
-    """Whether the right edge of every table in `output` is within 80 columns; a table that is too wide loses it."""
-    lines = [line.rstrip() for line in output.splitlines() if line.startswith(("┃", "│"))]
-    return all(cell_len(line) <= 80 and line.endswith(("┃", "│")) for line in lines)
+from tests.gt_bench.table_width import fits
 
 
 @pytest.mark.parametrize("command", ["claims polynormer", "list hot"])

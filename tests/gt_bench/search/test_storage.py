@@ -26,10 +26,9 @@ from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sync import complete, track_cells
 from gt_bench.tracking.uri import tracking_uri
 from tests.conftest import ROOT
+from tests.gt_bench.search.cases import GRID, SPACE, trials
 
 CELL = "small/web/mlp"
-SPACE = {"model.dropout": {"choices": [0.0, 0.25, 0.5]}, "optimizer.lr": {"choices": [0.001, 0.01, 0.1]}}
-GRID = {"trials": 9, "sampler": "grid", "pruner": "none", "space": SPACE}
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +40,6 @@ def _no_environment(monkeypatch):
 def tune(**folders):
     grid = load_grid()
     return tune_cell(grid.find(CELL), grid, **folders)
-
-
-def trials():
-    with Path("tuned/small/web/mlp.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def worker():

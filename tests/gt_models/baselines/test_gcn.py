@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch import nn
 
-from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import MissingEncoding
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import build, graphs
 
 GCN_VARIANTS = [
     {},
@@ -15,14 +14,6 @@ GCN_VARIANTS = [
     {"rrwp_dim": 3},
     {"rrwp_dim": 2, "normalisation": "layer", "residual": True},
 ]
-
-
-def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
-    return checks.random_graphs(sizes, pair_encodings=(("rrwp", 3),), node_encodings=(("laplacian_eigenvectors", 4),))
-
-
-def build(name="gcn", level="node", **arguments) -> nn.Module:
-    return create_model(name, **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8} | arguments).double()
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])

@@ -5,7 +5,7 @@ import torch
 
 from gt_models.edge_transformer import Triangles, TriangularAttention
 from gt_models.kernels import forms_taken, use
-from tests.gt_models.edge_transformer.test_edge_transformer import graphs
+from tests.gt_models.edge_transformer.cases import graphs
 
 
 def test_half_precision_is_computed_in_single():

@@ -11,10 +11,7 @@ from gt_models.hot.support import Support
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
-from tests.gt_models.hot.test_hot import (
-    _float64,  # noqa: F401
-    supports,
-)
+from tests.gt_models.hot.cases import _float64, supports  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 

@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 from gt_models import GraphBatch, create_model
 from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.support import Support
-from tests.gt_models.hot.test_hot import _float64  # noqa: F401
+from tests.gt_models.hot.cases import _float64  # noqa: F401
 
 
 @pytest.mark.parametrize("edge_columns", ["sum", "mean"])

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from gt_models.hot.equivalence_classes import equivalence_classes, light_classes, set_partitions
-from tests.gt_models.hot.test_equivariant_linear import ORDERS
+from tests.gt_models.hot.cases import ORDERS
 from tests.gt_models.reference import hot as reference
 
 

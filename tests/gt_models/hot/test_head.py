@@ -5,7 +5,7 @@ import torch
 
 from gt_models.hot.head import PredictionHead
 from tests.gt_models import checks
-from tests.gt_models.hot.test_hot import _float64, build  # noqa: F401
+from tests.gt_models.hot.cases import _float64, build  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 

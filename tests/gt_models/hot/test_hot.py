@@ -4,34 +4,19 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gt_models import GraphBatch, create_model
+from gt_models import GraphBatch
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.support import Support
 from gt_models.kernels import use
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
+from tests.gt_models.hot.cases import _float64, build, graph_of, supports  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 FORMS = [(form, attention) for form in (HigherOrderAttention, ReleasedAttention) for attention in ("softmax", "kernel")]
 # the model of the paper and that of the release, each in both of its forms
 MODELS = [(name, attention) for name in ("hot", "hot-released") for attention in ("softmax", "kernel")]
-
-
-@pytest.fixture(autouse=True)
-def _float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-def build(level="graph", name="hot", **arguments):
-    arguments = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "edge_dim": 3} | arguments
-    return create_model(name, in_dim=4, out_dim=3, level=level, **arguments)
-
-
-def supports(graph: GraphBatch, k: int, l: int) -> Support:
-    return Support.complete(graph, max(k, l, 2)) if (k, l) == (1, 2) or l == 3 else Support.sparse(graph)
 
 
 # equations
@@ -115,11 +100,6 @@ def test_ablation_removes_what_reaches_beyond_edges(level):
 # the whole model
 
 
-def one_way_graph() -> GraphBatch:
-    """Graphs with edges in one direction or with different features in each, a self-loop, and a repeated edge."""
-    return graph_of(5, [(0, 1), (1, 2), (2, 1), (3, 0), (2, 2), (0, 1)])
-
-
 # every level and form
 
 
@@ -175,11 +155,6 @@ def test_hyperedges(attention, input_order):
 
 
 # unusual graphs and invalid input
-
-
-def graph_of(n: int, edges: list[tuple[int, int]]) -> GraphBatch:
-    index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
-    return GraphBatch(torch.randn(n, 4), index, torch.tensor([0, n]), torch.randn(len(edges), 3))
 
 
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])

@@ -6,7 +6,7 @@ from gt_models.hot import HigherOrderAttention
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
 from tests.gt_models import checks
-from tests.gt_models.hot.test_hot import _float64  # noqa: F401
+from tests.gt_models.hot.cases import _float64  # noqa: F401
 
 
 def test_softmax_without_queries_is_the_mean_layer():

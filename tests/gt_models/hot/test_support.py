@@ -7,7 +7,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot import support as module
 from gt_models.hot.equivalence_classes import light_classes
 from gt_models.hot.support import Support
-from tests.gt_models.hot.test_hot import _float64, build, graph_of  # noqa: F401
+from tests.gt_models.hot.cases import _float64, build, graph_of  # noqa: F401
 
 
 def test_self_loops_and_parallel_edges_are_entries_of_one_tensor():

@@ -5,29 +5,13 @@ import math
 import pytest
 import torch
 
-from gt_models import GraphBatch
 from gt_models.kernels import forms_taken, use
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.layers.pair_dropout import kept_pairs
 from tests.gt_models.checks import assert_threads_change_no_bit
+from tests.gt_models.kernels.cases import gated_attention_case as case
 
 SIZES = (6, 1, 0, 40)  # few nodes, one, none, many
-
-
-def case(
-    sizes: tuple[int, ...],
-    heads: int,
-    width: int,
-    dropout: float = 0.0,
-    gated: bool = True,
-    dtype: torch.dtype = torch.float64,
-):
-    torch.manual_seed(0)
-    ptr = torch.tensor([0, *sizes]).cumsum(0)
-    batch = GraphBatch(torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), ptr)
-    qkv = torch.randn(sum(sizes), 3 * heads * width, dtype=dtype, requires_grad=True)
-    pairs = torch.randn(batch.num_pairs, heads * (2 if gated else 1), dtype=dtype, requires_grad=True)
-    return qkv, pairs, heads, batch, 0.7, -0.3, dropout, torch.tensor([11]) if dropout else None
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])

@@ -9,7 +9,7 @@ AGAINST_THE_REFERENCE = """
 import json, torch
 from gt_models.kernels.gated_attention import reference
 from gt_models.kernels.gated_attention_triton import gated_attention
-from tests.gt_models.kernels.test_gated_attention import case
+from tests.gt_models.kernels.cases import gated_attention_case as case
 
 def results(function, arguments):
     out = function(*arguments)

@@ -8,7 +8,7 @@ AGAINST_THE_REFERENCE = """
 import itertools, json, torch
 from gt_models.kernels.gated_norm import reference
 from gt_models.kernels import gated_norm_triton as form
-from tests.gt_models.kernels.test_gated_norm import SEED, tensors
+from tests.gt_models.kernels.cases import SEED, gated_norm_tensors as tensors
 form.PROGRAMS = 2  # of which each takes several rows
 found, nans = [], []
 

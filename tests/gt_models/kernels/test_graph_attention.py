@@ -9,17 +9,7 @@ from gt_models.kernels import use
 from gt_models.kernels.graph_attention import graph_attention
 from gt_models.layers.csr import csr_of
 from tests.gt_models.checks import assert_threads_change_no_bit
-
-
-def case(num_nodes: int, num_edges: int, heads: int, width: int, dtype: torch.dtype = torch.float64):
-    """Random edges with parallel edges and self-loops; the last node has no edge."""
-    torch.manual_seed(0)
-    source, target = torch.randint(0, max(1, num_nodes - 1), (2, num_edges))
-    value = torch.randn(num_nodes, heads * width, dtype=dtype, requires_grad=True)
-    vectors = [torch.randn(heads, width, dtype=dtype, requires_grad=True) for _ in range(2)]
-    return (value, *vectors, *csr_of(source, target, num_nodes), 0.2), list(
-        zip(source.tolist(), target.tolist(), strict=True)
-    )
+from tests.gt_models.kernels.cases import graph_attention_case as case
 
 
 def test_the_reference_against_loops():

@@ -8,7 +8,7 @@ AGAINST_THE_REFERENCE = """
 import json, torch
 from gt_models.kernels.graph_attention import reference
 from gt_models.kernels.graph_attention_triton import graph_attention
-from tests.gt_models.kernels.test_graph_attention import case
+from tests.gt_models.kernels.cases import graph_attention_case as case
 found, nans = [], []
 for sizes in ((1, 1, 1, 5), (40, 150, 3, 5), (9, 0, 2, 4), (20, 400, 2, 60)):  # many edges a node: several tiles
     arguments, _ = case(*sizes)

@@ -3,7 +3,7 @@
 import torch
 
 from tests.gt_models.checks import collate
-from tests.gt_models.ppgt.test_ppgt import described, expected_outputs, graphs, small
+from tests.gt_models.ppgt.cases import described, expected_outputs, graphs, small
 
 
 def test_class_attention_in_loops():

@@ -9,7 +9,7 @@ import torch
 from gt_models import create_model
 from gt_models.released.edge_transformer import ReleasedLayer
 from tests.gt_models import checks
-from tests.gt_models.edge_transformer.test_edge_transformer import RELEASED, build, graphs
+from tests.gt_models.edge_transformer.cases import RELEASED, build, graphs
 
 
 def test_layer_parity(parity):

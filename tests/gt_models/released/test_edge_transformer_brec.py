@@ -7,7 +7,7 @@ from torch import nn
 from gt_models import create_model
 from gt_models.released.edge_transformer_brec import _largest
 from tests.gt_models import checks, oracles
-from tests.gt_models.edge_transformer.test_edge_transformer import directed_graph, graphs, redraw, tells_apart
+from tests.gt_models.edge_transformer.cases import directed_graph, graphs, redraw, tells_apart
 from tests.gt_models.reference import edge_transformer as reference
 
 

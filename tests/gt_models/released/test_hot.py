@@ -9,8 +9,7 @@ from gt_models.hot.equivalence_classes import light_classes
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
-from tests.gt_models.hot.test_equivariant_linear import parity_support, to_rows
-from tests.gt_models.hot.test_hot import _float64, build, one_way_graph  # noqa: F401
+from tests.gt_models.hot.cases import _float64, build, one_way_graph, parity_support, to_rows  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 CLASSES = {

@@ -5,7 +5,7 @@ import torch
 
 from gt_models import GraphBatch, create_model
 from tests.gt_models.checks import assert_gradients_reach, assert_sound, collate, random_graphs
-from tests.gt_models.ppgt.test_ppgt import SMALL, ZINC, described, directed_graph, expected_outputs, graphs, small
+from tests.gt_models.ppgt.cases import SMALL, ZINC, described, directed_graph, expected_outputs, graphs, small
 
 NAME, SUBGRAPHS = "ppgt-released", "ppgt-node2subgraph-released"
 SMALL_SUBGRAPHS = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"pair_dim": 8}

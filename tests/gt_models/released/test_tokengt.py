@@ -9,7 +9,7 @@ from torch import Tensor
 from gt_models import GraphBatch, create_model
 from gt_models.released.tokengt import TokenGTReleased
 from tests.gt_models import checks
-from tests.gt_models.test_tokengt import build, graphs, orthonormal
+from tests.gt_models.tokengt_cases import build, graphs, orthonormal
 
 
 def parity_model(case: dict[str, Tensor]) -> TokenGTReleased:

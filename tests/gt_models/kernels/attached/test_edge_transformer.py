@@ -7,7 +7,7 @@ from torch import nn
 from gt_models.edge_transformer import EdgeTransformerLayer
 from gt_models.kernels import forms_taken, use
 from tests.gt_models import checks
-from tests.gt_models.edge_transformer.test_edge_transformer import graphs
+from tests.gt_models.edge_transformer.cases import graphs
 
 
 def layer(dropout: float = 0.0, act: str = "gelu") -> EdgeTransformerLayer:

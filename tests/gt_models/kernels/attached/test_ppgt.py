@@ -9,7 +9,7 @@ from gt_models.kernels import all_operations
 from gt_models.kernels.attached import ppgt as module
 from gt_models.ppgt.stem import PairStem
 from tests.gt_models import checks
-from tests.gt_models.ppgt.test_ppgt import SMALL, ZINC, graphs, small
+from tests.gt_models.ppgt.cases import SMALL, ZINC, graphs, small
 
 MODELS = {
     "paper": {"attn_dropout": 0.3, "drop_path": 0.2},
