@@ -28,6 +28,8 @@ from tests.gt_bench.cells import make_record, make_result, write
 from tests.gt_bench.table_width import fits
 from tests.pages import PAGES, blocks
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = {"gt-bench", "python", "make", "dvc", "mlflow", "pip", "optuna-dashboard"}  # may be missing
 PYTHON = {"from", "import"}  # first words of other blocks, which are programs on some systems
 

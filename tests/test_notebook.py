@@ -9,6 +9,8 @@ from tests.conftest import ROOT
 nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install nbclient ipykernel")
 pytest.importorskip("ipykernel", reason="no ipykernel: pip install ipykernel")
 
+pytestmark = pytest.mark.slow
+
 
 def texts(notebook, name: str) -> list[str]:
     """Outputs of a kind: "stdout", "stderr", or "result" for the value of a cell."""

@@ -15,6 +15,8 @@ from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT, SHARED
 
 pytest.importorskip("dvc")
+
+pytestmark = pytest.mark.slow
 MIRROR = Path(os.environ.get("GT_DATA_MIRROR", SHARED / "data")).absolute()
 CELLS = ("embedded/chains/mlp", "embedded/chains/gcn", "edge-transformer/cornell/gcn")
 LIMITS = "limits: {embedded: {seeds: 1, epochs: 1}, edge-transformer: {seeds: 1, trials: 2, epochs: 2}}"

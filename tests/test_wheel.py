@@ -12,6 +12,8 @@ import pytest
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import write_web
 
+pytestmark = pytest.mark.slow
+
 SOURCES = (
     "gt_bench",
     "gt_models",

@@ -199,6 +199,7 @@ def test_new_edges_are_counted_again():
     assert net(batch).shape == (2, 15, 4, 5)
 
 
+@pytest.mark.slow
 def test_any_number_of_hyperedges_in_the_graphs_of_a_torch_geometric_batch():
     graphs = [ring(), ring()]
     for data, index in zip(graphs, ([[0, 1, 2], [1, 2, 3]], [[0, 2, 3]]), strict=True):

@@ -12,6 +12,8 @@ from gt_models import list_models
 from gt_models.batch import GraphBatch
 from tests.gt_models.every_model import OnTensors, batch, build, tensors
 
+pytestmark = pytest.mark.slow
+
 
 def step(
     function, model: nn.Module, data: GraphBatch, forward: bool = False, backward: bool = False

@@ -168,6 +168,7 @@ def made(name: str, level: str, variant: dict) -> nn.Module:
     return create_model(name, level=level, **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_forward_stays_on_its_device(name, variant):
     for level in model_info(name).levels:

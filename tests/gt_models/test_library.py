@@ -28,6 +28,7 @@ def ring(n: int, seed: int = 0) -> Data:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: re.search(r'create_model\(\s*"([\w-]+)"', text)[1])
 def test_each_example_trains(example):
     assert len([line for line in example.splitlines() if line.strip()]) <= 13
@@ -54,6 +55,7 @@ def test_dir_and_help_show_what_there_is():
         _ = gt_models.create_modle
 
 
+@pytest.mark.slow
 def test_the_list_of_models_costs_no_torch():
     code = "import sys, gt_models; gt_models.list_models(); dir(gt_models); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
@@ -79,6 +81,7 @@ def test_encodings_of_ones_own_graph():
     assert compute("laplacian", Batch.from_data_list([data, ring(4)]), k=2)["laplacian_eigenvectors"].shape == (9, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "arguments", "request_"),
     [
@@ -106,6 +109,7 @@ def test_a_transform_gives_what_a_model_reads(model, arguments, request_):
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_other_arguments_than_the_width():
     net = create_model("ppgt", in_dim=3, out_dim=2, level="graph", hidden_dim=16, num_heads=2, num_layers=1, rrwp_dim=6)
     transform = AddEncodings.for_model(net, {"rrwp": {"identity": False}})
@@ -122,6 +126,7 @@ def test_random_identifiers_go_with_the_graph():
     assert not torch.equal(one.node_identifiers, other.node_identifiers[:5])
 
 
+@pytest.mark.slow
 def test_numbers_of_edges_are_not_joined_by_a_loader():
     net = create_model(
         "graphormer", in_dim=3, out_dim=2, level="graph", edge_dim=None, hidden_dim=16, num_heads=2, num_layers=1

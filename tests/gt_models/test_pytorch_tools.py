@@ -18,6 +18,8 @@ from gt_models.kernels import use
 from gt_models.registry import list_models, model_module
 from tests.gt_models.every_model import OnTensors, batch, build, tensors
 
+pytestmark = pytest.mark.slow
+
 MODELS = [
     "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released",
     "edge-transformer-brec-released", "tokengt",

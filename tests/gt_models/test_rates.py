@@ -49,6 +49,7 @@ def test_all_rates_are_known():
     assert {name for name, _ in RATES} >= {"edge-transformer", "hot", "polynormer", "ppgt", "tokengt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rate"), RATES)
 def test_rate_acts_in_training_alone(name, rate):
     beside = BESIDE.get((name, rate), {})

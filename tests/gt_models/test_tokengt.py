@@ -47,6 +47,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node", "edge"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_transcription(variant, level):
@@ -59,6 +60,7 @@ def test_transcription(variant, level):
     torch.testing.assert_close(model(checks.collate(batch)), torch.cat(expected), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node", "edge"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sound(variant, level):
@@ -453,6 +455,7 @@ def test_dropout_falls_on_both_branches():
         assert float((layer.eval()(x, packing) - x == 0).double().mean()) == 0.0
 
 
+@pytest.mark.slow
 def test_compiles_a_few_times_and_then_no_more():
     torch._dynamo.reset()
     model = build(num_layers=1, sign_flip=False)

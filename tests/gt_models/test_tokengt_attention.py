@@ -174,6 +174,7 @@ def test_a_head_set_by_hand_is_each_basis_tensor(mu, dense):
     torch.testing.assert_close(layer[answered], applied[answered], rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("types", [False, True])
@@ -222,6 +223,7 @@ CONFIGURATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize(("kind", "types"), CONFIGURATIONS)
@@ -322,6 +324,7 @@ def test_attention_bad_input():
         TokenGTAttention(out_dim=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("count", [1, 5, 40])
 @pytest.mark.parametrize("groups", [GROUPS, GROUPS_ON_GPU])

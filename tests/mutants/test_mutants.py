@@ -11,6 +11,8 @@ from tests.mutants.mutations import MUTATIONS
 from tests.mutants.refactorings import REFACTORINGS
 from tests.mutants.runner import ROOT, Checked, applied, check
 
+pytestmark = pytest.mark.slow
+
 GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
 # the first of each group, and the last of three
 SAMPLE = [next(m for m in MUTATIONS if m.group == group) for group in GROUPS]

@@ -31,6 +31,7 @@ from tests.gt_bench.custom_data import write_many, write_web
 FAST = {"epochs": 3, "model.hidden_dim": 8}
 
 
+@pytest.mark.slow
 def test_a_pair_without_a_recipe(ours):
     arguments = ["try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
     shown = CliRunner().invoke(app, [*arguments, "--save", "mine"])
@@ -53,6 +54,7 @@ def test_a_pair_without_a_recipe(ours):
     assert len(list(Store().records())) == 2
 
 
+@pytest.mark.slow
 def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch):
     from gt_bench import evaluate
     from gt_bench.encodings.encode_dataset import main as encode
@@ -159,6 +161,7 @@ def test_whole_numbers_are_quantities_where_that_is_said(ours):
     torch.testing.assert_close(y, ((torch.arange(30) - 14.5) / torch.arange(30).double().std()).float())
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_compared(ours):
     (ours / "suites").mkdir()
     for model in ("mlp", "gcn"):
@@ -197,6 +200,7 @@ def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
     assert "tried / gcn-epochs-3-hidden-dim-8" in CliRunner().invoke(app, ["board", "--dataset", "web"]).output
 
 
+@pytest.mark.slow
 def test_shipped_numbers_stand_beside(ours, monkeypatch):
     from tests.conftest import ROOT
 
@@ -231,6 +235,7 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
     assert "this run has no number" in str(found)
 
 
+@pytest.mark.slow
 def test_encodings_are_as_wide_as_the_model_reads(ours):
     found = try_pair("tokengt", "many", {"epochs": 1, "model.num_layers": 1, "model.node_id_dim": 3}, [0], bar=False)
     assert load_recipe(found.recipe).encodings == {"laplacian": {"k": 3}}
@@ -244,6 +249,7 @@ def test_an_encoding_that_needs_more_than_a_width_is_asked_for(ours):
         try_pair("nagphormer", "web", {"epochs": 1, "model.hops": 5}, [0], bar=False)
 
 
+@pytest.mark.slow
 def test_a_search(ours):
     found = try_pair("mlp", "web", {"epochs": 2}, [0], 2, bar=False)
     chosen = load_recipe(found.recipe)
@@ -252,6 +258,7 @@ def test_a_search(ours):
     assert found.row["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_an_experiment_of_its_own(ours):
     Path("params.yaml").write_text("run: {parallel: 1}\n")
     try_pair("mlp", "web", FAST, [0], bar=False)
@@ -277,6 +284,7 @@ def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says
         assert text in str(error.value)
 
 
+@pytest.mark.slow
 def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
     monkeypatch.setattr("gt_bench.runtime.resources.available_mib", lambda: 0.5)
     with pytest.raises(
@@ -383,6 +391,7 @@ def test_what_the_command_line_says_is_read():
         settings(["x=2024-13-45"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["node", "graph"])
 @pytest.mark.parametrize("size", [100, 100_000, 1_000_000])
 def test_there_are_defaults_for_every_model(split, size):

@@ -37,6 +37,7 @@ def run(*words: str) -> str:
     return shown.output
 
 
+@pytest.mark.slow
 def test_every_command_knows_what_was_tried(tried):
     assert "attempt 1" in run("history", GCN)
     assert "name: gcn" in run("show", GCN)
@@ -56,6 +57,7 @@ def test_what_changed_between_two_attempts_of_a_tried_pair(tried):
     assert "attempt 2" in run("diff", GCN)
 
 
+@pytest.mark.slow
 def test_the_stage_trains_a_tried_cell_in_a_process_of_its_own(ours):
     """MLflow and the leaderboard name the cell `tried/...`; `python -m stages.train` accepts this name."""
     found = try_pair("mlp", str(write_web(ours / "lab/shop")), FAST, [0], bar=False)
@@ -143,6 +145,7 @@ def test_undirected_data_of_ones_own(ours, capsys):
         try_pair("gcn", "texas", FAST, [0], undirected=True, bar=False)
 
 
+@pytest.mark.slow
 def test_a_search_prints_its_space_and_takes_another(ours, capsys):
     space = ["--space", "model.hidden_dim=4,8", "--space", "optimizer.lr=1e-3..1e-1:log"]
     said = run("try", "mlp", "web", "--seeds", "0", "--epochs", "2", "--search", "2", *space)
@@ -205,6 +208,7 @@ def test_classes_that_are_words(ours):
         try_pair("mlp", "lab/animals", FAST, [0], task="node-regression", bar=False)
 
 
+@pytest.mark.slow
 def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch):
     """Each key of the JSON output is in docs/json.md; progress of `try` goes to standard error."""
     documented = set(re.findall(r"`([a-z_]+)`", (ROOT / "docs/json.md").read_text()))

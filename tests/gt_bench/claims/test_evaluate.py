@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 ALL = {claim.id: claim for claim in load_claims()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "verdict", "why"),
     [
@@ -136,6 +137,7 @@ def test_eleven_of_thirteen_is_the_sum_of_three_claims():
     assert counts == ["best in 3 of 5", "best in 5 of 5", "best in 3 of 3"]
 
 
+@pytest.mark.slow
 def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
     page = (ROOT / "docs" / "claims.md").read_text().splitlines()
     shipped = every_row(load_grid(), ROOT / "suites")
@@ -285,6 +287,7 @@ def test_a_claim_with_one_exception_is_decided_by_our_runs():
     assert hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else None)[0] == "undecided"
 
 
+@pytest.mark.slow
 def test_best_of_all_others_needs_every_column():
     claim = ALL["polynormer-r-heterophilic"]
     places = [
@@ -319,6 +322,7 @@ def test_not_better_is_decided_by_how_many_columns_are_better():
     assert evaluate_claim(claim, [row for row in found if row["published_place"][3] == "photo"])[0] == "undecided"
 
 
+@pytest.mark.slow
 def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method():
     claim, shipped = ALL["hot-chains-failure-of-the-mlp"], every_row(load_grid(), ROOT / "suites")
     word, why = evaluate_claim(claim, shipped)
@@ -329,6 +333,7 @@ def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method(
     assert evaluate_claim(claim, [row | {"provisional": True} for row in shipped])[0] == "holds as published"
 
 
+@pytest.mark.slow
 def test_equal_counts_are_compared_in_print_and_in_our_runs():
     claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
     assert evaluate_claim(claim, shipped) == (
@@ -340,6 +345,7 @@ def test_equal_counts_are_compared_in_print_and_in_our_runs():
     assert evaluate_claim(claim, other)[0] == "fails"
 
 
+@pytest.mark.slow
 def test_memory_is_linear_if_each_added_node_costs_the_same():
     claim, shipped = ALL["polynormer-linear-memory"], every_row(load_grid(), ROOT / "suites")
     word, why = evaluate_claim(claim, shipped)

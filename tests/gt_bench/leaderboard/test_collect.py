@@ -11,6 +11,7 @@ from gt_bench.leaderboard.collect import gather
 from tests.gt_bench.shipping import export, run
 
 
+@pytest.mark.slow
 def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     export()

@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 from tests.gt_bench.table_width import fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["claims polynormer", "list hot"])
 def test_it_fits(command, monkeypatch):
     monkeypatch.chdir(ROOT)

@@ -27,6 +27,7 @@ def covered(rows):
     return coverage(load_grid(), rows, SECONDS)
 
 
+@pytest.mark.slow
 def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     entries = [entry for paper in papers() for entry in read_entries(paper)]
     for one in covered:
@@ -50,6 +51,7 @@ def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     )
 
 
+@pytest.mark.slow
 def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_where_no_recipe_is_complete(rows):
     et = [
         row | {"provisional": True} for row in rows if row["cell"].startswith("edge-transformer/texas/edge-transformer")
@@ -84,6 +86,7 @@ def test_a_number_that_no_run_can_judge_is_counted_as_such(covered, rows):
     assert all(one.impossible + one.judged <= one.numbers for one in covered)
 
 
+@pytest.mark.slow
 def test_a_number_that_two_tables_publish_counts_once(covered, rows):
     polynormer = next(one for one in covered if one.paper == "polynormer")
     # Table 7 repeats six numbers of Tables 1 and 2 as Polynormer-v1

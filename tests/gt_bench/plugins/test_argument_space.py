@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from gt_bench.config.search_space import SearchSection
 from gt_bench.plugins.argument_space import argument_space
 from gt_bench.plugins.default_recipes import recipe_of
@@ -68,6 +70,7 @@ def test_a_model_of_a_file_is_searched_by_its_arguments(ours):
     assert space["model.hidden"].choices == [24, 48, 96]
 
 
+@pytest.mark.slow
 def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys):
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.recipe import load_recipe

@@ -40,6 +40,7 @@ def write(name: str, text: str) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_folder_of_csv(ours):
     write_web(ours / "lab/papers")
     found = try_pair("mlp", "lab/papers", FAST, [0], bar=False)

@@ -57,6 +57,7 @@ def test_every_task_has_a_case():
     assert all(get_spec(dataset).task == task for task, (dataset, _) in CASES.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", CASES)
 def test_a_task_is_tried(packed, task):
     dataset, model = CASES[task]
@@ -66,6 +67,7 @@ def test_a_task_is_tried(packed, task):
     assert found.mean is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", CASES)
 def test_every_model_that_fits_a_task_has_defaults(packed, task):
     data = packed(CASES[task][0])

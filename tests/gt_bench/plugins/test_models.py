@@ -23,6 +23,8 @@ from gt_models.batch import GraphBatch
 from tests.conftest import ROOT
 from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 PLAIN = """
     import torch
     from torch_geometric.nn import global_mean_pool

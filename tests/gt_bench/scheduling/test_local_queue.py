@@ -148,6 +148,7 @@ def told(seeds, began=None, limits=None):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_is_at_is_left_to_it(project):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
@@ -197,6 +198,7 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
     )
 
 
+@pytest.mark.slow
 def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, monkeypatch):
     for name in ("gt_bench/__init__.py", "gt_bench/scheduling/__init__.py"):
         (project.root / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -212,6 +214,7 @@ def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, mo
     assert (line["outcome"], line["key"], line["root"]) == ("ok", record["digest"], str(ROOT))
 
 
+@pytest.mark.slow
 def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     """The process of the first cell is killed, the second cell fails; the third is computed."""
     for row in ("killed", "failing", "mlp"):
@@ -270,6 +273,7 @@ def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project)
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch):
     for row in ("large", "mlp"):
         project.recipe(row=row, seeds=[0])

@@ -65,6 +65,7 @@ def test_the_printed_numbers_of_runs():
     assert PRINTED == [4, 5, 7, 10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 def test_equal_truth_is_reproduced_at_the_stated_power_and_off_at_the_level(ours, theirs):
     difference, error, df, std = welch(ours, theirs, drawn(ours, theirs))

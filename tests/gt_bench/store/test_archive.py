@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.gt_bench.shipping import export, in_first, rewrite, run, train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [

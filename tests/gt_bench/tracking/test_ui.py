@@ -25,6 +25,8 @@ from tests.gt_bench.cells import make_record, make_result, without_data, write
 from tests.gt_bench.postgres import free_port
 from tests.gt_bench.tracking.conftest import ET, GCN
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120_000  # milliseconds, also on a busy machine
 OF_MLFLOW = "duration"  # a column that MLflow adds to every view
 NO_ACCOUNTS = "/ajax-api/2.0/mlflow/users/current"  # which MLflow requests from a server that has none: 404

@@ -90,6 +90,7 @@ def run(tmp_path, **changes):
     )
 
 
+@pytest.mark.slow
 def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):
     experiment = run(tmp_path)
     assert requests(experiment.recipe) == []  # no draw is stored

@@ -58,6 +58,7 @@ def graph_wise(graph: GraphBatch) -> GraphBatch:
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("arguments", VARIANTS)
 def test_sound(arguments, level):

@@ -62,6 +62,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("arguments", VARIANTS)
 def test_sound(arguments, level):
@@ -85,6 +86,7 @@ def test_sound(arguments, level):
         torch.testing.assert_close(model(encoded(moved)), expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edges", "arguments"),
     [(True, {}), (False, {}), (True, {"norm": "pre"}), (True, {"path_length": 3, "max_distance": 2})],
@@ -129,6 +131,7 @@ def test_parameter_count():
     assert sum(p.numel() for p in create_model("graphormer", **slim).parameters()) == 631_393 - 6_480 - 123 * 64
 
 
+@pytest.mark.slow
 def test_separates_by_distances():
     """Two triangles and a cycle of six are equal for 1-WL and differ in distances (Section 3.4 and Figure 2)."""
     two = of([(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)], 6)
@@ -153,6 +156,7 @@ def test_categorical_edges_are_averaged():
     torch.testing.assert_close(model.pair_bias(graph).view(3, 3, 2)[0, 2], expected)
 
 
+@pytest.mark.slow
 def test_unusual_graphs_and_dropout():
     unusual = [of([], 0), of([], 1), of([], 3), of([(0, 0), (0, 1), (2, 3), (2, 3)], 4)]
     for level, rows in (("node", 8), ("graph", 4)):

@@ -11,6 +11,8 @@ from gt_models.encodings import compute
 from tests.gt_models import checks
 from tests.gt_models.reference import grit as reference
 
+pytestmark = pytest.mark.slow
+
 ZINC = {"in_dim": [21], "out_dim": 1, "edge_dim": [4]}
 
 

@@ -71,6 +71,7 @@ def test_edge_encodings_in_loops():
         torch.testing.assert_close(out[e], model.out.weight @ bn(model.norm, total), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"subgraph": "source", "level": "node"}], ids=["paper", "released"])
 def test_sound(settings):
     data = random_graphs((5, 4), pair_encodings=(("rrwp", 5),))
@@ -141,6 +142,7 @@ def test_graphs_without_edges():
         create_model("i2gnn-ppgt", **(SMALL | {"subgraph": "x"}))
 
 
+@pytest.mark.slow
 def test_compiles_without_a_break():
     """The number of nodes in all subgraphs depends on the data."""
     model = create_model("i2gnn-ppgt", **SMALL).double().train()

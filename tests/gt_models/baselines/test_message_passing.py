@@ -35,6 +35,7 @@ def build(name: str, level: str = "node", **arguments) -> nn.Module:
     ).double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["node", "graph"])
 @pytest.mark.parametrize(("name", "arguments"), VARIANTS)
 def test_sound(name, arguments, level):

@@ -125,6 +125,7 @@ def model_for_structure(**arguments) -> nn.Module:
     return build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=3, **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, {"ffn_residual": True}, RELEASED])
 def test_separates_what_2_fwl_separates(arguments):
     pairs = [oracles.twins(), (oracles.skip_cycle(11, 2), oracles.skip_cycle(11, 3)), oracles.rook_and_shrikhande()]
@@ -133,6 +134,7 @@ def test_separates_what_2_fwl_separates(arguments):
         assert tells_apart(model_for_structure(**arguments), pair) == oracles.separates(oracles.two_fwl(pair))
 
 
+@pytest.mark.slow
 def test_separates_all_skips_of_csl():
     skips = [oracles.skip_cycle(41, skip) for skip in (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)]
     model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=4)
@@ -145,6 +147,7 @@ def test_separates_all_skips_of_csl():
     assert gaps.min() / out.abs().max() > 1e-9
 
 
+@pytest.mark.slow
 def test_agrees_with_2_fwl_on_all_pairs_of_small_graphs():
     small = [oracles.from_networkx(g) for g in nx.graph_atlas_g() if g.number_of_nodes() == 5]
     out = embeddings(model_for_structure(), small)

@@ -78,6 +78,7 @@ def test_stabilizer_does_not_change_the_kernel():
     torch.testing.assert_close(layer(values, support, features), per_graph, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [HigherOrderAttention, ReleasedAttention])
 def test_gradient_of_the_softmax_kernel_is_the_derivative(form):
     batch = checks.collate(checks.random_graphs(sizes=(4, 3)))

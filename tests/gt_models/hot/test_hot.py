@@ -22,6 +22,7 @@ MODELS = [(name, attention) for name in ("hot", "hot-released") for attention in
 # equations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "attention"), FORMS)
 @pytest.mark.parametrize(("k", "l"), [(k, l) for k in range(3) for l in range(3)] + [(1, 3)])
 def test_attention_is_its_definition(k, l, form, attention):
@@ -103,12 +104,14 @@ def test_ablation_removes_what_reaches_beyond_edges(level):
 # every level and form
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "attention"), MODELS)
 @pytest.mark.parametrize("level", ["graph", "node", "pair"])
 def test_sound(level, name, attention):
     checks.assert_sound(lambda: build(level, name, attention=attention), checks.random_graphs(), level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -253,6 +256,7 @@ def test_settings_that_cannot_be_say_what_can(arguments, message):
 # the linear cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -51,6 +51,7 @@ def messy() -> GraphBatch:
     return GraphBatch(torch.randn(9, 4), edges, torch.tensor([0, 5, 7, 9]), torch.randn(11, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node", "pair"])
 @pytest.mark.parametrize(
     "settings",
@@ -86,6 +87,7 @@ def test_spare_entries_come_last(monkeypatch):
     assert support.edge_rows.tolist() == [3, 4, 4, 0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_compiles_with_repeated_edges(attention):
     model, batch = build("node", attention=attention, redraw_interval=None), messy()

@@ -32,6 +32,7 @@ def test_the_reference_against_loops():
         assert found == pytest.approx([v / s * t for v in row], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(7, 5), (600, 64), (2, 3, 6), (0, 4)])
 @pytest.mark.parametrize("form", CPU)
 def test_forms_agree_with_the_reference(form, shape):

@@ -60,6 +60,7 @@ def test_operations_on_vectors(dtype):
     np.testing.assert_allclose(products[0], expected[3, at] @ x_dot[other], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_softmax_of_each_lane(dtype):
     lanes, normalise = 3, softmax(dtype, 3)
@@ -147,6 +148,7 @@ def test_parts_are_compiled_into_kernels():
     assert not [line for line in code.splitlines() if " call " in line and "long_one" in line]
 
 
+@pytest.mark.slow
 def test_another_process_finds_what_one_compiled(tmp_path):
     code = (
         "import torch\n"

@@ -1,5 +1,7 @@
 """The hash of dropout in Triton equals that of plain torch, by Triton's interpreter."""
 
+import pytest
+
 from tests.gt_models.kernels.in_triton import interpreted
 
 THE_SAME_ENTRIES = """
@@ -24,6 +26,7 @@ print(json.dumps([same, rates]))
 """
 
 
+@pytest.mark.slow
 def test_it_drops_what_plain_torch_drops():
     same, kept = interpreted(THE_SAME_ENTRIES)
     assert same == [True] * 3

@@ -40,6 +40,7 @@ def results(form: str, arguments: tuple) -> list[torch.Tensor]:
     return [out.detach(), *torch.autograd.grad((out * out.detach().cos()).sum(), arguments[:2])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "heads", "width", "dropout", "gated"),
     [
@@ -56,6 +57,7 @@ def test_the_kernel_agrees_with_the_reference(sizes, heads, width, dropout, gate
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_columns_of_a_wider_matrix_are_read_where_they_are():
     """As in PPGT's layers, where biases and gates are columns of one product."""
     qkv, pairs, *rest = case(SIZES, 2, 5, 0.4)
@@ -68,6 +70,7 @@ def test_columns_of_a_wider_matrix_are_read_where_they_are():
         assert torch.equal(expected, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("place", [0, 1, 2])  # queries, keys and values; bias; gate
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad):
@@ -81,6 +84,7 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad
         assert torch.equal(expected.isinf(), found.isinf())
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit():
     arguments = case((5, 30, 1, 17, 22), 3, 5, 0.2)
     assert_threads_change_no_bit(lambda: results("numba", arguments))

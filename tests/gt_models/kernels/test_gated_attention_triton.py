@@ -49,6 +49,7 @@ print(json.dumps([found, single, nans, late, [all(map(torch.equal, *pair)) for p
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     differences, single, same_nans, late, same_bits = interpreted(AGAINST_THE_REFERENCE)
     assert max(map(max, differences)) < 1e-12
@@ -58,6 +59,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert all(same_bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "width", "dropout", "gated"), [("fp32", 8, 0.2, True), ("fp64", 12, 0.0, False), ("fp32", 64, 0.0, True)]
 )

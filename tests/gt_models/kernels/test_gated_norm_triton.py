@@ -29,6 +29,7 @@ print(json.dumps([max(found), len(found), nans]))
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     difference, compared, nans = interpreted(AGAINST_THE_REFERENCE)
     assert difference < 1e-11
@@ -36,6 +37,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert nans == [True] * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "relu", "rate"), [("fp32", True, 0.3), ("fp64", False, 0.0)])
 def test_the_compiler_takes_it_for_a_gpu(kind, relu, rate):
     pytest.importorskip("triton")

@@ -22,6 +22,7 @@ def results(form: str, leaves: list[torch.Tensor], weights: torch.Tensor) -> lis
     return [y.detach(), *torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(900, 64, 128, 64), (2000, 196, 12, 8)])
 def test_it_is_the_network(sizes):
     leaves = arguments(*sizes)

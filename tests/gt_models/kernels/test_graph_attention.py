@@ -11,6 +11,8 @@ from gt_models.layers.csr import csr_of
 from tests.gt_models.checks import assert_threads_change_no_bit
 from tests.gt_models.kernels.cases import graph_attention_case as case
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_reference_against_loops():
     arguments, edges = case(6, 14, 2, 3)

@@ -28,6 +28,7 @@ print(json.dumps([found, nans, all(torch.equal(*pair) for pair in zip(*twice))])
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     differences, nans, same_twice = interpreted(AGAINST_THE_REFERENCE)
     assert max(map(max, differences)) < 1e-12
@@ -35,6 +36,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert same_twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "width"), [("fp32", 64), ("fp64", 120)])
 def test_the_compiler_takes_it_for_a_gpu(kind, width):
     pytest.importorskip("triton")

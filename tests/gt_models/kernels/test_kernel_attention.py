@@ -72,6 +72,7 @@ def test_the_reference_against_loops():
         torch.testing.assert_close(kernel_attentions(*arguments)[0], expected.flatten(1), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_outputs_of_attentions_that_share_rows():
     """Rows may be used as queries, keys and values at once; unused columns have no gradient."""
     torch.manual_seed(0)
@@ -106,6 +107,7 @@ def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):
 
 
 # heads narrower and wider than a vector, no rows, one group in several pieces
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -129,6 +131,7 @@ def test_forms_agree_with_the_reference(form, shared, sizes):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("which", [0, 1, 3])
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad):
@@ -143,6 +146,7 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad
     assert torch.equal(outs[0].isinf(), outs[1].isinf())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [900, 3])
 def test_threads_do_not_change_a_bit(groups):
     arguments, inputs = case(4000, 3000, groups, 2, 3, 5, shared=True)

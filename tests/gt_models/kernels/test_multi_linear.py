@@ -32,6 +32,7 @@ def test_summed_agrees_with_the_reference(with_bias, rows):
     torch.testing.assert_close(results[0][0][:, :3], by_hand, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [70, 300])  # gradients of weights by the kernel, except for 33 outputs: by oneDNN
 @pytest.mark.parametrize("with_bias", [(True, False), (False, False)])
 def test_onednn_agrees_with_products_in_double_precision(with_bias, width):

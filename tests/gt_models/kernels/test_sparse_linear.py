@@ -22,6 +22,7 @@ def rows(num_rows: int, columns: int, dtype: torch.dtype = torch.float64) -> tor
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("num_rows", "columns", "width"), [(50, 300, 7), (3, 20, 130), (1, 5, 4)])
 @pytest.mark.parametrize("form", ["reference", "numba"])
@@ -75,6 +76,7 @@ def test_the_encoder_never_makes_sparse_features_dense(monkeypatch):
         FeatureEncoder(299, 8)(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in list_models() if model_info(name).sparse_x])
 def test_models_that_take_sparse_features_predict_and_learn_as_from_dense_ones(name):
     x, edges = rows(12, 300), torch.randint(0, 12, (2, 30), generator=torch.Generator().manual_seed(0))

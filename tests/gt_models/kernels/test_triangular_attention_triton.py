@@ -36,6 +36,7 @@ print(json.dumps([found, bool(torch.equal(*outs)), bool(outs[0].any())]))
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -51,6 +52,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert same_nan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "width", "dropout"), [("fp32", 8, 0.2), ("fp64", 12, 0.0)])
 def test_the_compiler_takes_it_for_a_gpu(kind, width, dropout):
     pytest.importorskip("triton")

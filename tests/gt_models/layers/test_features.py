@@ -36,6 +36,7 @@ def test_a_category_outside_its_vocabulary_is_refused(row, says):
         FeatureEncoder([3, 5], 8)(torch.tensor([[2, 4], row]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [[3, 0], [0, -1]])
 def test_a_category_outside_its_vocabulary_fails_where_no_value_may_be_read(row):
     """In a compiled graph, as on a GPU, an invalid value must not select a row of another column."""

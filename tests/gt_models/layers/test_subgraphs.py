@@ -77,6 +77,7 @@ def test_bad_input():
     assert node_to_subgraphs(large(), torch.zeros(0, dtype=torch.long), 2, 5).num_graphs == 0
 
 
+@pytest.mark.slow
 def test_ppgt_learns_from_subgraphs():
     """The ogbn-arxiv setting on a small graph: both directions, class attention, marked targets, masked nodes."""
     batch = node_to_subgraphs(large(), torch.tensor([3, 17, 59]), 10, 12)

@@ -69,6 +69,7 @@ def test_bfloat16_autocast(rate):
     assert (out - expected).norm() < 0.05 * expected.norm()
 
 
+@pytest.mark.slow
 def test_compiles_without_graph_breaks():
     """The packing is one padded group, regardless of the lengths of graphs."""
     layer, x, counts = EncoderLayer(12, 3, 8), torch.randn(8, 12, requires_grad=True), torch.tensor([3, 5])

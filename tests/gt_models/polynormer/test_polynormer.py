@@ -65,6 +65,7 @@ def test_a_changed_edge_index_is_seen():
 # -- checks of every model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "attention", "level"),
     [(v, a, "node") for v in ("equation 17", "r") for a in ATTENTION]
@@ -215,6 +216,7 @@ def test_an_induced_subgraph_is_a_graph():
     assert out.isfinite().all()
 
 
+@pytest.mark.slow
 def test_takes_torch_geometric_data_and_categorical_features():
     graph = graphs()[0]
     model = build().eval()
@@ -236,6 +238,7 @@ def test_bfloat16_autocast_is_near_float32():
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"version": "v2", "attention": "local-and-global"}])
 def test_compiles_whole(settings):
     model = build(relu=True, num_local_layers=1, num_global_layers=1, **settings).eval()

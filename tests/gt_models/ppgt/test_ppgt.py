@@ -47,6 +47,7 @@ def test_parameter_counts_printed(settings, count, printed):
     assert printed is None or round(count / 1000) == printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -214,6 +215,7 @@ def test_torch_geometric_data_and_safetensors(tmp_path):
     assert torch.equal(again(collate(data)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("urpe", [True, False])
 def test_bf16_autocast_stays_close(urpe):
     model = create_model("ppgt", **(SMALL | {"urpe": urpe}))
@@ -226,6 +228,7 @@ def test_bf16_autocast_stays_close(urpe):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.slow
 def test_compiles():
     """torch.compile gives the same numbers and gradients, with its own form of attention and stem."""
     model, batch = small(num_layers=1, num_stem_ffn=0), collate(graphs((4, 3)))

@@ -155,6 +155,7 @@ def test_parameter_counts_of_the_authors_models():
     assert round(parameters(pcqm) / 1e6, 1) == 59.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "form"),
     [("graph", "sparse"), ("graph", "dense"), ("node", "sparse"), ("node", "dense"), ("pair", "dense")],

@@ -118,6 +118,7 @@ def with_encodings() -> list[GraphBatch]:
     return singles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -180,6 +181,7 @@ def test_sound(changes):
     assert_sound(lambda: create_model(NAME, **(SMALL | changes)).double(), data, "graph", ("rrwp",))
 
 
+@pytest.mark.slow
 def test_node2subgraph_is_sound():
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))
     given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {

@@ -49,6 +49,7 @@ def step(model: nn.Module, form: str | None) -> tuple[list[Tensor], dict[str, se
     return [out.detach(), *gradients], {name: set(forms) for name, forms in taken.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hot", "hot-released"])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_they_are_the_equations(name, settings):
@@ -97,6 +98,7 @@ def test_reasons_against_the_kernel_form(form):
     assert why_not(layer) == "output is a Scaled"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("columns", [slice(None), slice(16, None)])
 def test_a_large_product_is_given_to_onednn_without_gaps(monkeypatch, turned, columns):

@@ -46,6 +46,7 @@ def test_they_are_the_equations(settings):
     assert taken["gated_attention"] == {"numba": 2}
 
 
+@pytest.mark.slow
 def test_in_single_precision_maps_of_pairs_take_their_kernels():
     torch.manual_seed(0)
     settings = ZINC | {"num_layers": 2, "rrwp_dim": 5, "edge_dim": None, "in_dim": 3}
