@@ -71,7 +71,7 @@ def test_a_model_of_a_file_is_searched_by_its_arguments(ours):
 
 
 @pytest.mark.slow
-def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys):
+def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys, forked):
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.recipe import load_recipe
 

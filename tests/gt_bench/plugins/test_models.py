@@ -48,7 +48,7 @@ def line_of(file: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("dataset", ["web", "many"])
-def test_a_plain_module_on_nodes_and_graphs(ours, dataset):
+def test_a_plain_module_on_nodes_and_graphs(ours, dataset, forked):
     write("lab/plain.py", PLAIN)
     found = try_pair("lab/plain.py:Plain", dataset, FAST | {"model.width": 5}, [0], bar=False)
     assert found.row["status"] == "ok"
@@ -59,7 +59,7 @@ def test_a_plain_module_on_nodes_and_graphs(ours, dataset):
     assert found.row["parameters"] == 4 * 5 + 5 + 5 * (3 if dataset == "web" else 1) + (3 if dataset == "web" else 1)
 
 
-def test_parts_of_the_data_by_name(ours):
+def test_parts_of_the_data_by_name(ours, forked):
     write(
         "a.py",
         PLAIN.replace("self, data", "self, x, edge_index, batch=None")
@@ -69,7 +69,7 @@ def test_parts_of_the_data_by_name(ours):
     assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
 
 
-def test_a_value_of_another_kind_is_one_line(ours):
+def test_a_value_of_another_kind_is_one_line(ours, forked):
     write("a.py", PLAIN)
     for value in ("wide", True, [8]):
         with pytest.raises(UserError) as error:
@@ -78,7 +78,7 @@ def test_a_value_of_another_kind_is_one_line(ours):
     assert try_pair("a.py", "web", FAST | {"model.width": 9}, [0], bar=False).row["status"] == "ok"
 
 
-def test_two_that_have_one_short_name_keep_their_results(ours):
+def test_two_that_have_one_short_name_keep_their_results(ours, forked):
     for folder in ("a", "b"):
         Path(folder).mkdir()
         Path(folder, "net.py").write_text(
@@ -99,7 +99,7 @@ def test_two_that_have_one_short_name_keep_their_results(ours):
     assert again.row["model"] == found.row["model"]
 
 
-def test_it_joins_the_grid_by_one_recipe(ours):
+def test_it_joins_the_grid_by_one_recipe(ours, forked):
     from gt_bench.data.prepare import prepare
     from gt_bench.pipeline.grid import write_grid
     from gt_bench.pipeline.train import train_cell
@@ -154,7 +154,7 @@ def test_the_text_decides_and_comments_do_not(ours):
     assert files_digest("gcn") is None
 
 
-def test_a_file_that_an_argument_names_decides_too(ours):
+def test_a_file_that_an_argument_names_decides_too(ours, forked):
     """Pretrained weights: other weights under the same name are another run; a text that names no file is a text."""
     write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
 
@@ -185,7 +185,7 @@ def test_an_edited_file_is_read_anew(ours):
     assert second["digests"] != first["digests"]
 
 
-def test_encodings_are_attributes(ours):
+def test_encodings_are_attributes(ours, forked):
     write(
         "a.py",
         PLAIN.replace("in_channels, width", "in_channels + 2, width").replace(
@@ -266,7 +266,7 @@ def broken(change: tuple[str, str]) -> str:
          "@register", "register_model('gcn'): the name is taken"),
     ],
 )  # fmt: skip
-def test_each_mistake_names_file_and_line(ours, text, line, says):
+def test_each_mistake_names_file_and_line(ours, text, line, says, forked):
     write("lab/plain.py", text)
     with pytest.raises(UserError) as error:
         try_pair("lab/plain.py:Plain", "web", FAST, [0], bar=False)
@@ -276,7 +276,7 @@ def test_each_mistake_names_file_and_line(ours, text, line, says):
     assert registry.model_info("gcn").cls.__module__ == "gt_models.baselines.gcn"
 
 
-def test_a_module_without_parameters(ours):
+def test_a_module_without_parameters(ours, forked):
     write("a.py", """
         import torch
 
@@ -292,7 +292,7 @@ def test_a_module_without_parameters(ours):
         try_pair("a.py:Empty", "web", FAST, [0], bar=False)
 
 
-def test_graph_level_output_per_node_is_told_to_pool(ours):
+def test_graph_level_output_per_node_is_told_to_pool(ours, forked):
     write("a.py", PLAIN.replace('if self.level == "node" else', "if True else"))
     with pytest.raises(UserError, match=r"a row per graph.*global_mean_pool"):
         try_pair("a.py:Plain", "many", FAST, [0], bar=False)
@@ -390,7 +390,7 @@ NORMED = """
 """
 
 
-def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
+def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours, forked):
     write("normed.py", NORMED)
     trained = len(PackedDataset.open(prepare("many", Path("data"), [], lambda _: None).folder).split("train", 0))
     found = try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1}, [0], bar=False)
@@ -407,7 +407,7 @@ def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
         try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 1}, [0], bar=False)
 
 
-def test_a_run_without_a_rest_has_the_key_that_it_had(ours):
+def test_a_run_without_a_rest_has_the_key_that_it_had(ours, forked):
     write("normed.py", NORMED)
     try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 4}, [0], bar=False)
     try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 5}, [0], bar=False)
