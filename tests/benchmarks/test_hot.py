@@ -6,6 +6,7 @@ import torch
 from benchmarks.hot import ours, plain, work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["kernel", "softmax"])
 def test_the_plain_form_is_the_same_function(attention):
     outcomes = []

@@ -25,6 +25,7 @@ def test_graphs_and_models_are_those_of_the_study():
     assert build("Ours (S)").training
 
 
+@pytest.mark.slow
 def test_every_model_is_walked_to_the_figure(tmp_path):
     rows = [row for model in MODELS for row in walk(model, [6, 12], 2, CPU, 100.0)]
     assert len(rows) == len(MODELS) * 2 * 2

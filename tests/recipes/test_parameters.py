@@ -72,6 +72,7 @@ UNEQUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).parameters], ids=cell)
 def test_printed_counts(path):
     counted, printed = count(path), recipe(path).parameters

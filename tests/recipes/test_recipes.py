@@ -10,6 +10,7 @@ from gt_models.registry import model_info
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, matches, recipe, results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=cell)
 def test_a_recipe_fits_its_model_and_its_dataset(path):
     content, spec = recipe(path), get_spec(dataset(path))
@@ -21,6 +22,7 @@ def test_a_recipe_fits_its_model_and_its_dataset(path):
         assert hasattr(model_info(content.model.name).cls, "set_phase")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).published], ids=cell)
 def test_the_published_number_exists(path):
     reference = recipe(path).published
@@ -44,6 +46,7 @@ OTHER_DATASETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).published], ids=cell)
 def test_a_number_is_held_against_the_printed_one_of_the_same_dataset_metric_and_protocol(path):
     content, spec = recipe(path), get_spec(dataset(path))

@@ -101,6 +101,7 @@ def test_a_factor_without_pairs_says_what_else_differs():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF"), (".html", b"<!doctype html>")]
 )
@@ -146,6 +147,7 @@ def test_the_command_on_own_cells_with_a_default(dropouts, tmp_path):
     assert sorted(listed) == [["model.dropout", 1], ["model.hidden_dim", 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -32,6 +33,7 @@ def test_help_is_in_groups_and_the_version_names_the_commit():
     )
 
 
+@pytest.mark.slow
 def test_the_command_line_alone_loads_no_schema_and_no_library():
     slow = {"pydantic", "yaml", "torch", "numpy", "gt_bench.config.grid", "gt_bench.config.recipe"}
     code = f"import sys, gt_bench.cli; print({slow} & sys.modules.keys())"

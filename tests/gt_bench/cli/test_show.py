@@ -65,6 +65,7 @@ def test_a_form_is_of_one_table(repository):
         raise run("table", "hot", "--format", "csv").exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["list", "claims", "show", "suite check"])
 def test_both_spellings_of_a_suite_print_the_same(command, monkeypatch):
     monkeypatch.chdir(ROOT)
@@ -92,6 +93,7 @@ def test_results_of_either_spelling_of_a_suite(monkeypatch):
     assert asked[0][1] > 10
 
 
+@pytest.mark.slow
 def test_a_list_without_stored_runs_loads_no_torch(repository):
     """Without torch the command takes one second instead of three."""
     code = (

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from gt_bench.config.grid import load_grid
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
@@ -96,6 +98,7 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     assert freshness(shipped, grid).text == "unknown: encodings (not available)"
 
 
+@pytest.mark.slow
 def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
     from gt_bench.pipeline.tune import tune_cell
 

@@ -144,6 +144,7 @@ def test_a_reduced_cell_does_not_take_the_place_of_a_full_one(trained):
     assert freshness(shipped, load_grid()).stale == []
 
 
+@pytest.mark.slow
 def test_a_search_travels_with_its_cell_and_is_found_again_without_training(project, monkeypatch):
     from gt_bench.pipeline.tune import tune_cell
     from gt_bench.training.trainer import Run

@@ -65,6 +65,7 @@ def shipped():
         return page(load_grid()), every_row(load_grid())
 
 
+@pytest.mark.slow
 def test_the_page_of_results_is_up_to_date(shipped):
     shown = (ROOT / "docs/results.md").read_text()
     assert shown == shipped[0], "run: python -m gt_bench.reports.results_page > docs/results.md"
@@ -80,6 +81,7 @@ def test_the_page_of_results_is_up_to_date(shipped):
     assert sum(len(line.split()) for line in shown.splitlines() if not line.startswith("|")) < 2900
 
 
+@pytest.mark.slow
 def test_the_page_of_results_has_what_each_verdict_stands_on(shipped):
     lines = shipped[0].splitlines()
     start = lines.index("## Every number judged") + 4
@@ -93,6 +95,7 @@ def test_the_page_of_results_has_what_each_verdict_stands_on(shipped):
     )
 
 
+@pytest.mark.slow
 def test_the_page_of_results_shows_what_is_shipped(trained):
     folder = Path("suites/mine")
     folder.mkdir(parents=True)

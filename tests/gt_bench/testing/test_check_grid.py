@@ -216,6 +216,7 @@ def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(gr
         golden_values._read_file.cache_clear()
 
 
+@pytest.mark.slow
 def test_all_in_two_processes_with_a_table_and_a_status(capfd, monkeypatch):
     """Two valid cells of the real grid; then a dataset without a known shape."""
     monkeypatch.chdir(ROOT)
@@ -239,6 +240,7 @@ def _die(cell, data, root, update, kept):
     return Computed(cell, 0.0)
 
 
+@pytest.mark.slow
 def test_a_killed_process_fails_its_cell_alone(monkeypatch):
     monkeypatch.setattr(golden_run, "compute", _die)
     monkeypatch.setattr(golden_run, "_begin", int)

@@ -51,6 +51,7 @@ def test_a_server_that_never_answers_costs_one_warning(world, monkeypatch, capfd
         assert "timed out" in assert_harmless(capfd, world, uri).lower()
 
 
+@pytest.mark.slow
 def test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later(store, world, rebuilt, capfd):
     uri = store("dies")
     path = Path(uri.removeprefix("sqlite:///"))

@@ -108,6 +108,7 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
     killed(make, FILE, 40)
     assert not FILE.exists()

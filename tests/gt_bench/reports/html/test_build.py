@@ -66,6 +66,7 @@ def cells_of(html: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="cells">(.*?)</script>', html, re.S)[1])
 
 
+@pytest.mark.slow
 def test_every_printed_number_is_on_the_page(html):
     shown = re.findall(r'<span class="theirs">(.*?)(?:<sup>.*?)?</span>', html)
     assert sorted(shown) == sorted(number.printed for number in everything())
@@ -126,6 +127,7 @@ def test_the_grid_says_how_far_it_is(folder, monkeypatch):
     assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not known"]
 
 
+@pytest.mark.slow
 def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     grid = load_grid()
@@ -361,6 +363,7 @@ def test_many_records_open(look, tmp_path, monkeypatch):
     assert "of 1,000" in page.locator("#board_info, .dt-info").first.text_content()
 
 
+@pytest.mark.slow
 def test_a_paper_is_told_in_short_from_shipped_records_and_a_broken_one_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     grid = load_grid()
