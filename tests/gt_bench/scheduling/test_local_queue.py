@@ -46,6 +46,7 @@ def entries(grid) -> list[Entry]:
     return [Entry(tuple(grid.cells.values()))]
 
 
+@pytest.mark.slow
 def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     """Run a real cell on generated data, including its data, its export and its result; a second call does nothing."""
     monkeypatch.chdir(tmp_path)
@@ -71,6 +72,7 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     assert said == ["0 runs computed; 0 of 2 are missing"]
 
 
+@pytest.mark.slow
 def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
     project.recipe(epochs=100_000, seeds=[0])
     grid, said, clock = load_grid(), [], SimpleNamespace(ahead=0.0)
@@ -114,6 +116,7 @@ def test_the_command_names_what_a_plan_lacks(project):
     assert "plan.yaml: entry 1: no cell 'small/web/mpl'" in str(shown.exception)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
     project.recipe(seeds=list(range(20)))
     store = project.root / "store"
@@ -239,6 +242,7 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
 
 
+@pytest.mark.slow
 def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
     """The job of one trial is killed: each trial still runs once, also that one, and then the seed of the cell."""
     search = {"trials": 2, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1]}}}

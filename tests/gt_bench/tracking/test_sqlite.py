@@ -22,6 +22,8 @@ from gt_bench.tracking.sqlite import TrackingError, make, ready_database
 from gt_bench.tracking.sync import complete
 from tests.gt_bench.cells import make_record, make_result
 
+pytestmark = pytest.mark.slow
+
 CELL = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
 RECORDS = [make_record(CELL, seed) for seed in (0, 1)]

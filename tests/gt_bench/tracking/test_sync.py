@@ -15,6 +15,8 @@ from gt_bench.utils.paths import recipe_file
 from tests.gt_bench.cells import make_record, make_result, write
 from tests.gt_bench.tracking.conftest import ET, GCN, SUITE, snapshot
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_a_store_holds(rebuilt, world):
     parent = rebuilt["cell", ET, attempt_id(world.results[0])]

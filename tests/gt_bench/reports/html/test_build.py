@@ -18,6 +18,8 @@ from gt_bench.reports.html.build import HERE, page_html, safe_json, write_page
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, write
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">&amp;{{7*7}}"
 
 
