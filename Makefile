@@ -5,7 +5,7 @@ VENV ?= .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(abspath $(VENV))/bin:$$PATH"
 
-.PHONY: install reproduce test test-cluster test-faults lint bench check-grid mutants ui docs audit lock
+.PHONY: install reproduce test test-fast test-cluster test-faults lint bench check-grid mutants ui docs audit lock
 
 install: $(READY) ## the environment in .venv, nothing else
 
@@ -14,6 +14,9 @@ reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-t
 
 test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal
+
+test-fast: $(READY) ## the tests that are not marked slow: about 90 s on two cores
+	@$(RUN) python -m pytest -n 2 --dist worksteal -m "not slow and not cluster"
 
 test-cluster: $(READY) ## sweeps on a real Slurm, which the test starts itself where it is installed
 	@$(RUN) python -m pytest -m cluster

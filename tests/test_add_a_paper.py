@@ -1,4 +1,4 @@
-"""docs/add_a_paper.md, followed from outside the repository: its files and commands, in an empty folder."""
+"""docs/add_a_paper.md, followed outside of the repository: its files and commands, in an empty folder."""
 
 import os
 import re
@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs/add_a_paper.md").read_text()
 
@@ -33,7 +37,7 @@ def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path):
             said[line] = gt_bench(tmp_path, *shlex.split(line))
     assert said["suite check toy"] == "toy: 2 cells, 0 problems\n"
     assert "4 runs computed; 0 of 4 are missing" in said["work toy --jobs 1"]
-    # another processor rounds otherwise, so only the form of the line is the page's
+    # rounding depends on the processor, so only the form of the line must agree with the page
     line = (
         r"^new result: toy/chains/gcn: accuracy ↑ % \d+\.\d+ ± \d+\.\d+.*, published 50\.50 ± 0\.40, difference .*: \w+"
     )

@@ -1,5 +1,7 @@
-"""The README and docs/ hold: every command parses with its real parser, every file and link is there, every Python block compiles, and the
-pages build as a site without a warning."""
+"""README and docs/: commands parse, files and links exist, Python blocks compile, and the site builds.
+
+Commands are parsed by their real parsers. A warning of the site builder is an error.
+"""
 
 import ast
 import re
@@ -15,22 +17,14 @@ import typer
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from tests.conftest import ROOT
+from tests.pages import PAGES, blocks
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# placeholders for a name of the reader's own
+# placeholders for a name that the reader chooses
 PLACEHOLDER = re.compile(r"^[A-Z_]+(/[A-Z_]+)*$|^\.\.\.$|NAME|SUITE|CELL|DATASET|ROW|\bmy_|_my_|\bmine\b")
 
 
-def blocks(text: str) -> list[tuple[str, str]]:
-    """(language, content) of fenced blocks, and of indented ones, which have none."""
-    fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", text, re.S | re.M)
-    rest = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
-    indented = re.findall(r"(?:^\n)((?:^    [^\n]*\n)+)", rest, re.M)
-    return [*fenced, *(("", re.sub(r"^    ", "", block, flags=re.M)) for block in indented)]
-
-
 def commands(text: str) -> list[list[str]]:
-    """The commands of shell blocks and of lines of code in the text, as words without what a shell does with them."""
+    """The commands of shell blocks and of code in the text, as words, without redirections and the like."""
     lines = [
         line for kind, block in blocks(text) if kind in ("", "console", "bash", "sh") for line in block.splitlines()
     ]
@@ -58,7 +52,7 @@ def test_commands_are_found():
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_a_command_of_gt_bench_parses(page, words):
-    """With the real parser, up to the moment before it would run."""
+    """Parse with the real parser, without running the command."""
     command, arguments = (
         typer.main.get_command(app),
         ["1" if word == "N" else word for word in words[1:] if word != "..."],
@@ -68,7 +62,7 @@ def test_a_command_of_gt_bench_parses(page, words):
         name = arguments.pop(0)
         assert name in command.commands, f"{page}: {' '.join(words)}: no command {name!r}"
         command = command.commands[name]
-    if not arguments:  # the command's name alone, in a sentence
+    if not arguments:  # only the name of the command, in a sentence
         return
     if not hasattr(command, "commands"):
         command.make_context(command.name, arguments, parent=context)

@@ -1,4 +1,7 @@
-"""Every command in a block of README or docs/ is run here, in a small project; or it is listed with why it is not, and what is tested in its place."""
+"""Every command in a block of README or docs/ is run here in a small project, or is listed with a reason.
+
+The reason names the test that covers the command.
+"""
 
 import os
 import re
@@ -17,16 +20,18 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid_text import render
 from gt_bench.forecasting import estimate
-from gt_bench.leaderboard import terminal
+from gt_bench.leaderboard import remembered, terminal
 from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, write
-from tests.gt_bench.leaderboard.test_terminal import fits
-from tests.test_docs import PAGES, blocks
+from tests.gt_bench.table_width import fits
+from tests.pages import PAGES, blocks
 
-PROGRAMS = {"gt-bench", "python", "make", "dvc", "mlflow", "pip", "optuna-dashboard"}  # need not be installed
-PYTHON = {"from", "import"}  # first words of other blocks, which some systems have as programs
+pytestmark = pytest.mark.slow
+
+PROGRAMS = {"gt-bench", "python", "make", "dvc", "mlflow", "pip", "optuna-dashboard"}  # may be missing
+PYTHON = {"from", "import"}  # first words of other blocks, which are programs on some systems
 
 NOT_RUN = {
     "make reproduce": "takes minutes; .ci/end_to_end runs it in a clone, cut to seconds",
@@ -35,47 +40,64 @@ NOT_RUN = {
     "make test-cluster": "needs Slurm, and takes minutes",
     "make test-faults": "kills every stage in turn: minutes",
     "make ui": "a server, which runs until it is stopped; tests/gt_bench/tracking/test_ui.py",
-    "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128": "needs data of another host; tests/gt_bench/api/test_evaluate.py",
-    "gt-bench try lab/my_model.py:MyModel chains --seeds 0-2 --against gcn": "needs the model of that page; tests/test_notebook.py",
+    "gt-bench try lab/my_model.py:MyModel texas --seeds 0-9 --set model.hidden=128":
+        "needs data of another host; tests/gt_bench/api/test_evaluate.py",
+    "gt-bench try lab/my_model.py:MyModel chains --seeds 0-2 --against gcn":
+        "needs the model of that page; tests/test_notebook.py",
     "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/gt_bench/api/test_evaluate.py",
-    "gt-bench try gcn shop --seeds 0 --set epochs=2": "needs a dataset of the reader's own; tests/gt_bench/api/test_evaluate.py",
-    "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_dataset.py",
-    "python -m gt_bench.data.standin data/packed": "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
-    "python -m tools.docs.datasets data LOG": "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",
+    "gt-bench try gcn shop --seeds 0 --set epochs=2":
+        "needs a dataset of the reader; tests/gt_bench/api/test_evaluate.py",
+    "python -m stages.download my-molecules":
+        "needs a dataset of the reader; tests/gt_bench/data/custom/test_dataset.py",
+    "python -m gt_bench.data.standin data/packed":
+        "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
+    "python -m tools.docs.datasets data LOG":
+        "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",
     "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
-    "gt-bench work --plan plan.yaml --export /elsewhere/records": "computes for hours; tests/gt_bench/scheduling/test_plan_file.py",
+    "gt-bench work --plan plan.yaml --export /elsewhere/records":
+        "computes for hours; tests/gt_bench/scheduling/test_plan_file.py",
     "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/gt_bench/scheduling/test_slurm_sweep.py",
-    "gt-bench sweep polynormer --at-most 64": "needs Slurm; tests/gt_bench/scheduling/test_slurm.py, with `make test-cluster`",
+    "gt-bench sweep polynormer --at-most 64":
+        "needs Slurm; tests/gt_bench/scheduling/test_slurm.py, with `make test-cluster`",
     "pip install -c constraints.txt -e '.[pipeline,cluster]'": "needs the network",
     "pip install tensorboard": "needs the network",
     "tensorboard --logdir tensorboard": "a server; tests/gt_bench/tracking/test_trackers.py reads its files",
-    "dvc exp run --queue -n queued-0.1 $COPY -S suites/embedded/recipes/chains/gcn.yaml:optimizer.lr=0.1 leaderboard@embedded": "DVC's queue works in a copy of the project: minutes",
+    "dvc exp run --queue -n queued-0.1 $COPY "
+    "-S suites/embedded/recipes/chains/gcn.yaml:optimizer.lr=0.1 leaderboard@embedded":
+        "DVC's queue works in a copy of the project: minutes",
     "dvc exp run --run-all": "DVC's queue works in a copy of the project: minutes",
     "dvc queue status": "DVC's queue works in a copy of the project: minutes",
-    "gt-bench tune hot/gps/hot-sparse-kernel": "needs data of another host and a database; tests/gt_bench/test_postgres.py",
+    "gt-bench tune hot/gps/hot-sparse-kernel":
+        "needs data of another host and a database; tests/gt_bench/test_postgres.py",
     "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/gt_bench/pipeline/test_tune.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
     "make check-grid": "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/gt_bench/testing/test_check_grid.py",
-    "python -m gt_bench.testing.check_grid CELL --update": "writes golden values; tests/gt_bench/testing/test_check_grid.py",
-    "gt-bench score embedded/ring-molecules/gin --metric mae --metric mse --ensemble": "needs a trained cell; tests/gt_bench/analysis/test_score.py",
-    "gt-bench score embedded/ring-molecules/gin --metric mae --by graph-size": "needs a trained cell; tests/gt_bench/analysis/test_score.py",
-    "gt-bench score embedded/ring-molecules/gin --against embedded/ring-molecules/gcn": "needs trained cells; tests/gt_bench/analysis/test_score.py",
+    "python -m gt_bench.testing.check_grid CELL --update":
+        "writes golden values; tests/gt_bench/testing/test_check_grid.py",
+    "gt-bench score embedded/ring-molecules/gin --metric mae --metric mse --ensemble":
+        "needs a trained cell; tests/gt_bench/analysis/test_score.py",
+    "gt-bench score embedded/ring-molecules/gin --metric mae --by graph-size":
+        "needs a trained cell; tests/gt_bench/analysis/test_score.py",
+    "gt-bench score embedded/ring-molecules/gin --against embedded/ring-molecules/gcn":
+        "needs trained cells; tests/gt_bench/analysis/test_score.py",
     "gt-bench try gcn ring-molecules --debug one-batch": "makes data; tests/gt_bench/experiment/test_debug.py",
-    "gt-bench try bad.py:Bad torus-colours --debug nan": "needs a model of the reader's own; tests/gt_bench/experiment/test_debug.py",
+    "gt-bench try bad.py:Bad torus-colours --debug nan":
+        "needs a model of the reader; tests/gt_bench/experiment/test_debug.py",
     "gt-bench score embedded/chains/gcn": "trains first; tests/gt_bench/store/test_weights.py",
-    'gt-bench suite new toy --title "A toy paper" --authors "Doe and Roe"': "tests/test_add_a_paper.py follows the page",
+    'gt-bench suite new toy --title "A toy paper" --authors "Doe and Roe"':
+        "tests/test_add_a_paper.py follows the page",
     "gt-bench suite check toy": "tests/test_add_a_paper.py follows the page",
     "gt-bench work toy --jobs 1": "tests/test_add_a_paper.py follows the page",
     "gt-bench table toy 1": "tests/test_add_a_paper.py follows the page",
     "gt-bench claims toy": "tests/test_add_a_paper.py follows the page",
-}
+}  # fmt: skip
 
 
 def commands(page: Path) -> list[str]:
-    """The commands in a page's blocks, as written, without comments and where their output goes."""
+    """The commands in the blocks of a page, as written, without comments and redirections."""
     found = []
     for kind, block in blocks(page.read_text()):
         if kind not in ("", "console", "bash", "sh") or block.startswith(">>>"):
@@ -100,7 +122,7 @@ OF_GT_BENCH = [command for command in EVERY if command.startswith("gt-bench ")]
 
 def test_every_command_is_run_or_has_a_reason():
     known = {*OF_DVC, *OF_GT_BENCH, "python -m stages.download --list"}
-    assert set(EVERY) - known == set(), "run it here, or say in NOT_RUN why not"
+    assert set(EVERY) - known == set(), "run it here, or add the reason to NOT_RUN"
     assert NOT_RUN.keys() - {command for found in ALL.values() for command in found} == set(), (
         "no page has them any more"
     )
@@ -111,9 +133,11 @@ def test_every_command_is_run_or_has_a_reason():
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """The repository's recipes, published numbers and records, and two attempts at a cell in a store of its own."""
+    """The repository's recipes, published numbers and records, and a store with two attempts at a cell."""
     root = tmp_path_factory.mktemp("project")
-    shutil.copytree(ROOT / "suites", root / "suites")  # some commands write there
+    shutil.copytree(ROOT / "suites", root / "suites", ignore=shutil.ignore_patterns("records"))
+    for records in (ROOT / "suites").glob("*/records"):  # no command writes them, and rows of shipped files are cached
+        (root / records.relative_to(ROOT)).symlink_to(records)
     for name in ("params.yaml", "grid.yaml", "dvc.yaml"):
         (root / name).symlink_to(ROOT / name)
     for cell in ("embedded/chains/gcn", "edge-transformer/cornell/gcn"):
@@ -127,11 +151,12 @@ def project(tmp_path_factory):
 
 @pytest.mark.parametrize("command", OF_GT_BENCH)
 def test_gt_bench(project, monkeypatch, command):
-    """What a forecast measures is tested in tests/gt_bench/forecasting/test_estimate.py: here each cell's steps take no time."""
+    """Steps take no time here: tests/gt_bench/forecasting/test_estimate.py tests what a forecast measures."""
     monkeypatch.setattr(estimate, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
     one = estimate.Forecast("", estimate.REAL, seconds=1.5, seeds=10, memory_mib=400.0, disk={"data": 2**20})
     monkeypatch.setattr(estimate, "forecast_cell", lambda cell, *_: replace(one, cell=cell.cell))
     monkeypatch.chdir(project)
+    monkeypatch.setattr(remembered, "FOLDER", project / ".golden")
     monkeypatch.setattr(terminal, "console", lambda: Console(width=80))
     words = shlex.split(command.replace("CELL", "edge-transformer/cornell/gcn"))
     done = CliRunner().invoke(app, words[1:])
@@ -150,15 +175,20 @@ def test_what_can_be_downloaded():
 STAND_IN = r"""#!/bin/sh
 case "$2" in
 stages.state) mkdir -p state/datasets state/encodings state/suites state/cells/embedded/chains
-    for f in datasets/chains encodings/chains suites/embedded cells/embedded/chains/gcn cells/embedded/chains/mlp; do echo 1 > state/$f.json; done ;;
+    for f in datasets/chains encodings/chains suites/embedded cells/embedded/chains/gcn cells/embedded/chains/mlp; do
+        echo 1 > state/$f.json; done ;;
 stages.download) mkdir -p data/packed/chains; echo 1 > data/packed/chains/header.json ;;
-stages.encode) mkdir -p data/encodings/chains/cells; for c in gcn mlp; do echo 1 > data/encodings/chains/cells/embedded-chains-$c.json; done ;;
+stages.encode) mkdir -p data/encodings/chains/cells
+    for c in gcn mlp; do echo 1 > data/encodings/chains/cells/embedded-chains-$c.json; done ;;
 stages.train) mkdir -p results/embedded/chains metrics/embedded/chains
     lr=$(sed -n 's/.*lr: \([0-9.]*\).*/\1/p' suites/embedded/recipes/${3#embedded/}.yaml)
     echo "[$lr]" > results/$3.json
-    echo "{\"test\": $lr, \"status\": \"ok\", \"curve\": [{\"epoch\": 1, \"validation\": 0.5}, {\"epoch\": 2, \"validation\": $lr}]}" > metrics/$3.json ;;
-stages.leaderboard) mkdir -p reports/metrics/embedded/chains reports/published; for k in json csv md; do cat results/embedded/*/*.json > reports/embedded.$k; done
-    for c in gcn mlp; do echo "{\"mean\": $(tr -d '[]' < results/embedded/chains/$c.json), \"verdict\": \"lower\"}" > reports/metrics/embedded/chains/$c.json; done
+    curve="[{\"epoch\": 1, \"validation\": 0.5}, {\"epoch\": 2, \"validation\": $lr}]"
+    echo "{\"test\": $lr, \"status\": \"ok\", \"curve\": $curve}" > metrics/$3.json ;;
+stages.leaderboard) mkdir -p reports/metrics/embedded/chains reports/published
+    for k in json csv md; do cat results/embedded/*/*.json > reports/embedded.$k; done
+    for c in gcn mlp; do mean=$(tr -d '[]' < results/embedded/chains/$c.json)
+        echo "{\"mean\": $mean, \"verdict\": \"lower\"}" > reports/metrics/embedded/chains/$c.json; done
     printf 'cell,published,ours,verdict\nembedded/chains/gcn,50,49,lower\n' > reports/published/embedded.csv ;;
 esac
 """
@@ -166,7 +196,7 @@ esac
 
 @pytest.fixture
 def grid_of_two(tmp_path, monkeypatch):
-    """A repository of two cells under DVC whose stages take no time: training finds the recipe's learning rate."""
+    """A repository of two cells under DVC with trivial stages: the result of training is the learning rate."""
     pytest.importorskip("dvc")
     for name in (
         ".gitignore",
@@ -209,7 +239,7 @@ def commit(message: str) -> None:
 
 
 def test_dvc(grid_of_two, capfd):
-    """The commands of docs/dvc.md, and those of DVC on other pages, first those that run stages; a commit between them, so that there is something to differ from."""
+    """DVC commands of docs/dvc.md and other pages, first those that run stages, then a commit to compare with."""
     said, recipe, drawn = {}, Path("suites/embedded/recipes/chains/gcn.yaml"), ""
     for command in sorted(
         OF_DVC, key=lambda command: (not command.startswith("dvc repro"), command.startswith("dvc plots"))

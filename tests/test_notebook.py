@@ -1,4 +1,4 @@
-"""examples/quickstart.ipynb: it runs without a warning, with a progress bar, and its stored outputs are of the same form."""
+"""examples/quickstart.ipynb runs without a warning, and its stored outputs have the same form."""
 
 import re
 
@@ -8,6 +8,8 @@ from tests.conftest import ROOT
 
 nbformat = pytest.importorskip("nbformat", reason="no nbformat: pip install nbclient ipykernel")
 pytest.importorskip("ipykernel", reason="no ipykernel: pip install ipykernel")
+
+pytestmark = pytest.mark.slow
 
 
 def texts(notebook, name: str) -> list[str]:
@@ -22,7 +24,7 @@ def texts(notebook, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def notebooks():
-    """The notebook as stored, and executed now."""
+    """The notebook as stored, and after an execution."""
     from tools.docs.notebook import PATH, executed
 
     return nbformat.read(PATH, as_version=4), executed()

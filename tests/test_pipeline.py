@@ -1,4 +1,4 @@
-"""The whole chain under DVC on a small grid: what runs, what does not run again, and what a missing dataset does."""
+"""The whole pipeline under DVC on a small grid: which stages run, which run again, and missing datasets."""
 
 import copy
 import json
@@ -15,13 +15,15 @@ from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT, SHARED
 
 pytest.importorskip("dvc")
+
+pytestmark = pytest.mark.slow
 MIRROR = Path(os.environ.get("GT_DATA_MIRROR", SHARED / "data")).absolute()
 CELLS = ("embedded/chains/mlp", "embedded/chains/gcn", "edge-transformer/cornell/gcn")
 LIMITS = "limits: {embedded: {seeds: 1, epochs: 1}, edge-transformer: {seeds: 1, trials: 2, epochs: 2}}"
 
 
 class Project:
-    """A copy of the repository in an empty folder, its grid cut to three cells."""
+    """A copy of the repository in an empty folder, with a grid of three cells."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -56,7 +58,7 @@ class Project:
         )
 
     def repro(self, *arguments: str) -> list[str]:
-        """Runs `dvc repro` and returns the names of the stages that it ran, the always-run one aside."""
+        """Runs `dvc repro` and returns the names of the stages that it ran, without the one that always runs."""
         binaries = str(Path(sys.executable).parent)
         environment = os.environ | {
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
@@ -94,7 +96,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Project:
-    """A project whose embedded suite was run."""
+    """A project in which the embedded suite was run."""
     project = Project(tmp_path_factory.mktemp("pipeline"))
     project.ran = project.repro("leaderboard@embedded")
     return project
@@ -102,7 +104,7 @@ def finished(tmp_path_factory) -> Project:
 
 @pytest.fixture
 def project(finished, tmp_path) -> Project:
-    """A copy of it, for one test."""
+    """A copy of the project, for one test."""
     found = copy.copy(finished)
     found.folder = Path(shutil.copytree(finished.folder, tmp_path / "project", symlinks=True))
     found.mirror = found.folder / "nothing"
@@ -190,7 +192,8 @@ def test_missing_data_is_a_row_and_is_picked_up_later(project):
     project.mirror = MIRROR
     ran = project.repro()
     assert ran == [
-        "download@cornell", "encode@cornell", "tune@edge-transformer-cornell-gcn", "train@edge-transformer-cornell-gcn", "leaderboard@edge-transformer",
+        "download@cornell", "encode@cornell", "tune@edge-transformer-cornell-gcn", "train@edge-transformer-cornell-gcn",
+        "leaderboard@edge-transformer",
     ]  # fmt: skip
     assert project.rows("edge-transformer")[cell]["status"].startswith("ok")
     project.mirror = project.folder / "nothing"

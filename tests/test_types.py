@@ -1,4 +1,4 @@
-"""Type checking (`make lint`) is switched off for named kinds of errors of a module, never for a whole module or line."""
+"""Type checking (`make lint`) is off only for named kinds of errors of a module, never for a module or a line."""
 
 import re
 

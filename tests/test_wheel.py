@@ -1,4 +1,4 @@
-"""The package as one installs it: a wheel, built of this tree, in an environment of its own, used from a folder that is no repository."""
+"""The installed package: a wheel in a separate environment, used from a folder that is not a repository."""
 
 import os
 import shutil
@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import write_web
+
+pytestmark = pytest.mark.slow
 
 SOURCES = (
     "gt_bench",
@@ -39,7 +41,8 @@ from gt_bench.config.grid import load_grid
 class Mine(torch.nn.Module):
     def __init__(self, in_dim, out_dim, width=8):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(in_dim, width), torch.nn.ReLU(), torch.nn.Linear(width, out_dim))
+        layers = torch.nn.Linear(in_dim, width), torch.nn.ReLU(), torch.nn.Linear(width, out_dim)
+        self.layers = torch.nn.Sequential(*layers)
 
     def forward(self, data):
         return self.layers(data.x)
@@ -55,7 +58,7 @@ assert again.row["digests"] == table.row["digests"]
 assert table.row["parameters"] == 5 * 4 + 4 + 4 * 2 + 2
 Path("suites/mine/recipes/points").mkdir(parents=True)
 Path(table.recipe).rename("suites/mine/recipes/points/mine.yaml")
-grid = load_grid()  # a recipe of this folder is a cell beside those that were shipped
+grid = load_grid()  # a recipe of this folder is a cell in addition to those of the package
 assert grid.find("mine/points/mine").recipe_path.is_file() and grid.find("polynormer/er-scaling-1000/polynormer")
 known = evaluate("mlp", "er-scaling-1000", seeds=1, set={"epochs": 1}, track=False)
 assert any(row["of"] == "polynormer, shipped" for row in known.rows), known
@@ -66,13 +69,13 @@ print(known)
 
 
 def without_this_checkout() -> dict[str, str]:
-    """The environment; a path to this checkout would count as installed."""
+    """Environment variables without a path to this checkout, which would count as installed."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """A virtual environment with the wheel in it; torch and the like are this environment's."""
+    """A virtual environment with the wheel; torch and other dependencies come from the current environment."""
     root = tmp_path_factory.mktemp("wheel")
     source = root / "source"
     source.mkdir()

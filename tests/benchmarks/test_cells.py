@@ -1,4 +1,4 @@
-"""Counts of a step, where an epoch goes, and that a busy machine and a miniature are said."""
+"""Operations of a step, the parts of an epoch, and notes on busy machines and miniatures."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ def test_products_bytes_and_the_optimiser_are_counted():
     with Counts() as counts:
         layer(x).square().sum().backward()
         optimiser.step()
-    assert counts.products == 2 * 2 * 50 * 30 * 20  # forward, and the gradient of the weights: x needs none
+    assert counts.products == 2 * 2 * 50 * 30 * 20  # forward, and the gradient of the weights; x has no gradient
     assert counts.optimiser_bytes >= 7 * 4 * (30 * 20 + 20)
     assert counts.bytes > counts.product_bytes + counts.optimiser_bytes
     assert counts.floor(counts.products, 1e30) == 1.0
@@ -53,8 +53,10 @@ def test_time_goes_to_the_part_that_was_marked():
 
 
 FOUND = {
-    "cell": "embedded/chains/gcn", "data": "a miniature: 4 graphs", "step": {"ours": 0.01, "plain": 0.03}, "floor": 0.005, "rates": [1e11, 1e10],
-    "parts": {"loading": 0.1, "forward": 0.4, "backward": 0.4, "loop": 0.1, "evaluation": 0.2}, "steps": 10, "whole": 20, "evaluated": 2,
+    "cell": "embedded/chains/gcn", "data": "a miniature: 4 graphs", "step": {"ours": 0.01, "plain": 0.03},
+    "floor": 0.005, "rates": [1e11, 1e10],
+    "parts": {"loading": 0.1, "forward": 0.4, "backward": 0.4, "loop": 0.1, "evaluation": 0.2}, "steps": 10,
+    "whole": 20, "evaluated": 2,
     "batches": 6, "ours": {"mib": 50.0, "parameters": 4386}, "plain": {"mib": 90.0}, "other": 0.0,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`python benchmarks/NAME.py --help` of every script says what it prints and how long it takes, and measures nothing."""
+"""`python benchmarks/NAME.py --help` describes the output and duration of each script, and measures nothing."""
 
 import importlib
 import re
@@ -12,7 +12,7 @@ SCRIPTS = sorted(
     path.stem
     for path in (ROOT / "benchmarks").glob("*.py")
     if '"__main__"' in path.read_text() and path.stem != "measured_process"
-)  # measured_process.py is the process that others start
+)  # other scripts start measured_process.py
 
 
 def test_there_are_scripts():

@@ -1,4 +1,4 @@
-"""The two sides of the benchmark of HOT compute one thing."""
+"""Both sides of the benchmark of HOT compute the same result."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ import torch
 from benchmarks.hot import ours, plain, work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["kernel", "softmax"])
 def test_the_plain_form_is_the_same_function(attention):
     outcomes = []

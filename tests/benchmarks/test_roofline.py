@@ -1,4 +1,4 @@
-"""docs/roofline.md and docs/speed.md are of all cells that their commands count by default: each architecture has its row."""
+"""docs/roofline.md and docs/speed.md have a row for each cell that their commands measure by default."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The schedule, the forecast's arithmetic over counts, and records and runs that are made to measure with."""
+"""The schedule, the arithmetic of the forecast, and the synthetic records and runs that are measured."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_sta
         job("c", HOUR),
     ]
     found = scale_schedule.simulate(jobs, 2)
-    # two trials, then the third beside c, then the run of a alone, then that of b
+    # two trials, then the third together with c, then the run of a alone, then that of b
     assert found.makespan == 5 * HOUR
     assert found.chain == 4 * HOUR
     assert found.longest.name == "b"
@@ -63,7 +63,7 @@ def test_runs_wait_for_the_trials_of_their_search_and_for_the_cell_that_they_sta
 
 
 def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F811
-    """A cell of one graph: its products are those of an epoch and an evaluation as often as the recipe says."""
+    """A cell of one graph: products per epoch and per evaluation, times their numbers in the recipe."""
     from gt_bench.experiment.cell import experiment_of, settings_of
 
     found = []
@@ -73,11 +73,11 @@ def test_counts_of_a_run_follow_the_forecast_s_arithmetic(project):  # noqa: F81
         cell = grid.find("small/web/mlp")
         experiment = experiment_of(cell, settings_of(cell), grid, Store("store"), Path("data"))
         found.append(scale_counts.run_of(experiment, 1.0))
-    # ten epochs more are ten steps and ten evaluations; both have one evaluation besides, for the test part
+    # ten more epochs are ten steps and ten evaluations; both runs also evaluate the test part once
     ten, twenty = (run["products"] for run in found)
     evaluation = 2 * ten - twenty
     step = (twenty - ten) / 10 - evaluation
-    # a backward pass has two products for each of the forward pass, but for the gradient of the features
+    # a backward pass has two products for each of the forward pass, except for the gradient of the features
     assert step == 3 * evaluation - 2 * 60 * 5 * 8
     for epochs, run in zip((10, 20), found, strict=True):
         assert run["calls"] > 10 * epochs
@@ -99,12 +99,12 @@ def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nod
     (steps, nodes), (donor_steps, donor_nodes) = scale_counts.extent(cell), scale_counts.extent(donor)
     run = {part: 100.0 for part in scale_counts.PARTS} | {"seeds": 5, "search_runs": 0}
     found = scale_counts.filled({donor.cell: run, other.cell: run}, grid)[cell.cell]
-    assert found["estimated"] == donor.cell  # its model comes before its dataset
+    assert found["estimated"] == donor.cell  # the model is checked before the dataset
     assert found["calls"] == pytest.approx(100 * steps / donor_steps)
     assert found["bytes"] == pytest.approx(100 * nodes / donor_nodes)
     assert "edge-transformer/brec/gin" not in scale_counts.filled(
         {donor.cell: run}, grid
-    )  # its protocol is no sequence of steps
+    )  # its protocol is not a sequence of steps
 
 
 def test_records_that_are_made_are_sound_and_no_two_alike(tmp_path, monkeypatch):

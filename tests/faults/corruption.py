@@ -63,7 +63,7 @@ def damage(world: World, finished: Path, what: str, how: str, seed: int) -> list
             wrong.append(f"{name}: {stage}: status {child.status}: {child.said[-1200:]}")
         elif child.status == 1 and path.name not in child.said and path.parent.name not in child.said:
             wrong.append(f"{name}: {stage}: the file is not named: {child.said[-600:]}")
-        # if the stage does not write the file again, its message says to delete the file or its entry
+        # if the stage does not write the file again, its message tells the user to delete the file or its entry
         if stage == maker and path.name in child.said and path.exists() and path.read_bytes() != before:
             path.unlink()
     for stage in dict.fromkeys((maker, reader)):

@@ -66,7 +66,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     ),
     (
         "a full disk",
-        "one line that names the file or says that the disk is full, status 1; every file has its old or its new "
+        "one line that names the file or reports a full disk, status 1; every file has its old or its new "
         "content; the same command resumes. MLflow: a warning",
         (
             "tests/faults/test_disk.py::test_a_full_disk_is_said_and_the_same_command_goes_on",
@@ -153,7 +153,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a damaged tracking database",
         "the project's own database is renamed and created again from the records; a database of another MLflow or "
-        "another project is not changed, and the message says what to do",
+        "another project is not changed, and the message names the remedy",
         (
             "tests/gt_bench/tracking/test_sqlite.py::"
             "test_one_that_is_no_database_is_set_aside_and_none_overwrites_another",

@@ -5,7 +5,11 @@ import shutil
 import time
 from itertools import cycle
 
+import pytest
+
 from tests.faults.world import STAGES, do
+
+pytestmark = pytest.mark.slow
 
 YEARS = 10 * 365 * 86400.0
 

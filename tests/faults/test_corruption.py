@@ -7,6 +7,8 @@ import pytest
 
 from tests.faults.corruption import DAMAGES, FILES, damage
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("what", "how"), zip(FILES, cycle(DAMAGES)))
 def test_a_damaged_file_is_named_or_set_aside_and_made_again(world, tmp_path, what, how):

@@ -4,6 +4,8 @@ import pytest
 
 from tests.faults.disk import WRITERS, Tally, full_at, read_only
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("part", ["data", "store", "mlruns"])
 def test_a_folder_that_can_only_be_read_is_named(world, part):

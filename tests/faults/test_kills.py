@@ -5,6 +5,8 @@ import pytest
 from tests.faults.kills import campaign
 from tests.faults.world import STAGES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_killed_by_signal_9_and_run_again_nothing_differs(world, stage):

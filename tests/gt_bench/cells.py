@@ -1,4 +1,4 @@
-"""Results and records as the training stage writes them, made from nothing, for the tests of reports and tracking."""
+"""Synthetic results and records in the format of the training stage, for tests of reports and tracking."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "comm
 
 
 def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, epochs: int = 12) -> dict[str, Any]:
-    """A record; validation every second epoch; a diverged run ends in a NaN loss."""
+    """A record with validation every second epoch; the loss of a diverged run ends in NaN."""
     _, dataset, model = cell.split("/")
     draw = random.Random(f"{cell} {seed}")
     val = [0.4 + 0.2 * draw.random() if e % 2 == 0 else None for e in range(1, epochs + 1)]
@@ -27,7 +27,7 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
         "optimizer": {"lr": 5e-4, "betas": [0.9, 0.999]},
         "epochs": epochs,
     }
-    # what finds another number is another run
+    # a run with another result has another digest
     data, encodings = (hashlib.sha256(text.encode()).hexdigest() for text in (dataset, f"{status} {test}"))
     digests, versions = (
         {"recipe": digest_of(recipe), "data": data, "encodings": encodings},
@@ -38,7 +38,7 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
         "digest": run_digest(recipe, seed, seed, digests, versions),
         "deterministic": {
             "status": status,
-            "error": None if good else f"{status}: as the test asked",
+            "error": None if good else f"{status}: set by the test",
             "seed": seed,
             "split": seed,
             "recipe": recipe,
@@ -116,7 +116,7 @@ def without_data(cell: str) -> dict[str, Any]:
 
 
 def write(root: Path, results: list[dict], records: list[dict]) -> None:
-    """results/ and store/ below `root`."""
+    """Write results/ and store/ below `root`."""
     for result in results:
         path = root / "results" / f"{result['cell']}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -131,6 +131,6 @@ ET = "edge-transformer/cornell/edge-transformer"
 
 
 def records(tests=(0.6, 0.65, 0.7), failed=()) -> list[dict]:
-    """Runs of ET: one that ended well for each of `tests`, then those that ended as `failed` says."""
+    """Runs of ET: a successful one for each of `tests`, then one for each status in `failed`."""
     good = [make_record(ET, s, test=t) for s, t in enumerate(tests)]
     return good + [make_record(ET, len(good) + i, status=s) for i, s in enumerate(failed)]

@@ -1,4 +1,7 @@
-"""A small project in a temporary folder: one node-split dataset, one of many graphs, and a writer of recipes and grids."""
+"""A small project in a temporary folder, with two datasets and a function that writes recipes and the grid.
+
+The dataset `web` is one graph with node splits; `many` has many graphs.
+"""
 
 import json
 import shutil
@@ -14,7 +17,7 @@ from gt_bench.pipeline.grid import main as write_grid
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 from tests.gt_bench.custom_data import ours  # noqa: F401 (a fixture)
-from tests.gt_bench.trained_cell import trained  # noqa: F401 (a fixture)
+from tests.gt_bench.trained_cell import trained, trained_files  # noqa: F401 (fixtures)
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 RECIPE = {
@@ -26,7 +29,7 @@ RECIPE = {
 
 
 def pack_web(folder: Path, name: str = "web", nodes: int = 60, seed: int = 0) -> PackedHeader:
-    """One graph with two splits; three classes that the features tell."""
+    """One graph with two splits and three classes that the features determine."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 3, nodes)
     x = rng.normal(size=(nodes, 5)).astype(np.float32)
@@ -77,7 +80,7 @@ def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0)
 
 
 def write_yaml(tmp_path: Path, content, name: str = "recipe.yaml") -> Path:
-    """A file of this content, as YAML unless it is text."""
+    """Write a file with this content: text, or any other value as YAML."""
     path = tmp_path / name
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     return path
@@ -89,7 +92,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         "gt_bench.runtime.environment.commit", lambda: COMMIT
-    )  # whoever runs the tests may have a dirty tree
+    )  # the working tree of the tests may be dirty
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     cells: dict[str, dict] = {}
@@ -130,7 +133,7 @@ def project(tmp_path, monkeypatch):
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch) -> Path:
-    """One real cell in a folder of its own, which is the working directory: embedded/chains/mlp."""
+    """One real cell, embedded/chains/mlp, in a temporary folder, which is the working directory."""
     monkeypatch.chdir(tmp_path)
     recipe = Path("suites/embedded/recipes/chains/mlp.yaml")
     recipe.parent.mkdir(parents=True)
@@ -142,6 +145,6 @@ def repository(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def lock_file(tmp_path, monkeypatch) -> Path:
-    """data.lock.json of a test is its own: none is written into the checkout."""
+    """Each test has its own data.lock.json: none is written into the checkout."""
     monkeypatch.setattr("gt_bench.data.checksums.PATH", tmp_path / "data.lock.json")
     return tmp_path / "data.lock.json"

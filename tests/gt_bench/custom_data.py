@@ -1,4 +1,7 @@
-"""A folder of one's own: params.yaml, one graph with classes (`web`) and several with a number each (`many`), both in the catalog."""
+"""A user's folder: params.yaml and two datasets of the catalog.
+
+`web` is one graph with node classes; `many` has several graphs with one number each.
+"""
 
 from pathlib import Path
 
@@ -12,7 +15,7 @@ COMMIT = "0123456789abcdef" * 2 + "01234567"
 
 
 def write_web(folder: Path, nodes: int = 60) -> Path:
-    """One graph; three classes that the features tell."""
+    """One graph with three classes that the features determine."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, nodes)
     x = rng.normal(size=(nodes, 4))

@@ -1,4 +1,4 @@
-"""A PostgreSQL of its own on loopback, for tests that need a real one: make test-cluster."""
+"""A temporary PostgreSQL on loopback, for tests that need a real one: make test-cluster."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
-    """Its URL. The server runs as the user postgres, which does not run as root."""
+    """URL of the server, which runs as the user postgres, because PostgreSQL refuses to run as root."""
     pytest.importorskip("psycopg", reason="no PostgreSQL driver: pip install 'psycopg[binary]'")
     if BIN is None or os.geteuid() != 0 or shutil.which("runuser") is None:
         pytest.skip("no PostgreSQL that could be started here: apt-get install postgresql, and run as root")

@@ -1,4 +1,4 @@
-"""A cell that is trained, exported and changed: what the tests of records share."""
+"""Helpers of tests of records: train, export and change a cell."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ CELL = "small/web/mlp"
 
 
 def edit_header(**changes):
-    """Changes the header of the packed `web`."""
+    """Change the header of the packed `web`."""
     folder = Path("data/packed/web")
     write_header(
         folder, PackedHeader.model_validate_json((folder / "header.json").read_bytes()).model_copy(update=changes)
@@ -24,25 +24,25 @@ def edit_header(**changes):
 
 
 def train():
-    """Trains CELL under the present grid."""
+    """Train CELL with the current grid."""
     grid = load_grid()
     return train_cell(grid.find(CELL), grid)
 
 
 def export(**options) -> Path:
-    """Exports CELL."""
+    """Export CELL."""
     return export_cell(load_grid().find(CELL), **options)
 
 
 def rewrite(path: Path, change) -> None:
-    """Applies `change` to the content of an exported file."""
+    """Apply `change` to the content of an exported file."""
     content = json.loads(gzip.decompress(path.read_bytes()))
     change(content)
     path.write_bytes(gzip.compress(json.dumps(content).encode()))
 
 
 def run(*arguments: str):
-    """`gt-bench` with these arguments."""
+    """Run `gt-bench` with these arguments."""
     return CliRunner().invoke(app.app, list(arguments))
 
 

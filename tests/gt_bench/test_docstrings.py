@@ -1,4 +1,4 @@
-"""Whoever reads the pipeline learns what a name is where it is defined: every public name of stages and gt_bench has a docstring."""
+"""Every public name of stages and gt_bench has a docstring where it is defined."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ def public(body: list[ast.stmt]) -> Iterator[Definition]:
 
 
 def silent(tree: ast.Module, classes: Mapping[str, ast.ClassDef]) -> list[str]:
-    """Public classes, functions and methods without a docstring; a method may leave it to the one that it overrides."""
+    """Public classes, functions and methods without a docstring of their own or of the method that they override."""
     found = ["the module"] if not ast.get_docstring(tree) else []
     for node in public(tree.body):
         found += [node.name] if not ast.get_docstring(node) else []
@@ -32,7 +32,7 @@ def silent(tree: ast.Module, classes: Mapping[str, ast.ClassDef]) -> list[str]:
 
 
 def said(cls: ast.ClassDef, method: str, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Whether the method has a docstring in `cls` or in a base of it that is in `classes`."""
+    """Whether the method has a docstring in `cls` or in one of its bases in `classes`."""
     own = any(ast.get_docstring(node) for node in public(cls.body) if node.name == method)
     bases = [classes[base.id] for base in cls.bases if isinstance(base, ast.Name) and base.id in classes]
     return own or any(said(base, method, classes) for base in bases)
@@ -45,7 +45,8 @@ def test_every_public_name_says_what_it_is():
 
 def test_a_name_without_a_word_is_found():
     tree = ast.parse(
-        'class Base:\n    "A base."\n    def f(self): "Says."\nclass A(Base):\n    def f(self): 1\n    def g(self): 1\n    def _h(self): 1'
+        'class Base:\n    "A base."\n    def f(self): "Does."\n'
+        "class A(Base):\n    def f(self): 1\n    def g(self): 1\n    def _h(self): 1"
     )
     classes = {node.name: node for node in tree.body}
     assert silent(tree, classes) == ["the module", "A", "A.g"]

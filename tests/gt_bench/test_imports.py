@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 
 def cycles(root: Path) -> list[list[str]]:
-    """Modules below `root` that import each other, at the top, in a function or for types alone; a list for each cycle."""
+    """Import cycles below `root`, one list of modules each; imports in functions and for types only count too."""
     names = {
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
         for package in PACKAGES
@@ -57,9 +57,10 @@ def test_only_tracking_imports_mlflow():
 @pytest.mark.parametrize("package", ["gt_bench", "stages", "gt_models"])
 def test_importing_a_package_has_no_side_effects(package):
     code = (
-        "import gc, signal, sys; before = gc.get_threshold(), signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, ()); "
-        f"import {package}; after = gc.get_threshold(), signal.getsignal(signal.SIGINT), signal.pthread_sigmask(signal.SIG_BLOCK, ()); "
-        "print(before == after, 'torch' in sys.modules)"
+        "import gc, signal, sys; "
+        "state = lambda: (gc.get_threshold(), signal.getsignal(signal.SIGINT), "
+        "signal.pthread_sigmask(signal.SIG_BLOCK, ())); "
+        f"before = state(); import {package}; print(before == state(), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
@@ -77,3 +78,9 @@ def test_a_stage_is_an_entry_point_of_at_most_forty_lines():
 def test_an_old_import_path_names_the_new_one(name, place):
     with pytest.raises(ModuleNotFoundError, match=f"the library is now gt_bench; look in {place}"):
         importlib.import_module(name)
+
+
+def test_no_test_imports_another_test():
+    found = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.M)
+    wrong = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("*.py") if found.search(path.read_text())]
+    assert wrong == [], "move what both need into a module that is no test, such as cases.py"

@@ -1,4 +1,4 @@
-"""A search that four workers share over a real PostgreSQL on loopback, one of them killed in the middle: make test-cluster."""
+"""A search by four workers over a real PostgreSQL on loopback, one of which is killed: make test-cluster."""
 
 import os
 import re
@@ -13,7 +13,8 @@ import pytest
 from gt_bench.search.storage import STORAGE
 from tests.conftest import ROOT
 from tests.gt_bench.postgres import database  # noqa: F401 - a fixture
-from tests.gt_bench.search.test_storage import CELL, GRID, trials
+from tests.gt_bench.search.cases import GRID, trials
+from tests.gt_bench.shipping import CELL
 
 pytestmark = pytest.mark.cluster
 
@@ -37,6 +38,6 @@ def test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again(pr
     complete = [(row["model.dropout"], row["optimizer.lr"]) for row in rows if row["state"] == "COMPLETE"]
     assert len(complete) == len(set(complete)) == 9
     assert [row["status"] for row in rows].count("killed, queued again") == 1
-    # what the first had finished before it was killed is not done again
+    # completed trials of the killed worker are not repeated
     assert 0 < sum(len(re.findall(r"search trial \d+ \(\d+/\d+\): ", text)) for text in said) <= 9
     assert not Path(f"studies/{CELL}/journal.log").exists()

@@ -1,4 +1,4 @@
-"""What docs/security.md promises, where code can show it."""
+"""Promises of docs/security.md that code can check."""
 
 import ast
 import os
@@ -22,7 +22,7 @@ SOURCES = [
     for folder in ("stages", "gt_bench", "gt_models", "tools", "benchmarks", "docs")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
-# name called -> where it may be, and why
+# called name -> files that may call it, and why
 ALLOWED = {
     ("pickle.load", "gt_bench/runtime/fresh_process.py"): "of a pipe between two processes of ours",
     ("pickle.loads", "gt_bench/runtime/worker_pool.py"): "of a pickle that the same line made",
@@ -30,8 +30,10 @@ ALLOWED = {
     ("yaml.load", "gt_bench/papers/published.py"): "with a safe loader",
 }
 NEVER = {
-    "eval", "exec", "__import__", "os.system", "os.popen", "pickle.load", "pickle.loads", "marshal.loads", "shelve.open", "yaml.load", "yaml.full_load",
-    "yaml.unsafe_load", "tempfile.mktemp", "commands.getoutput", "subprocess.getoutput", "ssl._create_unverified_context", "joblib.load", "dill.loads",
+    "eval", "exec", "__import__", "os.system", "os.popen", "pickle.load", "pickle.loads", "marshal.loads",
+    "shelve.open", "yaml.load", "yaml.full_load",
+    "yaml.unsafe_load", "tempfile.mktemp", "commands.getoutput", "subprocess.getoutput",
+    "ssl._create_unverified_context", "joblib.load", "dill.loads",
 }  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def test_yaml_makes_no_objects(text):
 
 @pytest.mark.parametrize("name", ["a b", "a;touch x", "$(touch x)", "`x`", "-rf", ".hidden", "..evil"])
 def test_a_name_that_could_leave_its_folder_or_be_read_by_a_shell_is_no_cell(name, tmp_path):
-    """Names of suites, datasets and rows come from paths and end in commands of dvc.yaml."""
+    """Names of suites, datasets and rows come from paths and are used in commands of dvc.yaml."""
     path = tmp_path / "suites" / "suite" / "recipes" / "dataset" / f"{name}.yaml"
     path.parent.mkdir(parents=True)
     path.write_text("model: {name: gcn}\n")
@@ -104,7 +106,7 @@ def test_the_tracking_server_is_of_this_machine_alone(monkeypatch, tmp_path):
 
 
 def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
-    """A run with secrets in its environment, its tracking and its mirror: none is in any file that it leaves."""
+    """A run with secrets in its environment, its tracking URI and its mirror: no written file contains one."""
     secret = "hunter2hunter2"
     for name in ("params.yaml", "grid.yaml", "suites"):
         (tmp_path / name).symlink_to(ROOT / name)

@@ -1,4 +1,4 @@
-"""What every model must satisfy, as functions that a model's own test calls: `assert_sound(build)` runs them all."""
+"""Checks of every model, called by the tests of each model: `assert_sound(build)` runs all of them."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def random_graphs(
     pair_encodings=(),
     node_encodings=(),
 ) -> list[GraphBatch]:
-    """Undirected random graphs, one GraphBatch each. `pair_encodings` / `node_encodings`: (name, width) filled with N(0, 1)."""
+    """Undirected random graphs, one GraphBatch each, with encodings (name, width) that are drawn from N(0, 1)."""
     rng = torch.Generator().manual_seed(seed)
     graphs = []
     for n in sizes:
@@ -40,7 +40,7 @@ def random_graphs(
 
 
 def collate(graphs: list[GraphBatch]) -> GraphBatch:
-    """One GraphBatch of several (a loop, on purpose: the reference for faster ones)."""
+    """One GraphBatch of several, made in a loop as reference for faster code."""
     offsets = [0]
     for g in graphs:
         offsets.append(offsets[-1] + g.num_nodes)
@@ -55,7 +55,7 @@ def collate(graphs: list[GraphBatch]) -> GraphBatch:
 
 
 def permute(graph: GraphBatch, order: Tensor, pair_names: tuple[str, ...] = ()) -> GraphBatch:
-    """The single graph with node order[i] as its new node i; edges are shuffled too."""
+    """The graph with node order[i] as its new node i; edges are shuffled, too."""
     n = graph.num_nodes
     place = torch.empty_like(order)
     place[order] = torch.arange(n)
@@ -73,7 +73,7 @@ def permute(graph: GraphBatch, order: Tensor, pair_names: tuple[str, ...] = ()) 
 def assert_equivariant(
     model: nn.Module, graph: GraphBatch, level: str, pair_names: tuple[str, ...] = (), tol: float = 1e-10
 ) -> None:
-    """Node outputs move with the nodes, pair outputs with the pairs, graph outputs stay."""
+    """Outputs of nodes and pairs are equivariant to permutations of nodes, outputs of graphs are invariant."""
     model.eval()
     n, order = graph.num_nodes, torch.randperm(graph.num_nodes)
     out, moved = model(graph), model(permute(graph, order, pair_names))
@@ -85,13 +85,13 @@ def assert_equivariant(
 
 
 def assert_batch_equals_singles(model: nn.Module, graphs: list[GraphBatch], tol: float = 1e-10) -> None:
-    """A batch of graphs of unlike size gives what each gives alone: nothing leaks through padding or between graphs."""
+    """Graphs of different sizes in a batch have the same outputs as alone: no effect of padding or other graphs."""
     model.eval()
     torch.testing.assert_close(model(collate(graphs)), torch.cat([model(g) for g in graphs]), rtol=tol, atol=tol)
 
 
 def assert_gradients_reach(model: nn.Module, batch: GraphBatch, except_for: tuple[str, ...] = ()) -> None:
-    """Every parameter gets a finite gradient that is not all zero (`except_for`: name prefixes whose true gradient is zero)."""
+    """Every parameter has a finite, non-zero gradient, except for names with prefix `except_for`."""
     model.train()
     out = model(batch)
     (out * torch.randn_like(out)).sum().backward()
@@ -104,7 +104,7 @@ def assert_gradients_reach(model: nn.Module, batch: GraphBatch, except_for: tupl
 
 
 def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> None:
-    """The same seed gives the same weights, outputs and gradients, bit for bit."""
+    """The same seed results in bit-identical weights, outputs and gradients."""
     results = []
     for _ in range(2):
         torch.manual_seed(7)
@@ -121,7 +121,12 @@ def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> N
 def assert_learns_as_the_definition(
     model: nn.Module, batch: GraphBatch, tol: float, grad_tol: float
 ) -> dict[str, dict[str, int]]:
-    """Outputs to `tol` and each parameter's gradient to `grad_tol` of its norm, all fast forms beside the definitions; returns the forms taken."""
+    """Compare all fast forms with the reference, and return the forms that were used.
+
+    Args:
+        tol: tolerance of outputs.
+        grad_tol: tolerance of each parameter's gradient, relative to its norm.
+    """
     results = []
     for form in (None, "reference"):
         model.zero_grad()
@@ -133,13 +138,13 @@ def assert_learns_as_the_definition(
     (out, grads, taken), (expected, expected_grads, _) = results
     torch.testing.assert_close(out, expected, rtol=1e-3, atol=tol)
     largest = max(g.norm() for g in expected_grads.values())
-    for name, grad in expected_grads.items():  # what a norm takes away again is noise
+    for name, grad in expected_grads.items():  # a gradient that a norm removes is rounding noise
         assert (grads[name] - grad).norm() < grad_tol * grad.norm() + 1e-5 * largest, name
     return {name: dict(counts) for name, counts in taken.items()}
 
 
 def assert_threads_change_no_bit(compute: Callable[[], Iterable[Tensor]]) -> None:
-    """`compute` gives the same bits with one, two and three of torch's threads."""
+    """`compute` returns the same bits with one, two and three threads of torch."""
     before, runs = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
@@ -153,7 +158,7 @@ def assert_threads_change_no_bit(compute: Callable[[], Iterable[Tensor]]) -> Non
 
 
 def said_by_two_processes(code: str, cache: Path) -> list[str]:
-    """What `code` prints in a process that compiles its kernels, and in a second one that finds them in `cache`."""
+    """The output of `code` in a process that compiles kernels, and in a second one that loads them from `cache`."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
     return [
@@ -168,7 +173,7 @@ def assert_sound(
     pair_names: tuple[str, ...] = (),
     except_for: tuple[str, ...] = (),
 ) -> None:
-    """All of the above, for a model built in float64 without dropout; `except_for` as in `assert_gradients_reach`."""
+    """All checks above, for a float64 model without dropout; `except_for` as in `assert_gradients_reach`."""
     assert_deterministic(build, collate(graphs))
     assert_gradients_reach(build(), collate(graphs), except_for)
     model = build()

@@ -1,7 +1,8 @@
-"""Colour refinement in plain python, as a test oracle: which pairs of graphs a class of models can tell apart, and which it cannot.
+"""Colour refinement in plain Python: which pairs of graphs a class of models can distinguish.
 
-Each function takes graphs as (number of nodes, set of ordered edges) and optional node colours, refines them together until nothing changes
-and returns one histogram of colours per graph: equal histograms mean that the test does not separate the graphs.
+Each function accepts graphs as (number of nodes, set of ordered edges) and optional node colours. It refines them
+together until nothing changes, and returns one histogram of colours per graph. Equal histograms mean that the test
+does not distinguish the graphs.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ Histogram = Counter
 
 
 def one_wl(graphs: Sequence[Graph], colours: Sequence[Sequence[Hashable]] | None = None) -> list[Histogram]:
-    """1-WL: the multiset of the neighbours' colours (Weisfeiler and Leman 1968)."""
+    """1-WL: the multiset of the colours of neighbours (Weisfeiler and Leman 1968)."""
     neighbours = [[sorted(v for u, v in edges if u == i) for i in range(n)] for n, edges in graphs]
 
     def step(g: int, colour: list[int], i: int) -> Hashable:
@@ -37,7 +38,7 @@ def gd_wl(graphs: Sequence[Graph], distance: Callable[[Graph], list[list[Hashabl
 
 
 def two_fwl(graphs: Sequence[Graph], colours: Sequence[Sequence[Hashable]] | None = None) -> list[Histogram]:
-    """2-FWL, as strong as 3-WL: pairs (i, j) see the multiset over l of (colour of (i, l), colour of (l, j))."""
+    """2-FWL, equivalent to 3-WL: for pairs (i, j), the multiset over l of (colour of (i, l), colour of (l, j))."""
     starts = []
     for g, (n, edges) in enumerate(graphs):
         own = _start((n, edges), colours, g)
@@ -52,14 +53,14 @@ def two_fwl(graphs: Sequence[Graph], colours: Sequence[Sequence[Hashable]] | Non
 
 
 def shortest_paths(graph: Graph) -> list[list[int]]:
-    """Distances in edges, n where there is no path: the distance of the GD-WL that matches shortest-path encodings."""
+    """Shortest-path distances, n if there is no path: the distance of the GD-WL for shortest-path encodings."""
     n = graph[0]
     lengths = dict(nx.all_pairs_shortest_path_length(to_networkx(graph, directed=True)))
     return [[lengths[i].get(j, n) for j in range(n)] for i in range(n)]
 
 
 def random_walks(steps: int) -> Callable[[Graph], list[list[tuple[float, ...]]]]:
-    """The distance of the GD-WL that matches RRWP: the powers I, M, ..., M^(steps - 1) of M = D^-1 A, rounded to 9 digits."""
+    """The distance of the GD-WL for RRWP: powers I, M, ..., M^(steps - 1) of M = D^-1 A, rounded to 9 digits."""
 
     def distance(graph: Graph) -> list[list[tuple[float, ...]]]:
         n, edges = graph
@@ -77,16 +78,16 @@ def random_walks(steps: int) -> Callable[[Graph], list[list[tuple[float, ...]]]]
 
 
 def separates(histograms: Sequence[Histogram]) -> bool:
-    """Whether a test that gave these histograms tells its two graphs apart."""
+    """Whether a test with these histograms distinguishes its two graphs."""
     first, second = histograms
     return first != second
 
 
-# -- graphs --------------------------------------------------------------------------------------------------------------------------
+# -- graphs
 
 
 def from_networkx(graph: nx.Graph) -> Graph:
-    """Nodes in the order of iteration; both directions of every edge."""
+    """A graph with nodes in the order of iteration and both directions of every edge."""
     place = {node: i for i, node in enumerate(graph)}
     edges = {(place[a], place[b]) for a, b in graph.edges}
     return len(place), edges | {(b, a) for a, b in edges}
@@ -107,17 +108,17 @@ def to_batch(graph: Graph, dtype: torch.dtype = torch.float64) -> GraphBatch:
 
 
 def twins() -> tuple[Graph, Graph]:
-    """A hexagon and two triangles: 1-WL sees no difference, 2-FWL does."""
+    """A hexagon and two triangles, which 2-FWL distinguishes and 1-WL does not."""
     return from_networkx(nx.cycle_graph(6)), from_networkx(nx.disjoint_union(nx.cycle_graph(3), nx.cycle_graph(3)))
 
 
 def skip_cycle(num_nodes: int, skip: int) -> Graph:
-    """Circular skip link graph: a cycle plus links of length `skip`; all 4-regular, so 1-WL sees no difference between skips."""
+    """Circular skip link graph: a cycle plus links of length `skip`; 4-regular, so 1-WL does not distinguish them."""
     return from_networkx(nx.circulant_graph(num_nodes, [1, skip]))
 
 
 def rook_and_shrikhande() -> tuple[Graph, Graph]:
-    """The two strongly regular graphs with parameters (16, 6, 2, 2): 2-FWL sees no difference."""
+    """The two strongly regular graphs with parameters (16, 6, 2, 2), which 2-FWL does not distinguish."""
     rook = nx.line_graph(nx.complete_bipartite_graph(4, 4))
     steps = [(0, 1), (1, 0), (1, 1)]
     edges = {((a, b), ((a + x) % 4, (b + y) % 4)) for a in range(4) for b in range(4) for x, y in steps}
@@ -125,7 +126,7 @@ def rook_and_shrikhande() -> tuple[Graph, Graph]:
     return from_networkx(rook), from_networkx(shrikhande)
 
 
-# -- refinement ----------------------------------------------------------------------------------------------------------------------
+# -- refinement
 
 
 def _start(graph: Graph, colours, g: int) -> list[Hashable]:
@@ -133,7 +134,7 @@ def _start(graph: Graph, colours, g: int) -> list[Hashable]:
 
 
 def _refine(starts: list[list[Hashable]], step: Callable[[int, list[int], int], Hashable]) -> list[Histogram]:
-    """Colours (own, what `step` sees) renamed to numbers, one table for all graphs, until their number stays."""
+    """Replace colours (colour, result of `step`) by numbers, with one table, until the number of colours is stable."""
     colours, count = _rename(starts)
     while True:
         seen = [[(own, step(g, colour, i)) for i, own in enumerate(colour)] for g, colour in enumerate(colours)]

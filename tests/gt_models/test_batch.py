@@ -1,4 +1,4 @@
-"""GraphBatch: its layouts against loops, what it reads off at once, and what travels with it."""
+"""GraphBatch: its layouts compared with loops, values computed on creation, and moves between devices."""
 
 import pytest
 import torch
@@ -52,7 +52,7 @@ def test_no_graph_and_empty_graphs():
 
 def test_numbers_are_read_off_once_and_travel(batch):
     assert {"max_nodes", "max_edges", "num_pairs"} <= batch.__dict__.keys()
-    meta = batch.to("meta")  # a device of which nothing can be read
+    meta = batch.to("meta")  # a device whose values cannot be read
     assert (meta.max_nodes, meta.num_pairs) == (4, 26)
     assert meta.max_edges == max(torch.bincount(batch.batch[batch.edge_index[0]]).tolist())
     assert meta.pair_nodes[0].shape == (26,)
@@ -199,6 +199,7 @@ def test_new_edges_are_counted_again():
     assert net(batch).shape == (2, 15, 4, 5)
 
 
+@pytest.mark.slow
 def test_any_number_of_hyperedges_in_the_graphs_of_a_torch_geometric_batch():
     graphs = [ring(), ring()]
     for data, index in zip(graphs, ([[0, 1, 2], [1, 2, 3]], [[0, 2, 3]]), strict=True):

@@ -1,7 +1,6 @@
-"""Every registered model under torch.compile and torch.export, under bfloat16 autocast, and in training after inference mode."""
+"""Every registered model with torch.compile, torch.export, bfloat16 autocast, and training after inference mode."""
 
 import copy
-import inspect
 
 import pytest
 import torch
@@ -9,72 +8,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
-from gt_models import create_model, list_models, model_info
+from gt_models import list_models
 from gt_models.batch import GraphBatch
-from tests.gt_models.checks import collate, random_graphs
+from tests.gt_models.every_model import OnTensors, batch, build, tensors
 
-# small, and nothing is drawn: what a constructor does not have is left out
-SMALL = {
-    "in_dim": 4,
-    "out_dim": 2,
-    "edge_dim": 3,
-    "hidden_dim": 8,
-    "num_layers": 1,
-    "num_local_layers": 1,
-    "num_global_layers": 1,
-    "gin_layers": 1,
-    "num_stem_ffn": 1,
-    "num_heads": 2,
-    "head_dim": 4,
-    "stem_dim": 8,
-    "rrwp_hidden_dim": 4,
-    "set_dims": (8, 8),
-    "pair_dims": (8,),
-    "rrwp_dim": 3,
-    "rwse_dim": 3,
-    "laplacian_dim": 0,
-    "node_id_dim": 3,
-    "pe_dim": 2,
-    "path_length": 2,
-    "num_nodes": 9,
-    "samples": 0,
-    "sign_flip": False,
-    "dropout": 0.0,
-    "redraw_interval": None,
-}
-OWN = {
-    "ppgt-node2subgraph-released": {"layer_scale": 1.0, "stem_layer_scale": 1.0},
-    "hyper-sagnn": {"node_encoder": "features"},
-    "tokengt-attention": {"in_dim": 0, "out_dim": 15, "num_heads": 15, "node_identifiers": "laplacian"},
-}
-
-
-def build(name: str, **others) -> nn.Module:
-    known = inspect.signature(model_info(name).cls).parameters
-    nothing_drawn = {key: 0.0 for key in known if key.endswith(("dropout", "drop_path"))}
-    arguments = (
-        nothing_drawn | {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {}) | others
-    )
-    torch.manual_seed(0)
-    return create_model(name, level=model_info(name).levels[0], **arguments)
-
-
-def batch(sizes: tuple[int, ...] = (5, 3, 4)) -> GraphBatch:
-    encodings = {
-        "pair_encodings": (("rrwp", 3),),
-        "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3)),
-    }
-    graphs = collate(random_graphs(sizes, dtype=torch.float32, **encodings))
-    graphs.encodings["target"] = (graphs.local == 0).float()[:, None]
-    rng = torch.Generator().manual_seed(0)
-    graphs.encodings["laplacian_eigenvalues"] = torch.rand(len(sizes), 3, generator=rng)
-    graphs.encodings["hops"] = torch.randn(graphs.num_nodes, 16, generator=rng)
-    graphs.encodings["number"] = graphs.local[:, None]
-    graphs.encodings["expander"] = torch.randint(-1, min(sizes), (graphs.num_nodes, 3), generator=rng)
-    graphs.extras["hyperedge_index"] = torch.tensor([[0, 1, 2], [1, 0, 2]])
-    graphs.encodings["shortest_path_distance"] = torch.randint(-1, 5, (graphs.num_pairs, 1), generator=rng)
-    graphs.encodings["shortest_path_edges"] = torch.randint(-1, graphs.num_edges, (graphs.num_pairs, 2), generator=rng)
-    return graphs
+pytestmark = pytest.mark.slow
 
 
 def step(
@@ -120,7 +58,7 @@ def test_compiled_is_eager(name):
     ],
 )
 def test_what_torch_compiles_to_machine_code_is_eager(name, others):
-    """By inductor, message passing beside attention: the models of which a part was left out of the graph."""
+    """By inductor: models with message passing and attention, in which a part was once outside of the graph."""
     model, other = build(name, **others), build(name, **others)
     expected, expected_grads = step(model, model, batch())
     out, grads = step(torch.compile(other, fullgraph=True), other, batch())
@@ -132,38 +70,16 @@ def test_what_torch_compiles_to_machine_code_is_eager(name, others):
         )
 
 
-class OnTensors(nn.Module):
-    """A model as torch.export takes it: called with tensors; the numbers of nodes, edges and pairs are constants of the program."""
-
-    def __init__(self, model: nn.Module, graphs: GraphBatch):
-        super().__init__()
-        self.model, self.sizes = (
-            model,
-            {name: getattr(graphs, name) for name in ("max_nodes", "max_edges", "num_pairs")},
-        )
-
-    def forward(
-        self, x: Tensor, edge_index: Tensor, ptr: Tensor, edge_attr: Tensor, encodings: dict, extras: dict
-    ) -> Tensor:
-        graphs = GraphBatch(x, edge_index, ptr, edge_attr, None, encodings, extras)
-        vars(graphs).update(self.sizes)
-        return self.model(graphs)
-
-
-def tensors(graphs: GraphBatch) -> tuple:
-    return graphs.x, graphs.edge_index, graphs.ptr, graphs.edge_attr, dict(graphs.encodings), dict(graphs.extras)
-
-
 @pytest.mark.parametrize("name", list_models())
 def test_exported_is_eager(name):
-    """The program that torch.export makes of one batch gives the model's numbers for other features and encodings of the same graphs."""
+    """An exported program equals the model for other features and encodings of the same graphs."""
     model, data, other = OnTensors(build(name).eval(), batch()), batch(), batch()
     other.x, other.edge_attr = other.x.flip(0), other.edge_attr.flip(0)
     other.encodings = {
         name: value.flip(0) if value.is_floating_point() else value for name, value in other.encodings.items()
     }
-    torch.manual_seed(1)  # some draw identifiers at evaluation too
-    # before the export: the table of equality patterns that TokenGT keeps must not be made of an exporter's tensors
+    torch.manual_seed(1)  # some draw identifiers in evaluation, too
+    # before the export, because TokenGT must not cache a table of equality patterns made of an exporter's tensors
     expected = model(*tensors(other))
     program = torch.export.export(model, tensors(data))
     torch.manual_seed(1)
@@ -175,7 +91,7 @@ def test_exported_is_eager(name):
     ["edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt", "tokengt-released"],
 )
 def test_one_graph_for_all_sizes(name):
-    """No break, and once sizes are known to vary, no further compilation."""
+    """No graph break, and after sizes are known to vary, no further compilation."""
     model, graphs = build(name), []
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch._dynamo.utils.counters.clear()
@@ -186,7 +102,7 @@ def test_one_graph_for_all_sizes(name):
     assert graphs == [1, 2, 2, 2]
 
 
-@pytest.mark.parametrize("backward", [False, True])  # the training loop has it outside; some have it inside
+@pytest.mark.parametrize("backward", [False, True])  # the training loop compiles outside of it, some users inside
 @pytest.mark.parametrize("name", list_models())
 def test_bfloat16_autocast_is_near_float32(name, backward):
     model, other = build(name), build(name)
@@ -206,7 +122,7 @@ NO_FAKE = {"i2gnn-ppgt"}  # its subgraphs have sizes that depend on values
     "name", [pytest.param(n, marks=pytest.mark.xfail(strict=True) if n in NO_FAKE else []) for n in list_models()]
 )
 def test_forward_and_backward_on_fake_tensors(name):
-    """Tensors without numbers, by which tools estimate the memory and the operations of a step."""
+    """Fake tensors, with which tools estimate the memory and the operations of a step."""
     model, mode = OnTensors(build(name), batch()), FakeTensorMode()
     fake = {key: mode.from_tensor(value) for key, value in (*model.named_parameters(), *model.named_buffers())}
     graphs = pytree.tree_map(mode.from_tensor, tensors(batch()))
@@ -234,7 +150,7 @@ def test_in_half_precision(name, dtype):
 
 @pytest.mark.parametrize("name", list_models())
 def test_built_without_memory_and_loaded(name):
-    """`to_empty` leaves everything undefined that a state dict does not hold."""
+    """After `to_empty`, everything that is not in the state dict is undefined."""
     model = build(name).eval()
     with torch.device("meta"):
         empty = build(name)
@@ -260,7 +176,7 @@ RANDOM_FEATURES = {
 
 @pytest.mark.parametrize("name", list_models())
 def test_two_forwards_before_one_backward(name):
-    """The gradients are the sum of both: nothing that the first one saved is changed by the second, which draws again."""
+    """Gradients are the sum of both: the second pass, which draws again, changes no saved tensor of the first."""
     options, seen = RANDOM_FEATURES.get(name, {}), []
     for together in (True, False):
         model, losses = build(name, **options), []
@@ -286,7 +202,7 @@ def test_a_forward_leaves_the_batch_as_it_is(name):
 
 @pytest.mark.parametrize("name", list_models())
 def test_trains_on_a_batch_first_seen_in_inference_mode(name):
-    """What a model keeps on the batch is of use in training too."""
+    """Values that a model caches on the batch can be used in training."""
     model, data = build(name), batch()
     expected = step(model, model, batch())
     model.zero_grad()

@@ -1,4 +1,7 @@
-"""Every registered model on a GPU gives what it gives on the CPU: outputs and gradients in float64, a finite step under bfloat16 autocast."""
+"""Every registered model has the same float64 outputs and gradients on a GPU as on the CPU.
+
+A step under bfloat16 autocast is finite.
+"""
 
 import pytest
 import torch
@@ -7,16 +10,17 @@ from torch import Tensor, nn
 from gt_models import list_models
 from gt_models.batch import GraphBatch
 from gt_models.kernels import forms_taken
-from tests.gt_models.test_compile import batch, build
+from tests.gt_models.every_model import batch, build
 
-# it reads structure alone and pools by the largest entry: entries of pairs that look alike tie, and which of them takes the gradient is rounding
+# it reads only the structure and pools by the maximum: entries of equal pairs tie, and rounding decides which one
+# has the gradient
 TIES = {"edge-transformer-brec-released"}
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 
 def step(model: nn.Module, data: GraphBatch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Output and gradients, on the CPU."""
+    """Output and gradients, moved to the CPU."""
     out = model(data)
     (out.float() if out.dtype == torch.bfloat16 else out).square().sum().backward()
     return out.detach().cpu(), {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}

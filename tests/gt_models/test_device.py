@@ -1,5 +1,7 @@
-"""No model's forward mixes devices or waits for one, shown without a second one: tensors that say they are on a GPU, whose numbers stay on the
-CPU."""
+"""No forward pass mixes devices or waits for one, tested without a GPU.
+
+Tensors claim to be on a GPU, but their values are on the CPU.
+"""
 
 import inspect
 
@@ -11,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from gt_models import create_model, list_models, model_info
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
-from tests.gt_models.test_compile import OWN, SMALL, batch
+from tests.gt_models.every_model import OWN, SMALL, batch
 
 GPU = torch.device("cuda", 0)
 RATES = {"dropout": 0.1, "attn_dropout": 0.1, "drop_path": 0.1, "sign_flip": True}
@@ -31,12 +33,12 @@ VARIANTS = {
 }
 
 
-# what must wait for the device, once for each batch, and why
+# models that must wait for the device once for each batch, and why
 WAITING = {
     (
         "i2gnn-ppgt",
         "",
-    ): "a subgraph around each edge: how many nodes they have together is in the data, and a batch norm must not see padding",
+    ): "subgraphs around edges: their total size depends on the data, and a batch norm must not use padding",
     (
         "tokengt-attention",
         "orf-first-order",
@@ -49,10 +51,10 @@ class MixedDevices(Exception):
 
 
 class WaitsForDevice(Exception):
-    """A number of a tensor on the GPU, or a size that its numbers decide."""
+    """Reading a value of a tensor on the GPU, or a size that its values determine."""
 
 
-# what gives numbers to Python, or has a size that only the numbers know
+# operations that return values to Python, or whose size depends on values
 WAITS = {
     "item",
     "tolist",
@@ -79,7 +81,7 @@ def waits(function, name: str, args: tuple, kwargs: dict) -> bool:
 
 
 class PretendGPU(TorchFunctionMode):
-    """Tensors marked `on_gpu` say that they are there; a result is where its operands are, or where it is asked to be."""
+    """Tensors marked `on_gpu` claim to be on the GPU; a result is on its operands' device, or the requested one."""
 
     def __init__(self, may_wait: bool = False):
         super().__init__()
@@ -109,7 +111,7 @@ class PretendGPU(TorchFunctionMode):
         if asked is not None:
             there = torch.device(asked).type == "cuda"
         elif there and name not in ("copy_", "__get__"):
-            # as with CUDA: numbers of no dimension, and indices, may come from the CPU
+            # as with CUDA: zero-dimensional tensors and indices may be on the CPU
             strangers = [t for t in operands if not _on_gpu(t) and t.dim()]
             if strangers and (
                 name not in ("__getitem__", "__setitem__", "index_put", "index_put_") or not _on_gpu(args[0])
@@ -145,12 +147,12 @@ def moved(t: Tensor | None) -> Tensor | None:
 def run(model: nn.Module, data: GraphBatch, may_wait: bool = False) -> Tensor:
     for t in (*model.parameters(), *model.buffers()):
         moved(t)
-    with PretendGPU(may_wait), use("reference"):  # a form for GPUs would ask the driver
+    with PretendGPU(may_wait), use("reference"):  # a form for GPUs would query the driver
         encodings = {name: moved(t) for name, t in data.encodings.items()}
         there = GraphBatch(
             moved(data.x), moved(data.edge_index), moved(data.ptr), moved(data.edge_attr), encodings=encodings
         )
-        for name in ("max_nodes", "max_edges", "num_pairs"):  # as `GraphBatch.to` hands them on
+        for name in ("max_nodes", "max_edges", "num_pairs"):  # as `GraphBatch.to` does
             there.__dict__[name] = getattr(data, name)
         if getattr(model, "level", None) == "hyperedge":
             there.extras["hyperedge_index"] = moved(torch.tensor([[0, 1, 2], [8, 9, 10]]))
@@ -166,11 +168,12 @@ def made(name: str, level: str, variant: dict) -> nn.Module:
     return create_model(name, level=level, **arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_forward_stays_on_its_device(name, variant):
     for level in model_info(name).levels:
         if level == "hyperedge" and "hyperedge_order" not in inspect.signature(model_info(name).cls).parameters:
-            continue  # TokenGT takes hyperedges as tokens, at other orders
+            continue  # TokenGT accepts hyperedges of other orders as tokens
         model = made(name, level, variant)
         out = run(model, batch(), (name, variant.get("node_identifiers", "")) in WAITING)
         assert _on_gpu(out)

@@ -1,4 +1,4 @@
-"""Whoever asks for help gets it: every public name of the library has a docstring, and every argument of a model is described in its own."""
+"""Every public name of the library has a docstring, and that of a model describes every argument."""
 
 import importlib
 import inspect
@@ -14,12 +14,12 @@ import gt_models
 from gt_models import list_models, model_info
 from gt_models.layers.cached import cached_property
 
-# of the same meaning in every module of torch
+# with the same meaning in every module of torch
 USUAL = {"reset_parameters", "extra_repr"}
 
 
 def modules() -> list[str]:
-    """All but those that need a package which only their form needs (triton)."""
+    """All modules, except for those that need an optional package (triton)."""
     found = [m.name for m in pkgutil.walk_packages(gt_models.__path__, "gt_models.")]
     return ["gt_models", *(name for name in found if not name.endswith("_triton"))]
 
@@ -49,8 +49,10 @@ def _is_public_method(name: str, value: object) -> bool:
 
 
 def says(module, name: str, value: object) -> bool:
-    """Whether it has a docstring of its own; a method also that of the one it overrides in this library, or its shapes as a comment on the line of
-    its `def`, as the papers' files have it."""
+    """Whether an object has a docstring.
+
+    A method may also have that of the method that it overrides in this library, or a comment on the line of its `def`.
+    """
     owner, _, method = name.rpartition(".")
     bases = getattr(module, owner).__mro__ if owner else ()
     ours = [value, *(vars(base).get(method) for base in bases if base.__module__.startswith("gt_models"))]
@@ -85,7 +87,7 @@ def test_what_the_library_shows_is_described():
 
 
 def described(cls: type) -> set[str]:
-    """Arguments that the docstrings of a model and of its bases describe, as `name, name: text`, and those of the model that one refers to."""
+    """Arguments in the docstrings of a model and its bases (`name, name: text`), and of a model that one refers to."""
     text = " ".join(
         " ".join((base.__doc__ or "").split()) for base in cls.__mro__ if base.__module__.startswith("gt_models")
     )
@@ -103,7 +105,7 @@ def test_every_argument_of_a_model_is_described(name):
 
 def test_an_argument_without_a_word_is_found():
     class Silent:
-        """Says something.
+        """Does something.
 
         Args:
             width, depth: of it.

@@ -1,4 +1,4 @@
-"""Kernels are attached to models from outside (`gt_models.layers.accelerated`): who imports one says why."""
+"""Kernels are attached to models from outside (`gt_models.layers.accelerated`); other imports have a reason."""
 
 import ast
 from pathlib import Path

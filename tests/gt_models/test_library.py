@@ -1,4 +1,4 @@
-"""The library as one meets it: what there is to see, encodings of one's own graphs, and the examples of docs/library.md, run as printed."""
+"""The public library: listings, encodings of user-supplied graphs, and the examples of docs/library.md."""
 
 import pydoc
 import re
@@ -28,6 +28,7 @@ def ring(n: int, seed: int = 0) -> Data:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda text: re.search(r'create_model\(\s*"([\w-]+)"', text)[1])
 def test_each_example_trains(example):
     assert len([line for line in example.splitlines() if line.strip()]) <= 13
@@ -54,6 +55,7 @@ def test_dir_and_help_show_what_there_is():
         _ = gt_models.create_modle
 
 
+@pytest.mark.slow
 def test_the_list_of_models_costs_no_torch():
     code = "import sys, gt_models; gt_models.list_models(); dir(gt_models); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
@@ -63,7 +65,7 @@ def test_every_model_has_a_card():
     for name in list_models():
         card = model_info(name)
         if not card.cls.__module__.startswith("gt_models.baselines."):
-            assert card.expressivity != "not stated", f"{name} lacks an entry in gt_models/metadata.py"
+            assert card.expressivity != "not stated", f"{name} has no entry in gt_models/metadata.py"
         assert "http" in card.paper or card.paper.startswith("none: "), f"{name}: no link to its paper"
         assert card.cost
         assert card.levels
@@ -79,6 +81,7 @@ def test_encodings_of_ones_own_graph():
     assert compute("laplacian", Batch.from_data_list([data, ring(4)]), k=2)["laplacian_eigenvectors"].shape == (9, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "arguments", "request_"),
     [
@@ -106,6 +109,7 @@ def test_a_transform_gives_what_a_model_reads(model, arguments, request_):
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_other_arguments_than_the_width():
     net = create_model("ppgt", in_dim=3, out_dim=2, level="graph", hidden_dim=16, num_heads=2, num_layers=1, rrwp_dim=6)
     transform = AddEncodings.for_model(net, {"rrwp": {"identity": False}})
@@ -122,6 +126,7 @@ def test_random_identifiers_go_with_the_graph():
     assert not torch.equal(one.node_identifiers, other.node_identifiers[:5])
 
 
+@pytest.mark.slow
 def test_numbers_of_edges_are_not_joined_by_a_loader():
     net = create_model(
         "graphormer", in_dim=3, out_dim=2, level="graph", edge_dim=None, hidden_dim=16, num_heads=2, num_layers=1

@@ -1,4 +1,4 @@
-"""tests/ mirrors gt_models/: each module has a test file in the same place, or one that says which modules it tests."""
+"""tests/ mirrors gt_models/: each module has a test file in the same place."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ TESTED_IN = {
 
 
 def modules() -> list[str]:
-    """Those with code: a package's `__init__` may be a docstring alone."""
+    """Modules with code: the `__init__` of a package may contain only a docstring."""
     root = ROOT / "gt_models"
     found = [path.relative_to(root) for path in root.rglob("*.py")]
     return sorted(str(p) for p in found if p.name != "__init__.py" or "def " in (root / p).read_text())
@@ -37,7 +37,7 @@ def modules() -> list[str]:
 
 def file_of(module: str) -> Path:
     path = Path(module)
-    # a fast form is tested beside the definition that it is held to
+    # a fast form is tested in the file of its reference
     name = path.parent.name if path.name == "__init__.py" else path.stem.removesuffix("_numba")
     return ROOT / "tests/gt_models" / TESTED_IN.get(module, path.parent / f"test_{name}.py")
 

@@ -1,4 +1,4 @@
-"""The colour refinements against networkx and against pairs whose answers are known."""
+"""Colour refinements, compared with networkx and with known results."""
 
 import itertools
 

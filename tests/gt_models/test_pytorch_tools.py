@@ -1,5 +1,7 @@
-"""PyTorch's own tools on the papers' models: adapters, hooks, quantisation, functional calls, compilation, export, half precision, higher
-derivatives. They work if a paper's file calls its submodules and never reads a child's weight."""
+"""PyTorch's tools on the papers' models: adapters, hooks, quantisation, compilation, export, half precision, etc.
+
+They work if a model calls its submodules and never reads the weight of a child.
+"""
 
 import ast
 import copy
@@ -14,10 +16,13 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
 from gt_models.registry import list_models, model_module
-from tests.gt_models.test_compile import OnTensors, batch, build, tensors
+from tests.gt_models.every_model import OnTensors, batch, build, tensors
+
+pytestmark = pytest.mark.slow
 
 MODELS = [
-    "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released", "edge-transformer-brec-released", "tokengt",
+    "polynormer", "polynormer-released", "edge-transformer", "edge-transformer-released",
+    "edge-transformer-brec-released", "tokengt",
     "tokengt-attention", "tokengt-released", "hot", "hot-released", "ppgt", "ppgt-released",
     "ppgt-node2subgraph-released",
 ]  # fmt: skip
@@ -25,7 +30,7 @@ CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.ParameterList)
 
 
 def files_of(name: str) -> list[Path]:
-    """The file of a model, or those of its package."""
+    """The file of a model, or the files of its package."""
     origin = Path(importlib.util.find_spec(model_module(name)).origin)
     return sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
 
@@ -47,7 +52,7 @@ def test_a_paper_s_file_imports_no_kernel(name):
 
 
 def outputs(model: nn.Module, data: GraphBatch) -> Tensor:
-    """Outputs in every phase of training that the model has, side by side."""
+    """Concatenated outputs of all training phases of the model."""
     if not hasattr(model, "phases"):
         return model(data)
     found = []
@@ -58,7 +63,7 @@ def outputs(model: nn.Module, data: GraphBatch) -> Tensor:
 
 
 class LowRank(nn.Module):
-    """A Linear with a low-rank update (LoRA), as adapter libraries put it in the place of the Linear."""
+    """A Linear with a low-rank update (LoRA), by which adapter libraries replace a Linear."""
 
     def __init__(self, base: nn.Linear):
         super().__init__()
@@ -75,7 +80,7 @@ def parent_of(model: nn.Module, name: str) -> tuple[nn.Module, str]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_adapter_in_place_of_any_linear_is_called(name):
-    model, data = build(name).double().eval(), batch().to("cpu", torch.float64)  # a new PPGT hands little on
+    model, data = build(name).double().eval(), batch().to("cpu", torch.float64)  # the initial weights of PPGT are small
     expected = outputs(model, data)
     linears = [key for key, module in model.named_modules() if type(module) is nn.Linear]
     assert len(linears) >= 3
@@ -90,7 +95,7 @@ def test_an_adapter_in_place_of_any_linear_is_called(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_hooks_of_every_submodule_fire(name):
-    """Forward hooks, by which capture libraries trace a model, and backward hooks."""
+    """Forward hooks, with which capture libraries trace a model, and backward hooks."""
     model, seen, behind = build(name), {}, set()
     for key, module in model.named_modules():
         if not isinstance(module, CONTAINERS):
@@ -105,7 +110,7 @@ def test_the_hooks_of_every_submodule_fire(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_hooks_change_no_number(name):
-    """With hooks on its children a layer computes its equations, without them its fast path."""
+    """A layer uses its fast path, but with hooks on its children it uses its equations."""
     model, data = build(name).double().eval(), batch().to("cpu", torch.float64)
     hooked = copy.deepcopy(model)
     for module in hooked.modules():
@@ -168,10 +173,10 @@ def test_half_precision(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_second_derivatives_of_the_equations(name):
-    """Against differences of the first derivatives, along one direction."""
+    """Second derivatives, compared with differences of the first ones along one direction."""
     model, data = build(name).double().eval(), batch().to("cpu", torch.float64)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    with torch.no_grad():  # a new model may be where two arguments of a maximum are equal
+    with torch.no_grad():  # initially two arguments of a maximum may be equal
         torch._foreach_add_(parameters, [0.1 * torch.randn_like(p) for p in parameters])
     direction = [torch.randn_like(p) for p in parameters]
 

@@ -1,4 +1,4 @@
-"""Every rate of every registered model: alone it changes what a model in training gives, and never what it gives in evaluation."""
+"""Every rate of every registered model changes outputs in training, and none in evaluation."""
 
 import inspect
 
@@ -9,14 +9,14 @@ from torch import nn
 from gt_models import create_model, list_models, model_info
 from gt_models.kernels import use
 from gt_models.layers.dropout import RateOfDropout
-from tests.gt_models.test_compile import OWN, SMALL, batch
+from tests.gt_models.every_model import OWN, SMALL, batch
 
-# where a rate acts only beside other choices
+# settings that a rate needs to have an effect
 BESIDE = {
     ("hot-released", "head_dropout"): {"head_dims": [8]},
     ("linkx", "dropout"): {"num_layers": 2},
     ("polynormer", "global_dropout"): {"attention": "global"},
-    # without an input layer `dropout` acts in the local layers alone
+    # without an input layer, `dropout` only affects the local layers
     ("polynormer-released", "dropout"): {"attention": "local", "input_layer": False},
     ("polynormer-released", "global_dropout"): {"attention": "global"},
     ("s2g", "dropout"): {"broadcast_activation": True, "pair_dims": ()},
@@ -41,7 +41,7 @@ def build(name: str, **arguments) -> nn.Module:
     small = {key: value for key, value in SMALL.items() if key in known} | OWN.get(name, {})
     torch.manual_seed(0)
     model = create_model(name, level=model_info(name).levels[0], **small | none | arguments)
-    for parameter in model.parameters():  # initial weights of 0.02 would hide what is dropped
+    for parameter in model.parameters():  # the initial weights of 0.02 would hide dropped values
         nn.init.normal_(parameter, std=0.5)
     return model
 
@@ -51,13 +51,14 @@ def test_all_rates_are_known():
     assert {name for name, _ in RATES} >= {"edge-transformer", "hot", "polynormer", "ppgt", "tokengt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rate"), RATES)
 def test_rate_acts_in_training_alone(name, rate):
     beside = BESIDE.get((name, rate), {})
     model, without, data = build(name, **beside, **{rate: 0.5}), build(name, **beside), batch()
     without.load_state_dict(model.state_dict())
     expected = without.train()(data)
-    assert torch.equal(without(data), expected)  # nothing else is drawn
+    assert torch.equal(without(data), expected)  # no other random numbers
     outputs = []
     for seed in range(4):
         torch.manual_seed(seed)

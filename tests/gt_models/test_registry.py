@@ -1,4 +1,4 @@
-"""Names, arguments and what a model states about itself."""
+"""Names, arguments and metadata of models."""
 
 import tomllib
 from importlib.metadata import EntryPoint
@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from gt_models import create_model, list_models, model_info, registry
 from tests.conftest import ROOT
-from tests.gt_models.baselines.test_gcn import build, graphs
+from tests.gt_models.baselines.cases import build, graphs
 
 
 def test_face():
@@ -49,7 +49,7 @@ def test_the_benchmark_declares_and_registers_the_same_loader():
 
 
 def test_the_library_does_not_name_the_benchmark():
-    """Not even in a string, by which it could import it."""
+    """Not even in a string, which could be used for an import."""
     assert not [path for path in (ROOT / "gt_models").rglob("*.py") if "gt_bench" in path.read_text()]
 
 

@@ -1,4 +1,4 @@
-"""TokenGT: against its transcription and the stored numbers, its symmetries, identifiers, Performer, hyperedges and bad input."""
+"""TokenGT: its equations and stored outputs, symmetries, identifiers, Performer, hyperedges and invalid input."""
 
 import itertools
 
@@ -15,23 +15,7 @@ from gt_models.released.tokengt import TokenGTReleased
 from gt_models.tokengt import TokenGT
 from tests.gt_models import checks
 from tests.gt_models.reference import tokengt as reference
-
-TINY = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 12, "num_heads": 3, "num_layers": 2, "node_id_dim": 5}
-
-
-def build(level="graph", cls=TokenGT, **arguments) -> TokenGT:
-    torch.manual_seed(3)
-    model = cls(**{**TINY, "level": level, **arguments}).double()
-    for name, parameter in model.named_parameters():  # biases, norms and small weights must matter
-        if "norm" not in name:
-            torch.nn.init.normal_(parameter, std=0.5)
-        else:
-            torch.nn.init.normal_(parameter, mean=float(name.endswith("weight")), std=0.3)
-    return model
-
-
-def graphs(sizes=(5, 3, 7), **arguments) -> list[GraphBatch]:
-    return checks.random_graphs(sizes, node_encodings=(("laplacian_eigenvectors", 5),), **arguments)
+from tests.gt_models.tokengt_cases import TINY, build, graphs, orthonormal
 
 
 def transcribed(model: TokenGT, graph: GraphBatch, p: Tensor | None) -> Tensor:
@@ -63,6 +47,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node", "edge"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_transcription(variant, level):
@@ -75,6 +60,7 @@ def test_transcription(variant, level):
     torch.testing.assert_close(model(checks.collate(batch)), torch.cat(expected), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node", "edge"])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_sound(variant, level):
@@ -82,7 +68,7 @@ def test_sound(variant, level):
     batch = graphs(sizes=(5, 3, 6))
     if level != "edge":
         checks.assert_sound(lambda: build(level, **arguments), batch, level)
-    else:  # `permute` shuffles edges without telling how: equivariance below
+    else:  # `permute` shuffles edges in an unknown order: equivariance is tested below
         checks.assert_deterministic(lambda: build(level, **arguments), checks.collate(batch))
         checks.assert_gradients_reach(build(level, **arguments), checks.collate(batch))
         checks.assert_batch_equals_singles(build(level, **arguments), batch)
@@ -104,7 +90,7 @@ def test_edges_move_with_the_nodes():
 
 @pytest.mark.parametrize("cls", [TokenGT, TokenGTReleased])
 def test_initialisation(cls):
-    """As the implementation: N(0, 0.02) matrices, embeddings and special tokens, zero biases, norms of one."""
+    """As in the implementation: N(0, 0.02) for matrices, embeddings and special tokens, zero biases, norms of one."""
     model = cls(in_dim=[500], edge_dim=[500], out_dim=500, hidden_dim=128, num_heads=4, num_layers=1)
     for name, parameter in model.named_parameters():
         if "norm" in name:
@@ -117,10 +103,6 @@ def test_initialisation(cls):
 
 
 # identifiers
-
-
-def orthonormal(p: Tensor) -> bool:
-    return torch.allclose(p @ p.T, torch.eye(p.size(0), dtype=p.dtype), atol=1e-10)
 
 
 def test_orf_is_orthonormal_in_each_graph():
@@ -170,7 +152,7 @@ def test_drawn_identifiers_in_place_of_given_ones(kind):
     model, graph = build("node", node_identifiers=kind).eval(), graphs((6,))[0]
     p = model.draw_identifiers(graph)
     torch.testing.assert_close(model(graph, p), transcribed(model, graph, p), rtol=1e-10, atol=1e-10)
-    order = torch.randperm(6)  # equivariant once the identifiers move along: invariant in distribution
+    order = torch.randperm(6)  # equivariant if the identifiers are permuted, too: invariant in distribution
     torch.testing.assert_close(
         model(checks.permute(graph, order), p[order]), model(graph, p)[order], rtol=1e-10, atol=1e-10
     )
@@ -287,7 +269,7 @@ def test_large_single_graph_in_linear_memory():
     tokens = n + 3 * n + 1
     assert (
         largest <= tokens * 64
-    )  # widest: identifiers of both ends, and 24 channels of qkv; the square would be 12,001 a token
+    )  # widest: identifiers of both end nodes, and 24 channels of qkv; the square would have 12,001 per token
 
 
 # hyperedges
@@ -345,13 +327,13 @@ def test_hyperedges_of_torch_geometric_data():
             model(data)
 
 
-# odd graphs and bad input
+# unusual graphs and invalid input
 
 
 def test_odd_graphs():
     eigenvectors = torch.randn(6, 5, dtype=torch.float64)
     x = torch.randn(6, 4, dtype=torch.float64)
-    # graph 0: one node without edges; 1: no edge at all; 2: a self-loop, a duplicate edge and an isolated node
+    # graph 0: one node without edges; 1: no edges; 2: a self-loop, a duplicate edge and an isolated node
     edges = torch.tensor([[3, 3, 4, 3], [3, 4, 3, 4]])
     attr = torch.randn(4, 3, dtype=torch.float64)
     batch = GraphBatch(x, edges, torch.tensor([0, 1, 3, 6]), attr, encodings={"laplacian_eigenvectors": eigenvectors})
@@ -387,7 +369,7 @@ def test_graphs_without_nodes():
     batch = GraphBatch(
         torch.randn(3, 4).double(), torch.tensor([[0], [1]]), torch.tensor([0, 0, 3, 3]), torch.randn(1, 3).double()
     )
-    assert build(node_identifiers="orf").eval()(batch).isfinite().all()  # the [graph] token stands alone
+    assert build(node_identifiers="orf").eval()(batch).isfinite().all()  # only the [graph] token
     assert build("node", node_identifiers="orf", graph_token=False)(batch).shape == (3, 2)
     with pytest.raises(ValueError, match="no graph"):
         build(node_identifiers="orf")(
@@ -473,6 +455,7 @@ def test_dropout_falls_on_both_branches():
         assert float((layer.eval()(x, packing) - x == 0).double().mean()) == 0.0
 
 
+@pytest.mark.slow
 def test_compiles_a_few_times_and_then_no_more():
     torch._dynamo.reset()
     model = build(num_layers=1, sign_flip=False)

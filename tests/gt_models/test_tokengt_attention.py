@@ -1,4 +1,4 @@
-"""Basis tensors against loops over indices; a TokenGT head with weights set by hand is each of them (Lemma 1)."""
+"""Basis tensors equal loops over indices; a TokenGT head with constructed weights equals each of them (Lemma 1)."""
 
 import itertools
 
@@ -29,7 +29,7 @@ def graphs(sizes=(5, 3, 4)):
 
 
 def test_eigenvectors_and_identifiers_of_another_dtype():
-    """As users hand them over: numpy gives float64."""
+    """float64 arrays, which numpy creates by default, are accepted."""
     model = create_model("tokengt-attention", node_identifiers="laplacian", sign_flip=False, dropout=0.0, **SMALL)
     batch = checks.collate(graphs()).to("cpu", torch.float32)
     expected = model(batch)
@@ -60,7 +60,7 @@ def test_patterns_are_orbits(order):
 
 
 def test_patterns_first_asked_for_by_a_compiler_are_those_of_tensors():
-    """What a compiler sees are tensors without numbers: none of them may be kept for the next call."""
+    """A compiler uses fake tensors, which must not be cached for the next call."""
     pairs = pair_indices(3)
     _codes.cache_clear()
     with FakeTensorMode() as mode:
@@ -81,7 +81,10 @@ def test_dense_basis_by_loops():
 
 
 def test_basis_spans_the_equivariant_layers():
-    """Each basis tensor commutes with every permutation, and there are as many as the space has dimensions (trace of its projection)."""
+    """Basis tensors commute with permutations, and their number is the dimension of the space.
+
+    The dimension is the trace of the projection.
+    """
     n = 4
     pairs = pair_indices(n)
     basis = equivariant_basis(pairs, pairs, torch.float64)
@@ -118,9 +121,11 @@ def test_sparse_targets_are_rows_of_the_dense_ones():
 @pytest.mark.parametrize("mu", range(15))
 @pytest.mark.parametrize("dense", [True, False])
 def test_a_head_set_by_hand_is_each_basis_tensor(mu, dense):
-    """Lemma 1 with the proof's own weights: queries [sgn(s, r) P_is], E^i, E^(class of keys), keys [P_jr], E^(class of queries), E^j.
+    """Lemma 1 with the weights of the proof.
 
-    At inverse temperature a = 400 a wrong key weighs exp(-400 * 0.5) of a right one; tolerance 1e-12.
+    Queries [sgn(s, r) P_is], E^i, E^(class of keys); keys [P_jr], E^(class of queries), E^j.
+
+    At inverse temperature a = 400 the weight of a wrong key is exp(-400 * 0.5) of a right one; tolerance 1e-12.
     """
     n, d_p, d_e, a = 5, 5, 2, 400.0
     torch.manual_seed(mu)
@@ -152,14 +157,14 @@ def test_a_head_set_by_hand_is_each_basis_tensor(mu, dense):
         attn.qkv.weight.copy_(weight.flatten(0, 1))
         attn.qkv.bias.copy_(bias.flatten())
         padded = torch.nn.functional.pad(x, (0, width - x.size(1)))
-        # read attention itself: values are one-hot vectors of the keys
+        # values are one-hot vectors of the keys, so the output is the attention
         q, k, _ = attn.qkv(padded).view(-1, 3, width).unbind(1)
         values = torch.eye(len(tuples), dtype=torch.float64)
         out = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], values[None])[0]
     answered = basis[:, 0] == 0  # rows with an entry; the others are for [null]
     assert answered.any()
     torch.testing.assert_close(out[answered], basis[answered, 1:], rtol=0, atol=1e-12)
-    # and through the layer: the head's output is the basis tensor applied to the values
+    # the output of the head in the layer is the basis tensor applied to the values
     with torch.no_grad():
         attn.qkv.weight[2 * width :].copy_(torch.randn(width, width))
         attn.out.weight.copy_(torch.eye(width))
@@ -169,6 +174,7 @@ def test_a_head_set_by_hand_is_each_basis_tensor(mu, dense):
     torch.testing.assert_close(layer[answered], applied[answered], rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("types", [False, True])
@@ -217,6 +223,7 @@ CONFIGURATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implementation", [False, True])
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize(("kind", "types"), CONFIGURATIONS)
@@ -258,11 +265,11 @@ def test_the_ten_configurations_learn(kind, types, dense, implementation):
 
 @pytest.mark.parametrize("kind", ["orf", "random"])
 def test_one_table_of_identifiers_serves_all_graphs(kind):
-    """Each graph takes rows of its own choice, none twice; a new table is drawn each time."""
+    """Each graph uses different rows in random order, none twice; a new table is drawn each time."""
     model = TokenGTAttention(node_identifiers=kind, identifier_table=6, **SMALL).double()
     batch = checks.collate(graphs((5, 3, 6)))
     p = model._draw_for_nodes(batch)
-    table = p[8:]  # the last graph takes all rows
+    table = p[8:]  # the last graph uses all rows
     torch.testing.assert_close(p.norm(dim=1), torch.ones(14, dtype=p.dtype))
     if kind == "orf":
         torch.testing.assert_close(table @ table.T, torch.eye(6, dtype=p.dtype))
@@ -317,6 +324,7 @@ def test_attention_bad_input():
         TokenGTAttention(out_dim=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("count", [1, 5, 40])
 @pytest.mark.parametrize("groups", [GROUPS, GROUPS_ON_GPU])

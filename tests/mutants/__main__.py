@@ -1,11 +1,11 @@
-"""Shows by mutation that golden values notice a changed number: make mutants
+"""Check by mutation that golden values detect a changed number: make mutants.
 
 python -m tests.mutants [GROUP ...] [--workers 2]
 
 GROUP is a group of tests/mutants/mutations.py, or "refactorings"; default: all. Each mutation is applied to a temporary
 copy of the code. There the golden run of its cell must differ from the saved golden values; after a refactoring it must
-not. A mutation of a dataset family has a dataset instead of a cell (tests/gt_bench/data/family_values.py). Exits 1 where
-one does otherwise.
+not. A mutation of a dataset family has a dataset instead of a cell (tests/gt_bench/data/family_values.py). Exits 1 if
+one fails.
 """
 
 import argparse
@@ -24,7 +24,7 @@ GROUPS = [*dict.fromkeys(mutation.group for mutation in MUTATIONS), REFACTORED]
 
 
 def group_of(change: Change) -> str:
-    """The row of the table that the change counts in."""
+    """Row of the table in which the change is counted."""
     return REFACTORED if isinstance(change, Refactoring) else change.group
 
 
@@ -36,7 +36,7 @@ def job(change: Change) -> tuple[Sequence[Edit], Sequence[str]]:
 
 
 def problem(change: Change, checked: Checked) -> str | None:
-    """What is wrong with the outcome; None where a mutation was noticed, or a refactoring was not."""
+    """The error in the outcome; None if a mutation was detected, or a refactoring changed nothing."""
     if isinstance(change, Refactoring):
         return None if checked.status == 0 else f"noticed: {checked.said()}"
     if checked.status == 0:
@@ -45,14 +45,14 @@ def problem(change: Change, checked: Checked) -> str | None:
 
 
 def title(change: Change) -> str:
-    """The change in a line, for a person."""
+    """One line that describes the change."""
     if isinstance(change, Refactoring):
         return change.name
     return f"{change.file}: {' '.join(change.old.split())} -> {' '.join(change.new.split())}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 1 where a mutation is not noticed, or a refactoring is."""
+    """Exit status: 1 if a mutation is not detected, or a refactoring changes a number."""
     formatter = argparse.RawTextHelpFormatter
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__, formatter_class=formatter)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def counts(group: str, changes: Sequence[Change], wrong: Sequence[tuple[str, str, str]]) -> tuple[str, str, str]:
-    """Row of the table: of a group's changes, how many were noticed."""
+    """Row of the table: how many changes of a group were detected."""
     total = sum(group_of(change) == group for change in changes)
     failed = sum(row[0] == group for row in wrong)
     return group, str(failed if group == REFACTORED else total - failed), str(total)

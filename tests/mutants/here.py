@@ -1,4 +1,4 @@
-"""`python -m gt_bench.testing.check_grid CELL ...` in one process: to start a second one takes longer than a golden run.
+"""`python -m gt_bench.testing.check_grid CELL ...` in one process, because a start takes longer than a golden run.
 
 Runs as a script in a changed copy of the code, so it imports nothing from tests.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def compute_here(cells: Sequence[str], root: Path, workers: int, say: Callable, *others: object) -> None:
-    """Golden runs of `cells` in this process, in place of `gt_bench.testing.golden_run.compute_all`."""
+    """Golden runs of `cells` in this process; replaces `gt_bench.testing.golden_run.compute_all`."""
     from gt_bench.testing import golden_run
 
     golden_run._begin()

@@ -1,4 +1,6 @@
-"""Small mistakes in code that decides numbers, each with a cell whose golden values must notice it (gt_bench/experiment/golden_values.py).
+"""Small mistakes in code that decides numbers, each with a cell whose golden values must detect it.
+
+gt_bench/experiment/golden_values.py compares golden values.
 
 Mistakes in dataset families have a dataset instead, whose values in tests/gt_bench/data/families.json must differ.
 `old` occurs exactly once in `file`. After a change of that line, write the same mistake for the new line.
@@ -19,7 +21,7 @@ DATASETS = "datasets"
 
 @dataclass(frozen=True)
 class Mutation:
-    """`new` in place of `old` in `file`; the golden values of `cell`, or of a dataset, must differ."""
+    """Replaces `old` by `new` in `file`; the golden values of `cell`, or of a dataset, must differ."""
 
     group: str
     file: str
@@ -62,38 +64,39 @@ MUTATIONS = [
         MODELS, TOKENGT, "nn.init.normal_(module.weight, std=0.02)", "nn.init.normal_(module.weight, std=0.03)",
         "embedded/chains/tokengt",
     ),
-    # the last norm left out
+    # without the last norm
     Mutation(MODELS, TOKENGT, "return self.final_norm(z)", "return z", "embedded/chains/tokengt"),
-    # a residual left out
+    # without a residual connection
     Mutation(
         MODELS, EDGE_TRANSFORMER, "x = x + self.dropout(self.attention(self.norm(x), batch))  # [P, d]\n        update",
         "x = self.dropout(self.attention(self.norm(x), batch))  # [P, d]\n        update",
         "edge-transformer/cornell/edge-transformer-as-printed",
     ),
-    # one of two sums left out
+    # one of two sums missing
     Mutation(
         MODELS, EDGE_TRANSFORMER, "(self.first(rows) + self.second(columns))", "self.first(rows)",
         "edge-transformer/csl/edge-transformer",
     ),
-    # the last local layer in place of the sum over layers
+    # the last local layer instead of the sum over layers
     Mutation(MODELS, POLYNORMER, "x = x if total is None else total", "x = x", "embedded/torus-colours/polynormer"),
-    # a mean in place of a sum
+    # a mean instead of a sum
     Mutation(
         MODELS, "gt_models/hot/equivariant_linear.py", "            if self.normalize:",
         "            if not self.normalize:", "hot/pcqm4m-lsc/hot-sparse-kernel-small",
     ),
-    Mutation(MODELS, f"{BASELINES}/gprgnn.py", "self.alpha * power for power", "power for power", "polynormer/computer/appnp"),
+    Mutation(MODELS, f"{BASELINES}/gprgnn.py", "self.alpha * power for power", "power for power",
+             "polynormer/computer/appnp"),
     Mutation(
         MODELS, f"{BASELINES}/difformer.py", "self.alpha * update + (1 - self.alpha) * x", "update",
         "polynormer/computer/difformer",
     ),
-    # attention divided by the head's width, not by its root
+    # attention divided by the width of a head instead of its square root
     Mutation(MODELS, f"{BASELINES}/sat.py", "q.size(3) ** 0.5", "q.size(3)", "ppgt/zinc/sat"),
     Mutation(
         MODELS, f"{BASELINES}/graphormer.py", "(hidden_dim // num_heads) ** -0.5", "hidden_dim**-0.5",
         "tokengt/pcqm4mv2/graphormer",
     ),
-    # edges that arrive in place of those that leave
+    # incoming edges instead of outgoing ones
     Mutation(
         MODELS, f"{BASELINES}/grit.py", "index_add(0, batch.edge_index[0], ones)",
         "index_add(0, batch.edge_index[1], ones)", "ppgt/mnist/grit",
@@ -104,7 +107,7 @@ MUTATIONS = [
         MODELS, f"{BASELINES}/gin.py", "nn.Linear(hidden_dim, hidden_dim), norm, nn.ReLU()",
         "nn.Linear(hidden_dim, hidden_dim), norm, nn.GELU()", "embedded/ring-molecules/gin",
     ),
-    # a norm left out
+    # without a norm
     Mutation(
         RELEASED, POLYNORMER_RELEASED, "x = x if self.between_norm is None else self.between_norm(x)", "x = x",
         "embedded/torus-colours/polynormer",
@@ -119,15 +122,15 @@ MUTATIONS = [
         "x = self.attention_norm(x + self.dropout(self.attention(self.norm(x), batch)))",
         "x = x + self.dropout(self.attention(self.norm(x), batch))", "edge-transformer/csl/edge-transformer",
     ),
-    # what the diagonal is marked by
+    # the mark of the diagonal
     Mutation(
         RELEASED, "gt_models/released/edge_transformer_brec.py", "masked_fill(diagonal[:, None], 2.0)",
         "masked_fill(diagonal[:, None], 1.0)", "edge-transformer/sr25/edge-transformer-brec",
     ),
-    # the gate of the paper in place of the released one
+    # the gate of the paper instead of the released one
     Mutation(RELEASED, PPGT_RELEASED, "*(1 + t for t in phi)", "*phi", "ppgt/csl/ppgt"),
     Mutation(RELEASED, PPGT_RELEASED, "    scale_queries = False", "    scale_queries = True", "ppgt/zinc/ppgt"),
-    # the node that is predicted carries no mark
+    # the predicted node is not marked
     Mutation(
         RELEASED, "gt_models/released/ppgt_node2subgraph.py",
         'return x + batch.encoding("target", 1).to(x.dtype) * self.target_vector', "return x",
@@ -137,12 +140,12 @@ MUTATIONS = [
         RELEASED, "gt_models/released/tokengt.py", "self.norm(F.gelu(self.transform(x)))",
         "self.norm(F.relu(self.transform(x)))", "ppgt/pcqm4mv2/tokengt-lap",
     ),
-    # a sum in place of a mean
+    # a sum instead of a mean
     Mutation(
         RELEASED, "gt_models/released/hot.py", "normalize = True", "normalize = False",
         "hot/pcqm4m-lsc/hot-sparse-kernel-small",
     ),
-    # the gate added, not multiplied
+    # the gate added instead of multiplied
     Mutation(
         MODELS, PPGT, "weights = gate[0] * weights", "weights = gate[0] + weights", "embedded/ring-molecules/ppgt",
     ),
@@ -166,7 +169,8 @@ MUTATIONS = [
         MODELS, POLYNORMER, "self.norm(h * a) + b * a", "self.norm(h * a) + a", "embedded/torus-colours/polynormer",
     ),
     Mutation(
-        MODELS, "gt_models/ppgt/norms.py", "rms(x, self.eps) * rms(self.alpha * x + self.beta, self.eps)", "rms(x, self.eps)",
+        MODELS, "gt_models/ppgt/norms.py", "rms(x, self.eps) * rms(self.alpha * x + self.beta, self.eps)",
+        "rms(x, self.eps)",
         "embedded/ring-molecules/ppgt",
     ),
     # edges without their weights
@@ -180,9 +184,9 @@ MUTATIONS = [
         "polynormer/computer/appnp",
     ),
     Mutation(LAYERS, f"{NN}/performer.py", "(0.5 * c * c)", "(0.5 * c)", "tokengt/chameleon/tokengt-lap-performer"),
-    # a mean in place of a sum
+    # a mean instead of a sum
     Mutation(LAYERS, f"{NN}/pooling.py", 'if how == "mean":', 'if how == "sum":', "embedded/ring-molecules/gin"),
-    # a residual left out
+    # without a residual connection
     Mutation(
         LAYERS, f"{NN}/transformer.py", "return x + self.drop_path(self.feed_forward(x), graph, packing.num_graphs)",
         "return self.feed_forward(x)", "embedded/chains/tokengt",
@@ -192,11 +196,11 @@ MUTATIONS = [
         LAYERS, f"{NN}/dropout.py", "if not self.training or self.rate == 0.0 else", "if True else",
         "embedded/torus-colours/polynormer",
     ),
-    # what remains after stochastic depth is not scaled
+    # branches that stochastic depth keeps are not scaled
     Mutation(
         LAYERS, f"{NN}/drop_path.py", ".to(branch.dtype) / (1.0 - self.rate)", ".to(branch.dtype)", "ppgt/zinc/ppgt",
     ),
-    # a sum in place of a mean for the features of self-loops
+    # a sum instead of a mean for the features of self-loops
     Mutation(
         LAYERS, f"{NN}/self_loops.py", 'features, "mean", len(x))', 'features, "add", len(x))', "tokengt/pcqm4mv2/gat",
     ),
@@ -214,7 +218,7 @@ MUTATIONS = [
         LAYERS, f"{NN}/gnn.py", "index_add(0, target, weight)", "index_add(0, source, weight)",
         "edge-transformer/cornell/gcn",
     ),
-    # a hop too many
+    # one hop too many
     Mutation(
         LAYERS, f"{NN}/subgraphs.py", "for _ in range(num_hops):", "for _ in range(num_hops + 1):",
         "ppgt/ogbn-arxiv/ppgt-k1",
@@ -237,7 +241,7 @@ MUTATIONS = [
         ENCODINGS, LAPLACIAN, "return torch.eye(adjacency.size(1), dtype=adjacency.dtype) -",
         "return torch.diag_embed((degree > 0).to(adjacency.dtype)) -", "polynormer/photo/polynormer-v2",
     ),
-    # the trivial eigenvector left out
+    # without the trivial eigenvector
     Mutation(
         ENCODINGS, LAPLACIAN, 'arrays["laplacian_eigenvectors"][:, 1:]', 'arrays["laplacian_eigenvectors"][:, :1]',
         "polynormer/computer/polynormer-v2",
@@ -252,7 +256,7 @@ MUTATIONS = [
         ENCODINGS, "gt_models/encodings/random_walk.py", "values.diagonal(dim1=1, dim2=3).mT",
         "values.diagonal(dim1=1, dim2=3).mT.flip(2)", "ppgt/zinc/sat",
     ),
-    # a step less than was requested
+    # one step less than requested
     Mutation(
         ENCODINGS, f"{KERNELS}/walk_powers.py", "out[:, channel + int(identity) + k] = power",
         "out[:, channel + int(identity) + k] = power * (k > 0)", "embedded/ring-molecules/ppgt",
@@ -270,9 +274,9 @@ MUTATIONS = [
         ENCODINGS, "gt_models/encodings/expander.py", "rng, enough = np.random.default_rng(seed)",
         "rng, enough = np.random.default_rng(seed[0] + 1)", "polynormer/computer/exphormer",
     ),
-    # the first columns in place of the last
+    # the first columns instead of the last
     Mutation(ENCODINGS, "gt_models/encodings/columns.py", "[:, width - count :]", "[:, :count]", "ppgt/mnist/ppgt"),
-    # another metric under the name
+    # another metric under this name
     Mutation(
         TASKS, "gt_bench/tasks/metrics.py", "(output.argmax(-1) == target.view(-1))",
         "(output.argmin(-1) == target.view(-1))", "embedded/chains/mlp",
@@ -283,13 +287,15 @@ MUTATIONS = [
     ),
     # the metric of the first label for all labels
     Mutation(
-        TASKS, "gt_bench/tasks/metrics.py", "outputs[known, column]))", "outputs[known, 0]))", "ppgt/peptides-func/ppgt",
+        TASKS, "gt_bench/tasks/metrics.py", "outputs[known, column]))", "outputs[known, 0]))",
+        "ppgt/peptides-func/ppgt",
     ),
     # the probability of the other class
     Mutation(
-        TASKS, "gt_bench/tasks/metrics.py", "softmax(-1)[:, 1]", "softmax(-1)[:, 0]", "polynormer/minesweeper/polynormer",
+        TASKS, "gt_bench/tasks/metrics.py", "softmax(-1)[:, 1]", "softmax(-1)[:, 0]",
+        "polynormer/minesweeper/polynormer",
     ),
-    # classes weighted by how often they occur
+    # classes weighted by their frequency
     Mutation(
         TASKS, "gt_bench/tasks/base.py", "weight = (target.numel() - count)", "weight = count", "ppgt/pattern/gatedgcn",
     ),
@@ -317,10 +323,11 @@ MUTATIONS = [
     ),
     # runtimes in rising order
     Mutation(
-        TASKS, "gt_bench/tasks/configuration_ranking.py", "argsort(descending=True, stable=True)", "argsort(stable=True)",
+        TASKS, "gt_bench/tasks/configuration_ranking.py", "argsort(descending=True, stable=True)",
+        "argsort(stable=True)",
         "polynormer/tpugraphs-layout-tile/polynormer",
     ),
-    # weight decay left out
+    # without weight decay
     Mutation(TRAINER, OPTIMISATION, "weight_decay=section.weight_decay,", "", "ppgt/csl/ppgt"),
     Mutation(
         TRAINER, OPTIMISATION, 'if section.name == "adamw" else torch.optim.Adam',
@@ -339,7 +346,7 @@ MUTATIONS = [
         TRAINER, OPTIMISATION, "return section.final_factor + (1 - section.final_factor) * shape", "return shape",
         "hot/pcqm4m-lsc/mlp-pi-100k",
     ),
-    # the schedule a step ahead
+    # the schedule one step ahead
     Mutation(
         TRAINER, LOOP, 'if schedule.unit == "step" else self.epoch\n',
         'if schedule.unit == "step" else self.epoch + 1\n', "embedded/ring-molecules/gin",
@@ -357,9 +364,9 @@ MUTATIONS = [
         TRAINER, LOOP, "self.recipe.optimizer, self.model.parameters())",
         "self.recipe.optimizer, list(self.model.parameters())[1:])", "embedded/chains/mlp",
     ),
-    # the last epoch in place of the best
+    # the last epoch instead of the best
     Mutation(TRAINER, LOOP, 'self.recipe.select == "last" or', "True or", "polynormer/questions/polynormer"),
-    # the last of equally good epochs
+    # the last of several equal epochs
     Mutation(TRAINER, LOOP, "(value > best if", "(value >= best if", "embedded/torus-colours/polynormer"),
     # dropout in evaluation
     Mutation(TRAINER, LOOP, "self.model.eval()", "self.model.train()", "embedded/torus-colours/polynormer"),
@@ -407,7 +414,7 @@ MUTATIONS = [
         BATCHING, LOADER, 'seed_of("batches", self.seed, epoch)', 'seed_of("batches", self.seed)',
         "embedded/chains/mlp",
     ),
-    # an epoch of one step less
+    # an epoch with one step less
     Mutation(
         BATCHING, LOADER, 'return len(self._plan(self.ids["train"], join_last=self._joins))', "return 1",
         "hot/pcqm4m-lsc/mlp-pi-100k",
@@ -421,7 +428,8 @@ MUTATIONS = [
         BATCHING, LOADER, "kept = (edges >= 0).all(0)", "kept = (edges >= 0).all(0) & (edges[0] < edges[1])",
         "polynormer/pokec/nodeformer",
     ),
-    Mutation(BATCHING, "gt_bench/training/subgraph_loader.py", "self._steps(ids[order])", "self._steps(ids)", "ppgt/ogbn-arxiv/ppgt-k1"),
+    Mutation(BATCHING, "gt_bench/training/subgraph_loader.py", "self._steps(ids[order])", "self._steps(ids)",
+             "ppgt/ogbn-arxiv/ppgt-k1"),
     Mutation(
         BATCHING, "gt_bench/training/subgraph_loader.py", "subgraphs.hops, subgraphs.max_nodes",
         "subgraphs.hops - 1, subgraphs.max_nodes", "ppgt/ogbn-arxiv/ppgt-k1",
@@ -439,14 +447,14 @@ MUTATIONS = [
         BATCHING, TARGETS, 'split) if statistics == "train"', 'split) if statistics == "all"',
         "edge-transformer/qm9/edge-transformer-as-released",
     ),
-    # edges named by their number in the dataset
+    # edges identified by their number in the dataset
     Mutation(
         BATCHING, "gt_bench/encodings/cache.py", "self._pointers, graphs, to_batch=True)",
         "self._pointers, graphs, to_batch=False)", "tokengt/pcqm4mv2/graphormer",
     ),
     # the second node of a pair first
     Mutation(BATCHING, BATCH, "row[first] + self.local[second]", "row[second] + self.local[first]", "ppgt/zinc/ppgt"),
-    # a degree that counts the node
+    # a degree that counts the node itself
     Mutation(
         BATCHING, BATCH, "index_add(0, self.edge_index[0], ones)", "index_add(0, self.edge_index[0], ones) + 1",
         "ppgt/zinc/ppgt-as-printed",
@@ -462,19 +470,19 @@ MUTATIONS = [
         DATASETS, f"{FAMILY}/webkb.py", "order = np.argsort(np.array([int(row[0]) for row in rows]))",
         "order = np.arange(len(rows))", "cornell",
     ),
-    # edges stay in one direction
+    # edges in one direction only
     Mutation(
         DATASETS, f"{FAMILY}/heterophilous.py", 'both_directions(data["edges"].T, nodes)', 'data["edges"].T',
         "minesweeper",
     ),
     Mutation(DATASETS, f"{FAMILY}/ogb_nodes.py", 'if a["both_directions"]:', "if False:", "ogbn-arxiv-undirected"),
-    # self-loops stay
+    # self-loops not removed
     Mutation(DATASETS, READERS, "edges = edges[:, edges[0] != edges[1]]", "pass", "chameleon"),
     # validation and test exchanged
     Mutation(DATASETS, READERS, "enumerate((train, val, test), 1)", "enumerate((train, test, val), 1)", "computer"),
     # other nodes of each class
     Mutation(DATASETS, READERS, "rng = np.random.default_rng(seed)", "rng = np.random.default_rng(0)", "chameleon"),
-    # the stopping nodes do not validate
+    # early stopping without the stopping nodes
     Mutation(DATASETS, f"{FAMILY}/wikics.py", "val | stopping", "val", "wikics"),
     # both graphs of a pair in different folds
     Mutation(DATASETS, f"{FAMILY}/expressivity.py", "fold = np.repeat(", "fold = np.tile(", "exp"),
@@ -490,7 +498,7 @@ MUTATIONS = [
         DATASETS, f"{FAMILY}/tpugraphs.py", 'runtime = runtime / data["config_runtime_normalizers"]', "pass",
         "tpugraphs-layout-tile",
     ),
-    # counts in place of words that occur
+    # counts instead of presence of words
     Mutation(
         DATASETS, f"{FAMILY}/shchur.py", "features.astype(bool).toarray().view(np.uint8)",
         "features.toarray().astype(np.uint8)", "computer",
@@ -517,8 +525,8 @@ MUTATIONS = [
     Mutation(
         DATASETS, f"{FAMILY}/pokec.py", 'data["label"].ravel()', 'np.roll(data["label"].ravel(), 1)', "pokec",
     ),
-    # other molecules validate
+    # other validation molecules
     Mutation(DATASETS, f"{FAMILY}/smiles.py", "default_rng(42)", "default_rng(0)", "pcqm4mv2"),
-    # jets of one track stay
+    # jets of one track not removed
     Mutation(DATASETS, f"{FAMILY}/jets.py", "if len(tracks) > 1]", "if len(tracks) > 0]", "jets"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Changes of code that alter no number. No golden value may notice them: no version has to be raised for them.
+"""Changes of code that alter no number. Golden values must not change, so no version has to be raised.
 
 `cells` are cells, or datasets of tests/gt_bench/data/raw_files.py, but not both in one refactoring.
 """
@@ -29,7 +29,7 @@ SHOWN = """    def extra_repr(self) -> str:
 
 @dataclass(frozen=True)
 class Refactoring:
-    """`edits` that must leave the golden values of `cells` as they are."""
+    """`edits` that must not change the golden values of `cells`."""
 
     name: str
     edits: tuple[Edit, ...]

@@ -1,4 +1,4 @@
-"""Compares golden runs by a changed copy of the code with the saved golden values; the working tree stays as it is."""
+"""Compare golden runs of a changed copy of the code with the saved golden values, outside the working tree."""
 
 import os
 import re
@@ -23,7 +23,7 @@ DIFFERENCE = re.compile(r"(\w\S*) was .+?, now .+?: if this is meant")
 
 @dataclass(frozen=True)
 class Edit:
-    """`new` in place of `old`, which occurs exactly `count` times in `file`; `new` is appended where `old` is empty."""
+    """Replaces `old`, which occurs exactly `count` times in `file`, by `new`; an empty `old` appends `new`."""
 
     file: str
     old: str
@@ -33,12 +33,12 @@ class Edit:
 
 @dataclass(frozen=True)
 class Checked:
-    """How a check of cells ended.
+    """Result of a check of cells.
 
     Attributes:
         status: exit status.
         quantities: of each cell that differs, the first quantity that does.
-        output: all that was printed.
+        output: the complete output.
     """
 
     status: int
@@ -46,13 +46,13 @@ class Checked:
     output: str
 
     def said(self) -> str:
-        """The first line about a cell that is not "ok"; else the last line."""
+        """The first line about a cell that is not "ok", or the last line."""
         lines = self.output.splitlines() or ["nothing was printed"]
         return next((line for line in lines if line.startswith("[") and ": ok (" not in line), lines[-1])
 
 
 def applied(text: str, edit: Edit) -> str:
-    """`text` with the edit. Raises ValueError where `old` does not occur exactly `count` times."""
+    """`text` with the edit. Raises ValueError if `old` does not occur exactly `count` times."""
     if not edit.old:
         return text + edit.new
     if (found := text.count(edit.old)) != edit.count:
@@ -63,7 +63,7 @@ def applied(text: str, edit: Edit) -> str:
 
 @contextmanager
 def changed_copy(edits: Iterable[Edit]) -> Iterator[Path]:
-    """A temporary folder with the code, changed by `edits`, and links to what it reads."""
+    """A temporary folder with the code, changed by `edits`, and links to the files that it reads."""
     with tempfile.TemporaryDirectory(prefix="gt-mutant-") as name:
         root = Path(name)
         for folder in COPIED:  # with the byte code, so that unchanged modules are not compiled again
@@ -77,7 +77,7 @@ def changed_copy(edits: Iterable[Edit]) -> Iterator[Path]:
 
 
 def check(edits: Iterable[Edit], cells: Sequence[str]) -> Checked:
-    """Compares the golden runs of `cells`, or what is made of the raw files of datasets, with the saved values."""
+    """Compares golden runs of `cells`, or the output for raw files of datasets, with the saved values."""
     script = [str(Path(__file__).with_name("here.py"))] if "/" in cells[0] else ["-m", FAMILIES]
     with changed_copy(edits) as root:
         environment = os.environ | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -97,6 +97,6 @@ def check(edits: Iterable[Edit], cells: Sequence[str]) -> Checked:
 
 
 def check_all(jobs: Sequence[tuple[Sequence[Edit], Sequence[str]]], workers: int = 2) -> Iterator[Checked]:
-    """`check` of each (edits, cells), in their order, `workers` at once."""
+    """`check` of each (edits, cells), in order, with `workers` at once."""
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(lambda job: check(*job), jobs)

@@ -1,4 +1,4 @@
-"""A sample of the mutations and refactorings; all of them: make mutants."""
+"""A sample of the mutations and refactorings; `make mutants` checks all."""
 
 from collections import Counter
 
@@ -11,6 +11,8 @@ from tests.mutants.mutations import MUTATIONS
 from tests.mutants.refactorings import REFACTORINGS
 from tests.mutants.runner import ROOT, Checked, applied, check
 
+pytestmark = pytest.mark.slow
+
 GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
 # the first of each group, and the last of three
 SAMPLE = [next(m for m in MUTATIONS if m.group == group) for group in GROUPS]
@@ -19,7 +21,7 @@ SAMPLE += [next(m for m in reversed(MUTATIONS) if m.group == group) for group in
 
 @pytest.mark.parametrize("item", [*MUTATIONS, *REFACTORINGS], ids=title)
 def test_a_change_fits_the_current_code(item):
-    """Where this fails, write the same change for the code as it is now."""
+    """If this fails, write the same change for the current code."""
     edits, cells = job(item)
     texts = {edit.file: (ROOT / edit.file).read_text() for edit in edits}
     before = dict(texts)

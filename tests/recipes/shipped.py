@@ -1,4 +1,4 @@
-"""The recipes that the repository ships, and the numbers that the papers print."""
+"""The recipes of the repository and the published numbers."""
 
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,7 @@ def dataset(path: Path) -> str:
 
 @cache
 def published(name: str) -> list[dict[str, Any]]:
-    """The entries of this file of all suites, each with the name of its paper."""
+    """The entries of this file in all suites, each with the name of its paper."""
     found = []
     for path in sorted((ROOT / "suites").glob(f"*/{name}")):
         content = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -44,5 +44,5 @@ def results() -> list[dict[str, Any]]:
 
 
 def matches(entry: dict[str, Any], place: dict[str, Any]) -> bool:
-    """Whether a printed number stands at `place`; a key that is not given there, or None, may be anything."""
+    """Whether a number is published at `place`; a missing key, or None, matches anything."""
     return all(place.get(key) in (None, entry[key]) for key in PLACE)

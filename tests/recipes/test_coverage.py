@@ -1,4 +1,4 @@
-"""Every number that the papers print for their own methods has a recipe, or a written reason why not."""
+"""Every published number of a paper's own method has a recipe, or a written reason why not."""
 
 from gt_bench.papers.published import METRIC_NAMES
 from tests.recipes.shipped import PATHS, dataset, matches, published, recipe, results
@@ -22,7 +22,7 @@ def test_every_own_number_has_a_recipe_or_a_reason():
         f"{e['paper']}, {e['table']}: {e['method']} on {e['dataset']} ({e['metric']}, {e['split']})" for e in without
     )
     assert not without, (
-        f"{len(without)} printed numbers have neither a recipe nor a reason in the without_recipe.yaml of their suite:\n{listing}"
+        f"{len(without)} published numbers have neither a recipe nor a reason in their without_recipe.yaml:\n{listing}"
     )
 
 
@@ -30,7 +30,7 @@ def test_a_reason_is_about_numbers_that_have_no_recipe():
     recipes = list(places())
     for reason in published("without_recipe.yaml"):
         about = [e for e in own() if matches(e, reason)]
-        assert about, f"{reason} is about no printed number"
+        assert about, f"{reason} is about no published number"
         assert reason["reason"].strip()
         covered = [e for e in about if any(matches(e, place) for place in recipes)]
         assert not covered, f"{reason} gives a reason for numbers that have a recipe: {covered[0]}"
@@ -38,5 +38,5 @@ def test_a_reason_is_about_numbers_that_have_no_recipe():
 
 def test_a_flag_is_about_a_printed_number():
     for flag in published("flags.yaml"):
-        assert [e for e in results() if matches(e, flag)], f"{flag} is about no printed number"
+        assert [e for e in results() if matches(e, flag)], f"{flag} is about no published number"
         assert flag["flag"].strip()

@@ -1,4 +1,4 @@
-"""The models of the recipes have as many parameters as the papers print, or as the authors' implementations were counted to have."""
+"""Parameter counts of the recipes' models equal the published counts, or those of the authors' implementations."""
 
 import inspect
 
@@ -14,7 +14,7 @@ from tests.recipes.shipped import PATHS, ROOT, cell, dataset, recipe
 
 
 def count(path, **changes):
-    """Parameters of the recipe's model at its dataset's widths; `changes`: constructor arguments."""
+    """Number of parameters of a recipe's model on its dataset; `changes` replaces constructor arguments."""
     content, spec = recipe(path), get_spec(dataset(path))
     shape = shape_of(spec)
     given = {
@@ -31,7 +31,7 @@ def count(path, **changes):
 
 
 def unit(printed: int) -> int:
-    """Of the last digit that was printed: 487000 was 487K."""
+    """Unit of the last published digit: 1000 for 487000, which was published as 487K."""
     return next(10**n for n in range(12, -1, -1) if printed % 10**n == 0)
 
 
@@ -39,8 +39,11 @@ def agree(counted: int, printed: int) -> bool:
     return abs(counted - printed) <= unit(printed) / 2
 
 
-_TABLES = "the implementation has 512 rows for each of 9 atom and 3 bond columns, ogb's vocabularies are smaller, and a pooler and a norm in vain"
-# cell: (what it has, why that is not what is printed)
+_TABLES = (
+    "the implementation has 512 rows for each of 9 atom and 3 bond columns (ogb's vocabularies are smaller), "
+    "and an unused pooler and norm"
+)
+# cell: (number of parameters, why it differs from the published number)
 UNEQUAL = {
     "ppgt/pattern/ppgt": (
         495_426,
@@ -69,6 +72,7 @@ UNEQUAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).parameters], ids=cell)
 def test_printed_counts(path):
     counted, printed = count(path), recipe(path).parameters
@@ -90,7 +94,7 @@ def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(ro
     path = ROOT / f"suites/tokengt/recipes/pcqm4mv2/{row}.yaml"
     unused = (
         768 * 768 + 3 * 768
-    )  # a pooler and a norm that the implementation builds and never applies (`build_unused`)
+    )  # a pooler and a norm that the implementation builds but never applies (`build_unused`)
     assert agree(count(path, in_dim=[512] * 9, edge_dim=[512] * 3) + unused, printed)
 
 
@@ -99,7 +103,7 @@ def test_graphormer_with_the_tables_of_its_implementation_has_the_printed_count(
     assert agree(count(ROOT / "suites/tokengt/recipes/pcqm4mv2/graphormer.yaml", **tables), 48_300_000)
 
 
-# counted in the authors' implementations
+# counts of the authors' implementations
 COUNTED = {
     "ppgt/zinc/ppgt-as-released": 493_185,
     "polynormer/roman-empire/polynormer-r": 9_920_000,
@@ -119,13 +123,13 @@ def test_counts_of_the_authors_implementations(name, counted):
 
 @pytest.mark.parametrize(("row", "counted"), [("edge-transformer", 270_977), ("edge-transformer-as-released", 420_737)])
 def test_the_edge_transformer_with_the_atom_types_of_its_implementation(row, counted):
-    """28, of which 21 occur."""
+    """28 columns, of which 21 occur."""
     assert count(ROOT / f"suites/edge-transformer/recipes/zinc/{row}.yaml", in_dim=[28]) == counted
 
 
 @pytest.mark.parametrize(("row", "counted"), [("edge-transformer", 284_156), ("edge-transformer-rrwp", 285_276)])
 def test_the_edge_transformer_on_alchemy_with_the_linears_of_its_implementation(row, counted):
-    """Added up from the authors' first release; its Linears have biases, embeddings none. As released differs in the targets alone."""
+    """A sum for the authors' first release: Linears have biases, embeddings none; only targets differ as released."""
     for path in (ROOT / f"suites/edge-transformer/recipes/alchemy/{row}{end}.yaml" for end in ("", "-as-released")):
         assert count(path, in_dim=6, edge_dim=4) == counted
 

@@ -1,4 +1,4 @@
-"""A value whose origin says `printed` is the one that the paper prints, as the list of printed hyperparameters at hand (shared/papers) has it."""
+"""A value with origin `printed` equals the published one in the list of hyperparameters (shared/papers)."""
 
 import inspect
 from fnmatch import fnmatch
@@ -13,7 +13,7 @@ from tests.conftest import SHARED
 from tests.recipes.shipped import PATHS, cell, recipe
 
 FILE = SHARED / "papers" / "recipes.yaml"
-pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"{FILE} is not at hand")
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"{FILE} does not exist")
 POLYNORMER = (
     "computer",
     "photo",
@@ -26,7 +26,7 @@ POLYNORMER = (
     "tolokers",
     "questions",
 )
-# cells -> the id of what is printed of them
+# cells -> the id of their published values
 PLACES = {
     **{f"polynormer/{name}/polynormer{row}": f"polynormer/{name}" for name in POLYNORMER for row in ("", "-r")},
     **{f"polynormer/{name}/polynormer-v2": f"polynormer/{name}" for name in (*POLYNORMER[:2], *POLYNORMER[4:8])},
@@ -55,7 +55,7 @@ PLACES = {
     "tokengt/ba-*/*": "tokengt/basis-approximation",
     "tokengt/*/tokengt-near-orf-performer": "tokengt/transductive-near-orf-performer",
 }
-# printed name -> where it stands in a recipe; the first that the recipe or its model has
+# published name -> keys of a recipe; the first one that the recipe or its model has counts
 KEYS = {
     "lr": ["optimizer.lr"],
     "peak_lr": ["optimizer.lr"],
@@ -111,7 +111,7 @@ def printed() -> dict[str, dict[str, Any]]:
 
 
 def value_at(content, key: str) -> Any:
-    """The recipe's value at a dotted key, the constructor's default where it gives none; None where there is no such key."""
+    """The recipe's value at a dotted key, else the default of the constructor; None if there is no such key."""
     if key.startswith("phases."):
         number = int(key.split(".")[1])
         return content.phases[number].epochs if number < len(content.phases) else None

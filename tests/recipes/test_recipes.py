@@ -1,4 +1,4 @@
-"""Every recipe that is shipped: it loads, its model takes it, its dataset exists, its values have origins, its printed number is there."""
+"""Every recipe: it loads, fits its model and dataset, states origins of values, and its published number exists."""
 
 import pytest
 
@@ -10,6 +10,7 @@ from gt_models.registry import model_info
 from tests.recipes.shipped import PATHS, ROOT, cell, dataset, matches, recipe, results
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=cell)
 def test_a_recipe_fits_its_model_and_its_dataset(path):
     content, spec = recipe(path), get_spec(dataset(path))
@@ -21,6 +22,7 @@ def test_a_recipe_fits_its_model_and_its_dataset(path):
         assert hasattr(model_info(content.model.name).cls, "set_phase")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).published], ids=cell)
 def test_the_published_number_exists(path):
     reference = recipe(path).published
@@ -29,12 +31,12 @@ def test_the_published_number_exists(path):
         assert [e for e in results() if matches(e, place)], f"results.yaml prints nothing at {place}"
 
 
-# (measured, printed) under another name, and why they may stand side by side
+# (measured, published) under another name, and why they may be compared
 OTHER_NAMES = {
     ("accuracy", "micro-f1"): "one label a node: the two are one number",
     ("ordered-pair-accuracy", "accuracy"): "of TpuGraphs's Tile part, a reduced cell",
 }
-# dataset of a cell: what papers call it, or the printed part of it that comes first
+# dataset of a cell: its name in papers, or the published part of it that comes first
 OTHER_DATASETS = {
     "zinc-reconstructed": {"zinc"},
     "ogbn-arxiv-undirected": {"ogbn-arxiv"},
@@ -44,6 +46,7 @@ OTHER_DATASETS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).published], ids=cell)
 def test_a_number_is_held_against_the_printed_one_of_the_same_dataset_metric_and_protocol(path):
     content, spec = recipe(path), get_spec(dataset(path))
@@ -61,12 +64,12 @@ def test_a_number_is_held_against_the_printed_one_of_the_same_dataset_metric_and
         assert 0 < printed.mean <= 1, "numbers leave the lookup as fractions"
     runs = printed.runs and printed.runs * printed.averages_over
     assert runs in (None, len(content.seeds)), f"{runs} runs are published"
-    # of one run as of another: `also` is the same dataset, but for the parts of one test set
+    # the same number for every run: `also` is the same dataset, except for the parts of one test set
     assert all(other.dataset == printed.dataset or spec.name in ("jets", "brec") for other in others)
 
 
 def test_no_two_rows_of_a_suite_are_one_run():
-    """A second protocol of the same row decides other numbers, or it is no second protocol."""
+    """A second protocol of the same row must change numbers."""
     seen: dict[str, str] = {}
     for path in PATHS:
         key = f"{path.parent}: {recipe(path).decisive()} {recipe(path).search}"

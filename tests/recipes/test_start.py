@@ -1,4 +1,4 @@
-"""What a recipe starts from has the weights that it needs, and keeps them."""
+"""The recipe that another one starts from has the necessary weights, and saves them."""
 
 import inspect
 
@@ -42,7 +42,7 @@ def test_a_cell_starts_from_one_that_keeps_weights_that_fit(path):
     before, after = model_of(source), model_of(path)
     shapes = {name: value.shape for name, value in before.state_dict().items()}
     missing = [name for name, value in after.state_dict().items() if shapes.get(name) != value.shape]
-    # random features are drawn anew; all that is learnt comes from the source
+    # random features are drawn again; all learned weights come from the source
     assert not set(missing) & {name for name, _ in after.named_parameters()}
     assert start.load == ("common" if missing or len(shapes) > len(after.state_dict()) else "all")
 

@@ -1,4 +1,4 @@
-"""`gt-bench ablate`: which cells are a pair, the sign of an effect, what is said when there is none, and the plot."""
+"""`gt-bench ablate`: pairs of cells, the sign of an effect, the message without pairs, and the plot."""
 
 import json
 from pathlib import Path
@@ -101,6 +101,7 @@ def test_a_factor_without_pairs_says_what_else_differs():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suffix", "magic"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF"), (".html", b"<!doctype html>")]
 )
@@ -116,7 +117,7 @@ def test_forest_plots(suffix, magic):
 
 @pytest.fixture
 def dropouts(project):
-    """Three cells: two differ in dropout, of which one leaves it at its default, and one in the width besides."""
+    """Three cells: two differ only in dropout, which one leaves at its default; one also differs in width."""
     model = {key: value for key, value in RECIPE["model"].items() if key != "dropout"}
     project.recipe(row="dropped")
     project.recipe(row="plain", model=model)
@@ -146,6 +147,7 @@ def test_the_command_on_own_cells_with_a_default(dropouts, tmp_path):
     assert sorted(listed) == [["model.dropout", 1], ["model.hidden_dim", 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,4 +1,4 @@
-"""`gt-bench rank`: which numbers are compared, the rule for missing ones, filters, and what is printed at 80 columns."""
+"""`gt-bench rank`: compared numbers, missing numbers, filters, and the output at 80 columns."""
 
 import json
 
@@ -100,7 +100,7 @@ def test_runs_and_published_numbers_are_not_mixed_unless_requested(monkeypatch):
     places = {(e.model, e.block) for e in by_source["shipped"]}
     published = {(e.model, e.block): e for e in by_source["published"]}
     assert len(by_source["all"]) == len(places | published.keys())
-    assert published.keys() & places  # a published method and its row have one name
+    assert published.keys() & places  # a published method and its row have the same name
     cornell = published["gcn", Block("edge-transformer", "cornell", "accuracy")]
     assert 0.3 < cornell.value < 1
 

@@ -80,6 +80,7 @@ def test_a_shipped_cell_is_scored_without_its_weights_and_store(trained):
     assert run("score", f"{CELL}@shipped", "--metric", "f1-macro", "--json").output == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -207,6 +208,7 @@ def test_the_interval_of_the_paired_bootstrap_covers_the_true_difference():
     assert 52 <= covered <= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "f1-macro"])
 def test_means_per_example_and_metrics_of_all_examples_agree(metric, monkeypatch):
     pairs = [paired(drawn(0, noise=0.8), drawn(1, noise=1.5))]

@@ -1,4 +1,7 @@
-"""`gt-bench try`: any pair at once, by stated defaults, into the same store, beside what is known; and what it says where a pair cannot be."""
+"""`gt-bench try`: any model on any dataset with documented defaults, compared with known results; invalid pairs.
+
+Results are stored in the same store as those of the grid.
+"""
 
 import json
 import sqlite3
@@ -28,6 +31,7 @@ from tests.gt_bench.custom_data import write_many, write_web
 FAST = {"epochs": 3, "model.hidden_dim": 8}
 
 
+@pytest.mark.slow
 def test_a_pair_without_a_recipe(ours):
     arguments = ["try", "gcn", "web", "--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
     shown = CliRunner().invoke(app, [*arguments, "--save", "mine"])
@@ -41,7 +45,7 @@ def test_a_pair_without_a_recipe(ours):
     assert (recipe.epochs, recipe.seeds, recipe.model.arguments["hidden_dim"]) == (3, [0, 1], 8)
     assert recipe.origin["epochs"] == "chosen: by --set"
     assert load_grid().find("mine/web/gcn-epochs-3-hidden-dim-8").dataset == "web"
-    # the saved recipe is the one that ran: its runs are in the store already
+    # the saved recipe is the one that was run: its runs are already in the store
     from gt_bench.pipeline.train import train_cell
 
     grid = load_grid()
@@ -50,6 +54,7 @@ def test_a_pair_without_a_recipe(ours):
     assert len(list(Store().records())) == 2
 
 
+@pytest.mark.slow
 def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch):
     from gt_bench import evaluate
     from gt_bench.encodings.encode_dataset import main as encode
@@ -116,7 +121,7 @@ def test_numbers_in_another_unit_are_not_ranked_together(ours):
     raw = try_pair("mlp", "many", FAST | {"targets": None}, [0], bar=False)
     assert raw.unit == ""
     found = try_pair("mlp", "many", FAST, [0], bar=False)
-    assert found.row["targets"] == "train"  # of data of one's own
+    assert found.row["targets"] == "train"  # the default for user-supplied data
     assert [(row["model"], row["against"]) for row in found.rows] == [
         (found.row["model"], None),
         (raw.row["model"], None),
@@ -132,7 +137,7 @@ def test_numbers_in_another_unit_are_not_ranked_together(ours):
 
 
 def test_numbers_of_the_nodes_of_ones_own_graph(ours):
-    """A folder of CSV with two numbers per node, one of them unknown: read as a regression, standardised, and compared in variances."""
+    """CSV files with two numbers per node, one unknown: a regression with standardised targets."""
     folder = ours / "readings"
     folder.mkdir()
     readings = [f"{i / 7:.3f},{'nan' if i == 5 else i % 9 + 0.5},0.{i % 10},1.{i % 3}" for i in range(60)]
@@ -147,7 +152,7 @@ def test_numbers_of_the_nodes_of_ones_own_graph(ours):
 
 
 def test_whole_numbers_are_quantities_where_that_is_said(ours):
-    """Standardised as any others: as whole numbers they would be cut to 0 and 1 deviations."""
+    """Whole numbers are standardised like others; as integers they would be rounded to 0 and 1."""
     (write_many(ours / "lab/counts") / "graphs.csv").write_text("y\n" + "".join(f"{20 + i}\n" for i in range(30)))
     found = try_pair("mlp", "lab/counts", FAST, [0], task="graph-regression", metric="mae", bar=False)
     assert found.row["status"] == "ok"
@@ -156,6 +161,7 @@ def test_whole_numbers_are_quantities_where_that_is_said(ours):
     torch.testing.assert_close(y, ((torch.arange(30) - 14.5) / torch.arange(30).double().std()).float())
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_compared(ours):
     (ours / "suites").mkdir()
     for model in ("mlp", "gcn"):
@@ -194,6 +200,7 @@ def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
     assert "tried / gcn-epochs-3-hidden-dim-8" in CliRunner().invoke(app, ["board", "--dataset", "web"]).output
 
 
+@pytest.mark.slow
 def test_shipped_numbers_stand_beside(ours, monkeypatch):
     from tests.conftest import ROOT
 
@@ -228,6 +235,7 @@ def test_shipped_numbers_stand_beside(ours, monkeypatch):
     assert "this run has no number" in str(found)
 
 
+@pytest.mark.slow
 def test_encodings_are_as_wide_as_the_model_reads(ours):
     found = try_pair("tokengt", "many", {"epochs": 1, "model.num_layers": 1, "model.node_id_dim": 3}, [0], bar=False)
     assert load_recipe(found.recipe).encodings == {"laplacian": {"k": 3}}
@@ -241,6 +249,7 @@ def test_an_encoding_that_needs_more_than_a_width_is_asked_for(ours):
         try_pair("nagphormer", "web", {"epochs": 1, "model.hops": 5}, [0], bar=False)
 
 
+@pytest.mark.slow
 def test_a_search(ours):
     found = try_pair("mlp", "web", {"epochs": 2}, [0], 2, bar=False)
     chosen = load_recipe(found.recipe)
@@ -249,6 +258,7 @@ def test_a_search(ours):
     assert found.row["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_an_experiment_of_its_own(ours):
     Path("params.yaml").write_text("run: {parallel: 1}\n")
     try_pair("mlp", "web", FAST, [0], bar=False)
@@ -259,9 +269,12 @@ def test_an_experiment_of_its_own(ours):
 @pytest.mark.parametrize(
     ("model", "dataset", "says"),
     [
-        ("s2g", "web", ["'s2g' predicts per pair or per hyperedge", "'web' asks for a prediction per node", "models that fit web: ", "gcn"]),
-        ("gcn", "delaunay-50", ["per node or per graph", "a prediction per pair", "models that fit delaunay-50: ", "s2g", "datasets that fit gcn: ", "texas"]),
-        ("tokengt-attention", "texas", ["'tokengt-attention' predicts per attention", "datasets that fit tokengt-attention: ", "basis-small"]),
+        ("s2g", "web", ["'s2g' predicts per pair or per hyperedge", "'web' asks for a prediction per node",
+         "models that fit web: ", "gcn"]),
+        ("gcn", "delaunay-50", ["per node or per graph", "a prediction per pair", "models that fit delaunay-50: ",
+         "s2g", "datasets that fit gcn: ", "texas"]),
+        ("tokengt-attention", "texas", ["'tokengt-attention' predicts per attention",
+         "datasets that fit tokengt-attention: ", "basis-small"]),
     ],
 )  # fmt: skip
 def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says):
@@ -271,6 +284,7 @@ def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says
         assert text in str(error.value)
 
 
+@pytest.mark.slow
 def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
     monkeypatch.setattr("gt_bench.runtime.resources.available_mib", lambda: 0.5)
     with pytest.raises(
@@ -302,7 +316,7 @@ def test_wrong_settings(ours, given, error, says):
 
 @pytest.mark.parametrize(
     "model", ["mlp", "tokengt"]
-)  # one that is built in its run, one whose encodings are asked for before
+)  # a model that is built during its run, and one whose encodings are requested before
 def test_a_width_that_no_layer_can_have_is_no_bug(ours, model):
     with pytest.raises(RecipeError, match=r"model: Trying to create tensor with negative dimension -4|model: .*-4"):
         try_pair(model, "web", {"epochs": 1, "model.hidden_dim": -4}, [0], bar=False)
@@ -377,6 +391,7 @@ def test_what_the_command_line_says_is_read():
         settings(["x=2024-13-45"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["node", "graph"])
 @pytest.mark.parametrize("size", [100, 100_000, 1_000_000])
 def test_there_are_defaults_for_every_model(split, size):
@@ -384,7 +399,8 @@ def test_there_are_defaults_for_every_model(split, size):
         ("node-classification", "accuracy", "node") if split == "node" else ("graph-regression", "mae", "graph")
     )
     header = PackedHeader(
-        name="x", task=task, metric=metric, level=level, in_dim=3, out_dim=2, split_kind=split, num_splits=1, statistics={"nodes": size, "graphs": size}
+        name="x", task=task, metric=metric, level=level, in_dim=3, out_dim=2, split_kind=split, num_splits=1,
+        statistics={"nodes": size, "graphs": size}
     )  # fmt: skip
     for name in list_models():
         if level in model_info(name).levels:

@@ -1,4 +1,4 @@
-"""What `gt-bench try` made counts: in every command, on the page, in `load_results`, and beside baselines by the same protocol."""
+"""Results of `gt-bench try` appear in every command, on the page, in `load_results`, and next to baselines."""
 
 import json
 import re
@@ -37,6 +37,7 @@ def run(*words: str) -> str:
     return shown.output
 
 
+@pytest.mark.slow
 def test_every_command_knows_what_was_tried(tried):
     assert "attempt 1" in run("history", GCN)
     assert "name: gcn" in run("show", GCN)
@@ -56,8 +57,9 @@ def test_what_changed_between_two_attempts_of_a_tried_pair(tried):
     assert "attempt 2" in run("diff", GCN)
 
 
+@pytest.mark.slow
 def test_the_stage_trains_a_tried_cell_in_a_process_of_its_own(ours):
-    """As MLflow and the leaderboard name it: `python -m stages.train tried/...`. The dataset is one that a process can find."""
+    """MLflow and the leaderboard name the cell `tried/...`; `python -m stages.train` accepts this name."""
     found = try_pair("mlp", str(write_web(ours / "lab/shop")), FAST, [0], bar=False)
     cell = found.recipe.removesuffix(".yaml")
     done = subprocess.run(
@@ -133,7 +135,7 @@ def test_undirected_data_of_ones_own(ours, capsys):
     header = PackedDataset.open("data/packed/shop").header
     assert header.statistics["symmetric"]
     assert any(note.startswith("undirected: the reverse of ") for note in header.notes)
-    said = run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2")  # datasets.yaml has it
+    said = run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2")  # it is in datasets.yaml
     assert "symmetric" in said
     found = try_pair("mlp", str(folder), FAST, [0], undirected=False, bar=False)
     assert "directed: some have no reverse" in capsys.readouterr().out
@@ -143,6 +145,7 @@ def test_undirected_data_of_ones_own(ours, capsys):
         try_pair("gcn", "texas", FAST, [0], undirected=True, bar=False)
 
 
+@pytest.mark.slow
 def test_a_search_prints_its_space_and_takes_another(ours, capsys):
     space = ["--space", "model.hidden_dim=4,8", "--space", "optimizer.lr=1e-3..1e-1:log"]
     said = run("try", "mlp", "web", "--seeds", "0", "--epochs", "2", "--search", "2", *space)
@@ -165,7 +168,7 @@ def test_a_search_prints_its_space_and_takes_another(ours, capsys):
 
 
 def test_a_comparison_for_pandas_and_latex(tried):
-    """It also prints within 100 columns."""
+    """The output also fits 100 columns."""
     found = try_pair("gcn", "web", FAST, [0, 1], bar=False)
     frame = found.to_pandas()
     assert list(frame["of"]) == [row["of"] for row in found.rows]
@@ -205,8 +208,9 @@ def test_classes_that_are_words(ours):
         try_pair("mlp", "lab/animals", FAST, [0], task="node-regression", bar=False)
 
 
+@pytest.mark.slow
 def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch):
-    """Each key that is printed is in docs/json.md; progress of `try` goes to standard error."""
+    """Each key of the JSON output is in docs/json.md; progress of `try` goes to standard error."""
     documented = set(re.findall(r"`([a-z_]+)`", (ROOT / "docs/json.md").read_text()))
     found = {
         "history": json.loads(run("history", GCN, "--json"))[0],
@@ -231,7 +235,7 @@ def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch
 
 
 def test_the_columns_of_load_results_are_documented():
-    """In its docstring and in docs/json.md, all of them and no others."""
+    """The columns in the docstring and in docs/json.md are exactly those of the result."""
     said = gt_bench.load_results.__doc__.split("Columns:")[1].split("Raises:")[0]
     named = {name for line in re.findall(r"- ([a-z_, \n]+?):", said) for name in re.split(r",\s*", line)}
     assert named == {*COLUMNS, "source"}

@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 ALL = {claim.id: claim for claim in load_claims()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "verdict", "why"),
     [
@@ -136,13 +137,14 @@ def test_eleven_of_thirteen_is_the_sum_of_three_claims():
     assert counts == ["best in 3 of 5", "best in 5 of 5", "best in 3 of 3"]
 
 
+@pytest.mark.slow
 def test_every_claim_that_needs_no_data_is_judged_and_the_page_is_theirs():
     page = (ROOT / "docs" / "claims.md").read_text().splitlines()
     shipped = every_row(load_grid(), ROOT / "suites")
     verdicts = {}
     for claim in ALL.values():
         if needs_data(claim):
-            # the page is generated where the data are
+            # the page is generated on a machine with the data
             assert any(
                 markdown_line(["", claim.text])[3:-2] in line and "| undecided |" not in line for line in page
             ), claim.id
@@ -165,7 +167,7 @@ def test_a_claim_that_only_restates_tables_is_one_line_a_paper():
         in lines[3]
     )
     assert lines[-1] == "3 claims: 2 holds as published, 1 fails (2 of them restate the papers' own tables)."
-    # runs that bear on it, however few, make it more than that
+    # with any relevant run the verdict is a different one
     claim, some = runs_of(ALL["polynormer-relu-improves"], provisional=True, runs=1, std=0.0)
     (line,) = table_of([claim], {claim.id: evaluate_claim(claim, some)})[2:-2]
     assert "provisional, by 1 of 5 runs" in line
@@ -176,7 +178,7 @@ def test_only_what_the_paper_says_stands_in_quotation_marks():
     assert ALL["ppgt-1-wl-on-brec"].text == "1-WL distinguishes 0, 0, 0 and 0 pairs of BREC (read off)"
     assert ALL["polynormer-over-tuned-gnns"].text.endswith("on the same data (asked here)")
     assert ALL["polynormer-tpu-all"].text.endswith("on all collections” [Polynormer]")
-    # a table is nothing to quote from, unless it has a caption
+    # only a table with a caption can be quoted
     for claim in ALL.values():
         if claim.said == "quoted":
             assert not claim.place.startswith("Table") or claim.id in ("polynormer-homophily-scores",), claim.id
@@ -235,7 +237,7 @@ SPARSE = "ba-equivariant-basis-sparse"
         (lambda place, mean: mean if place[3] == SPARSE else None, {}, "undecided",
         "runs have decided 4 of 8 comparisons"),
         (lambda place, mean: mean if place[2] != RANDOM else None, {}, "holds", "claim holds in all 8"),
-         # against print
+         # compared with published values
         (lambda place, mean: mean if place[2] == RANDOM else None, {}, "holds as published", "8 of 8 comparisons"),
         (
             lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0, "provisional": True},
@@ -285,6 +287,7 @@ def test_a_claim_with_one_exception_is_decided_by_our_runs():
     assert hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else None)[0] == "undecided"
 
 
+@pytest.mark.slow
 def test_best_of_all_others_needs_every_column():
     claim = ALL["polynormer-r-heterophilic"]
     places = [
@@ -319,6 +322,7 @@ def test_not_better_is_decided_by_how_many_columns_are_better():
     assert evaluate_claim(claim, [row for row in found if row["published_place"][3] == "photo"])[0] == "undecided"
 
 
+@pytest.mark.slow
 def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method():
     claim, shipped = ALL["hot-chains-failure-of-the-mlp"], every_row(load_grid(), ROOT / "suites")
     word, why = evaluate_claim(claim, shipped)
@@ -329,6 +333,7 @@ def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method(
     assert evaluate_claim(claim, [row | {"provisional": True} for row in shipped])[0] == "holds as published"
 
 
+@pytest.mark.slow
 def test_equal_counts_are_compared_in_print_and_in_our_runs():
     claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
     assert evaluate_claim(claim, shipped) == (
@@ -340,6 +345,7 @@ def test_equal_counts_are_compared_in_print_and_in_our_runs():
     assert evaluate_claim(claim, other)[0] == "fails"
 
 
+@pytest.mark.slow
 def test_memory_is_linear_if_each_added_node_costs_the_same():
     claim, shipped = ALL["polynormer-linear-memory"], every_row(load_grid(), ROOT / "suites")
     word, why = evaluate_claim(claim, shipped)

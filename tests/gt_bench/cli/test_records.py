@@ -1,4 +1,4 @@
-"""`gt-bench doctor`: what is wrong with a grid is said in one line each, with the file and what to do."""
+"""`gt-bench doctor`: one line for each problem of a grid, with the file and the remedy."""
 
 from pathlib import Path
 

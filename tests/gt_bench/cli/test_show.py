@@ -1,4 +1,4 @@
-"""`gt-bench list`, `show` and `board`: what is there, for people and for programs; what is damaged is named in one line."""
+"""`gt-bench list`, `show` and `board`: output for people and programs; one line for each damaged file."""
 
 import json
 import subprocess
@@ -65,6 +65,7 @@ def test_a_form_is_of_one_table(repository):
         raise run("table", "hot", "--format", "csv").exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["list", "claims", "show", "suite check"])
 def test_both_spellings_of_a_suite_print_the_same(command, monkeypatch):
     monkeypatch.chdir(ROOT)
@@ -92,8 +93,12 @@ def test_results_of_either_spelling_of_a_suite(monkeypatch):
     assert asked[0][1] > 10
 
 
+@pytest.mark.slow
 def test_a_list_without_stored_runs_loads_no_torch(repository):
-    """It takes a second of processor time, not three."""
-    code = "import sys; from gt_bench.cli.app import app; app(['list'], standalone_mode=False); print('torch' in sys.modules)"
+    """Without torch the command takes one second instead of three."""
+    code = (
+        "import sys; from gt_bench.cli.app import app; app(['list'], standalone_mode=False); "
+        "print('torch' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"

@@ -1,4 +1,4 @@
-"""Recipes that start from another one: merged as one long file would be, and every mistake in one line."""
+"""Recipes with a base recipe are merged into one, and every mistake is reported in one line."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ origin:
     row, long = load_recipe(folder / "row.yaml"), load_recipe(folder / "long.yaml")
     assert row == long
     assert digest_of(row.decisive()) == digest_of(long.decisive())
-    assert row.published is None  # belongs to the base's own row
+    assert row.published is None  # belongs to the row of the base
     assert row.parameters is None
 
 

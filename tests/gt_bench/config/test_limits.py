@@ -1,4 +1,4 @@
-"""What was cut of a cell, in words and back."""
+"""Limits of a cell as text, and parsed again."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from gt_bench.config.protocols import PROTOCOLS
 def test_a_cut_is_read_as_it_was_written(unit):
     cut = Cut(3, 10, unit)
     assert cut_in(str(cut)) == cut
-    assert limits_in(["derived data: drawn anew", str(cut)]) == Limits(**{unit: 3})
+    assert limits_in(["derived data: drawn again", str(cut)]) == Limits(**{unit: 3})
     assert seeds_in(str(cut)) == (cut if unit == "seeds" else None)
 
 

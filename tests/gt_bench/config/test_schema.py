@@ -143,6 +143,7 @@ def test_a_message_shows_at_most_200_characters_of_a_value(tmp_path, change):
     assert max(map(len, str(error.value).replace(str(path), "").splitlines())) < 600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [0, -1])
 def test_a_model_without_width_is_refused(project, width):
     from gt_bench.config.grid import load_grid

@@ -35,7 +35,7 @@ Entry = dict[str, Json]
 
 
 def compute(name: str) -> Entry:
-    """The entry of dataset `name` by the current code."""
+    """The entry of dataset `name`, computed by the current code."""
     with tempfile.TemporaryDirectory(prefix="gt-family-") as folder:
         (raw := Path(folder, "raw")).mkdir()
         spec, paths = RAW[name](raw)
@@ -49,7 +49,7 @@ def compute(name: str) -> Entry:
 
 
 def described(array: np.ndarray) -> dict[str, object]:
-    """Type, shape and content of an array; the content of floating-point numbers as what agrees on all processors."""
+    """Type, shape and content of an array; for floating-point numbers only what is equal on all processors."""
     found: dict[str, object] = {"dtype": array.dtype.name, "shape": list(array.shape)}
     if array.dtype.kind != "f":
         return found | {"sha256": digest_of(array.ravel().tolist())[:16]}
@@ -60,13 +60,13 @@ def described(array: np.ndarray) -> dict[str, object]:
 
 
 def sealed(entry: Entry) -> Entry:
-    """The entry with a checksum of its contents, so that an edit is found."""
+    """The entry with a checksum of its contents, so that a manual edit is detected."""
     content = {key: value for key, value in entry.items() if key != "sha256"}
     return content | {"sha256": digest_of(content)[:16]}
 
 
 def stored() -> dict[str, Entry]:
-    """The saved entries by dataset. Raises ValueError for one that was edited."""
+    """The saved entries by dataset. Raises ValueError if one was edited."""
     entries = json.loads(STORED.read_text())
     for name, entry in entries.items():
         if entry != sealed(entry):
@@ -76,7 +76,7 @@ def stored() -> dict[str, Entry]:
 
 
 def problem(name: str, saved: Entry | None, now: Entry, update: bool = False) -> str | None:
-    """What is wrong with the entry of a dataset; None where it agrees, or may be saved.
+    """The problem with the entry of a dataset; None if it agrees or may be saved.
 
     Args:
         saved: the saved entry, if any.
@@ -102,7 +102,7 @@ def problem(name: str, saved: Entry | None, now: Entry, update: bool = False) ->
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 1 where a dataset differs from its saved values."""
+    """Exit status: 1 if a dataset differs from its saved values."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="DATASET", help=f"default: all. {', '.join(RAW)}")
     parser.add_argument("--update", action="store_true", help="save the values of new datasets and of raised versions")

@@ -77,6 +77,7 @@ def test_links_in_zip_are_refused(tmp_path):
         unpack(tmp_path / "x.zip", tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_bombs_are_stopped_early(tmp_path):
     zeros = b"\0" * (20 << 20)
     for archive in (make_zip(tmp_path / "x.zip", {"z": zeros}), make_tar(tmp_path / "x.tar.xz", {"z": zeros}, "w:xz")):
@@ -101,6 +102,7 @@ def _header(kind: bytes, size: int) -> bytes:
     return info.tobuf(tarfile.USTAR_FORMAT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
 @pytest.mark.parametrize("mode", ["one", "many"])
 def test_headers_that_would_fill_the_memory_are_refused(tmp_path, kind, mode):

@@ -199,6 +199,7 @@ def test_an_invalid_lock_file_is_one_clear_line(content, message, cluster, tmp_p
     assert lock_file.read_text() == content
 
 
+@pytest.mark.slow
 def test_plan_state_and_verify_agree(cluster, tmp_path, lock_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cluster()

@@ -13,6 +13,7 @@ from tests.mutants.runner import ROOT
 NAME = "wikics"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RAW)
 def test_the_output_of_a_family_equals_the_saved_values(name):
     assert problem(name, stored().get(name), compute(name)) is None

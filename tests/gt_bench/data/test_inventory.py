@@ -163,6 +163,7 @@ def test_a_truncated_mirror_file_leaves_no_packed_folder(run, tmp_path, mirror):
     assert not (tmp_path / "data/raw/heterophilous/minesweeper.npz").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_prepare_once(tmp_path):
     command = [sys.executable, "-m", "stages.download", "sbm-cluster", "--data-root", str(tmp_path)]
     children = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]

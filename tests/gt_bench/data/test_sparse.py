@@ -58,6 +58,7 @@ def test_wide_features_are_never_dense(tmp_path):
     assert peak < x.size * 4 / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["mlp", "polynormer"])
 def test_a_run_learns_the_same_from_either(tmp_path, model):
     pack_words(tmp_path)

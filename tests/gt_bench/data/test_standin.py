@@ -17,6 +17,7 @@ from tests.gt_bench.data.checks import HEADER_FIELDS
 PACKED = Path(os.environ.get("GT_PACKED", ROOT / "data" / "packed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(catalog()))
 def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_path):
     spec = catalog()[name]
@@ -49,6 +50,7 @@ def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_p
     assert expected.get("targets", shape.targets) == shape.targets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(catalog()))
 def test_a_miniature_has_directed_edges_self_loops_and_isolated_nodes_like_the_dataset(name, tmp_path):
     spec = catalog()[name]

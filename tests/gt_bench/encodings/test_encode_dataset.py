@@ -73,6 +73,7 @@ def default_arguments(name):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [cache.STORE_LIMIT, 1])
 @pytest.mark.parametrize("name", sorted(ENCODINGS))
 def test_attach_gives_what_computing_the_graphs_gives(packed, name, limit, monkeypatch):
@@ -134,6 +135,7 @@ def test_second_call_keeps_the_file(packed, capsys):
 TREES = [nx.random_labeled_tree(n, seed=n) for n in (183, 40, 120)] + [nx.cycle_graph(30)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "dense_size"),
     [("laplacian", 1500), ("laplacian", 100), ("rwse", 1500), ("orthogonal", 1500), ("rrwp", 1500)],
@@ -157,6 +159,7 @@ def test_the_number_of_threads_decides_no_bit(tmp_path, monkeypatch, name, dense
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_decides_no_bit(packed, monkeypatch):
     monkeypatch.setattr(cache, "_PAIRS_PER_BATCH", 30)
     found = []

@@ -21,6 +21,7 @@ def debugger_of(project, dataset: str = "web", **changes) -> Debugger:
     return Debugger(experiment_of(cell, settings_of(cell), grid, Store(), Path("data")), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [
@@ -86,6 +87,7 @@ def test_a_batch_that_is_not_memorised_is_reported(project, tmp_path):
     assert "--set optimizer.lr" in lines[-1]
 
 
+@pytest.mark.slow
 def test_finite_runs_are_said_to_be(project, tmp_path):
     fine, text = said(debugger_of(project), "nan", tmp_path)
     assert fine
@@ -137,6 +139,7 @@ def test_a_profile_has_a_table_and_a_trace(project, tmp_path):
     assert trace["traceEvents"]
 
 
+@pytest.mark.slow
 def test_nothing_is_stored_and_a_later_run_is_the_same(project, tmp_path):
     debugger = debugger_of(project)
     for preset in ("one-batch", "overfit", "nan"):

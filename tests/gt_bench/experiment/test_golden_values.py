@@ -128,9 +128,10 @@ def cells_by_operation() -> dict[str, list[str]]:
     return found
 
 
-# called only by fast forms of models, which tests/gt_models/kernels/attached/ compares with the equations that golden runs use
+# called only by fast forms of models, which tests/gt_models/kernels/attached/ compares with the reference
 OF_FAST_FORMS = {
-    "ada_rms", "gelu_mlp", "attention_projection_of_one", "dropout", "gated_norm", "graph_attention", "kernel_attention", "packed_attention", "sparse_linear", "triangular_attention",
+    "ada_rms", "gelu_mlp", "attention_projection_of_one", "dropout", "gated_norm", "graph_attention",
+    "kernel_attention", "packed_attention", "sparse_linear", "triangular_attention",
 }  # fmt: skip
 
 

@@ -51,6 +51,7 @@ def wait_for(what, seconds: float = 120.0):
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, monkeypatch):
     project.recipe("many", batch={"graphs": 10}, epochs=150, eval_every=50, seeds=[0], processes=2)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -65,8 +66,8 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     _, said = stage.communicate(timeout=60)
     assert stage.returncode == 1
     assert (
-        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: probably out of memory; "
-        "run the same command again to resume" in said
+        "error: suites/small/recipes/many/mlp.yaml: seed 0: process 1 of 2: killed by signal 9: "
+        "probably out of memory; run the same command again to resume" in said
     )
     assert not first.is_running()
     assert checkpoint()
@@ -165,6 +166,7 @@ def test_results_messages_errors_and_deaths_of_processes(forked):
     assert time.monotonic() - began < 40
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, monkeypatch):
     project.recipe("many", batch={"graphs": 4}, epochs=2, seeds=[0, 1], processes=2)
     asked = []

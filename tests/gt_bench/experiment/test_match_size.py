@@ -106,6 +106,7 @@ def test_a_recipe_says_the_width_and_where_it_comes_from(project):
     assert shown["model"]["hidden_dim"] == width
 
 
+@pytest.mark.slow
 def test_the_width_and_not_the_rule_is_the_identity(project):
     path = project.recipe(**MATCHED)
     recipe = load_recipe(path)
@@ -159,6 +160,7 @@ def test_a_recipe_with_both_that_agree_loads(project):
     assert load_recipe(path).model == resolved.model
 
 
+@pytest.mark.slow
 def test_the_learning_rate_can_be_searched_at_a_matched_size(project):
     project.recipe(**MATCHED, search={"trials": 2, "space": {"optimizer.lr": {"choices": [0.01, 0.02]}}})
     from gt_bench.pipeline.tune import tune_cell

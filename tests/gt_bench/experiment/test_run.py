@@ -116,6 +116,7 @@ def test_the_digest_says_whether_the_last_batch_is_joined(make):
     assert "last_batch" in make("many", batch={"nodes": 20}).digests
 
 
+@pytest.mark.slow
 def test_a_copy_in_another_process_has_the_same_digest(make):
     experiment = make()
     Path("experiment.pickle").write_bytes(pickle.dumps(experiment))

@@ -121,6 +121,7 @@ def test_only_splits_that_are_used_are_checked(ours):  # noqa: F811
         check_metric(packed, task, [0, 2], "x")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_validation_of_nan_fails(ours, monkeypatch):  # noqa: F811
     write_graphs("a.npz", [0, 1, 0, 0, 0, 1], TWO)
     monkeypatch.setattr("gt_bench.experiment.run.check_metric", lambda *arguments: None)

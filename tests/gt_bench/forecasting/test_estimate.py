@@ -21,7 +21,7 @@ from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
-WARMUP = (100 - 2 + 100 - 0.5) / 2  # as the clock below has it, once for two seeds
+WARMUP = (100 - 2 + 100 - 0.5) / 2  # by the clock below, once for two seeds
 
 
 @pytest.fixture
@@ -77,6 +77,7 @@ def test_epochs_and_evaluations_are_counted(grid, clock, changes, expected):
     assert found.disk["data/web"] == Path("data/packed/web/data.safetensors").stat().st_size
 
 
+@pytest.mark.slow
 def test_phases_are_timed_apart(grid, monkeypatch):
     lengths = {"local": 3.0, "global": 5.0}
 
@@ -248,8 +249,9 @@ def test_the_command_line(grid):
     assert "did you mean 'small'" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_real_cell_in_a_process_of_its_own(monkeypatch):
-    """The forecast uses random graphs, whatever is on disk, and takes less time than a training."""
+    """The forecast uses random graphs, regardless of stored data, and takes less time than a training."""
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     said = []

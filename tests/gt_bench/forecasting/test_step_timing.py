@@ -29,7 +29,7 @@ def test_pairs_of_brec_are_counted(monkeypatch):
     assert (found, parameters) == (pytest.approx(400 * (3 + recipe.total_epochs * 5 + 7)), 9)
     assert asked == [(2, 4)]
     step_timing.seconds_of(experiment, 1.0, budget=205.0)
-    assert asked[1:] == [(2, 4), (2, 10)], "pairs are of all sizes: as many as the time allows"
+    assert asked[1:] == [(2, 4), (2, 10)], "pairs of all sizes, until the time is used up"
 
 
 def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):

@@ -1,4 +1,4 @@
-"""What is known of cells from all places: own results, shipped records, printed numbers."""
+"""Results of cells from all sources: local results, shipped records, published numbers."""
 
 import re
 import shutil
@@ -11,6 +11,7 @@ from gt_bench.leaderboard.collect import gather
 from tests.gt_bench.shipping import export, run
 
 
+@pytest.mark.slow
 def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     export()
@@ -19,7 +20,7 @@ def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch
     assert re.findall(r"small / mlp .*(own|shipped)", shown.output) == ["own", "shipped"]
     shutil.rmtree("results")
     assert re.findall(r"small / mlp .*(own|shipped)", run("board", "--dataset", "web").output) == ["shipped"]
-    # of a dataset that is not in the grid, what the papers print
+    # published numbers on a dataset that is not in the grid
     assert re.search(r"edge-transformer: GCN .* 56\.2 ± 2\.6", run("board", "--dataset", "cornell").output)
     assert "no dataset 'wob' (did you mean 'web'?)" in str(run("board", "--dataset", "wob").exception)
     assert "expected `gt-bench board SUITE" in str(run("board", "small", "--dataset", "web").exception)

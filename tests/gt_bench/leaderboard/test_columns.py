@@ -1,4 +1,4 @@
-"""Rows as people read them."""
+"""Rows as readable text."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""What DVC reads of a cell and of a leaderboard: a file of metrics each in the paper's unit, curves, and published beside ours."""
+"""Files that DVC reads for a cell and a leaderboard: metrics in the paper's unit, curves, published values."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ def test_metrics_and_what_was_published(tmp_path):
         *rows_of(results[2], []),
         absent("edge-transformer/texas/mlp", "not run", None),
     ]
-    for _ in range(2):  # what is of no cell any more goes
+    for _ in range(2):  # files of removed cells are deleted
         write_leaderboard("edge-transformer", rows, tmp_path)
         found = {
             p.relative_to(tmp_path / "metrics").as_posix(): json.loads(p.read_text())

@@ -1,4 +1,4 @@
-"""What theory expects of a row: the four kinds of limits, judged against scipy's interval, and the page."""
+"""Theoretical limits of a row: the four kinds, tested with scipy's interval, and the page."""
 
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from tests.conftest import ROOT
 
 def row(values, cell="embedded/chains/gcn", reduced=()):
     return absent(cell, "ok", None) | {
-        "metric": "accuracy", "direction": "max", "unit": "percent", "values": list(values), "runs": len(values), "seeds": len(values),
+        "metric": "accuracy", "direction": "max", "unit": "percent", "values": list(values), "runs": len(values),
+        "seeds": len(values),
         "mean": float(np.mean(values)), "std": float(np.std(values)), "reduced": list(reduced),
     }  # fmt: skip
 
@@ -33,7 +34,7 @@ def row(values, cell="embedded/chains/gcn", reduced=()):
         ({"at_most": 0.5}, [0.4, 0.5, 0.6], "undecided"),
         ({"at_most": 0.5}, [0.9, 0.91, 0.9], "not as expected"),
         ({"above": 0.5}, [0.9, 0.91, 0.9], "as expected"),
-        ({"above": 0.5}, [0.505, 0.505, 0.505], "not as expected"),  # above, but not by the margin
+        ({"above": 0.5}, [0.505, 0.505, 0.505], "not as expected"),  # above, but by less than the margin
         ({"at_least": 0.5}, [0.5, 0.5, 0.5], "as expected"),
         ({"at_least": 0.5}, [0.1, 0.11, 0.1], "not as expected"),
         ({"below": 0.5}, [0.1, 0.11, 0.1], "as expected"),
@@ -94,7 +95,7 @@ def test_rows_of_which_theory_says_something_show_it_and_not_what_nobody_printed
         0.5,
         None,
         None,
-    )  # a user's own row on this dataset
+    )  # a row of a user on this dataset
     assert foreign == row([0.5, 0.5], "hot/chains/gcn")
     text = "\n".join(table_lines([mine, other]))
     for part in (

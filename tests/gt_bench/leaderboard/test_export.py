@@ -36,7 +36,7 @@ def test_files_of_rows():
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len(table) == 4
     assert len({line.replace("\\|", "").count("|") for line in table}) == 1
-    assert "oom: as the test asked" in text
+    assert "oom: set by the test" in text
     assert text == to_markdown("edge-transformer", json.loads(json.dumps(rows)), Rules())
 
 

@@ -1,4 +1,4 @@
-"""Rows of shipped files are computed once, and again after a change of what decides them."""
+"""Rows of shipped files are cached, and computed again after a change of their inputs."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The rows of a cell: its records in figures, one row for every printed number of them."""
+"""The rows of a cell: statistics of its records, one row for each published number."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def test_a_category_of_brec_is_a_whole_experiment(status):
         assert rows["brec-regular"]["verdict"] == "none: reduced"  # 39 of its 140 pairs
     else:
         assert "brec-regular" not in rows or rows["brec-regular"]["verdict"] == "none: no result"
-    # fewer epochs for each pair are another experiment
+    # with fewer epochs for each pair it is another experiment
     cut = result | {"reduced": ["99 of 400 pairs", "5 of 10 epochs"]}
     again = {row["published_place"][3]: row for row in rows_of(cut, runs) if row["published_place"]}
     assert again["brec-basic"]["verdict"] == "none: reduced"
@@ -239,7 +239,8 @@ def test_a_number_printed_for_the_training_set_is_the_last_training_loss():
         "direction": "min",
     }
     result["published"] = {
-        "paper": "tokengt", "table": table, "method": "node id. = ORF, type id. = yes", "split": "test", "also": [{"table": table, "split": "train"}],
+        "paper": "tokengt", "table": table, "method": "node id. = ORF, type id. = yes", "split": "test",
+        "also": [{"table": table, "split": "train"}],
     }  # fmt: skip
     test, train = rows_of(result, records)
     assert (test["published_mean"], test["mean"]) == (0.009, pytest.approx(0.65))
@@ -267,7 +268,7 @@ def test_equal_records_give_equal_rows_whatever_was_killed_on_the_way():
 def test_a_number_that_is_published_over_averages_is_compared_over_averages():
     published = {"paper": "edge-transformer", "table": "Table 3", "method": "GIN(E)"}
     cell = "edge-transformer/cornell/gin"
-    # ten splits that differ by far, five repetitions that do not
+    # ten splits that differ much, five repetitions that do not
     runs = [make_record(cell, seed, test=0.3 + 0.04 * (seed % 10) + 0.001 * (seed // 10)) for seed in range(50)]
     result = make_result(cell, runs) | {"published": published}
     (row,) = rows_of(result, runs)
@@ -276,7 +277,7 @@ def test_a_number_that_is_published_over_averages_is_compared_over_averages():
     assert row["std"] == pytest.approx(0.001 * 2**0.5)
     assert "5 averages of 10 runs each, as the published number has it" in row["notes"]
     assert row["verdict"] == "lower (worse)"
-    # with runs missing there is no average to compare
+    # if runs are missing, there is no average to compare
     (some,) = rows_of(make_result(cell, runs[:7]) | {"published": published}, runs[:7])
     assert some["runs"] == 7
     assert any("compared as single runs" in note for note in some["notes"])

@@ -11,14 +11,10 @@ from gt_bench.cli.app import app
 from gt_bench.leaderboard import terminal
 from gt_bench.utils.column_widths import fitting_table
 from tests.conftest import ROOT
+from tests.gt_bench.table_width import fits
 
 
-def fits(output: str) -> bool:
-    """Whether every table of `output` has its right edge within 80 columns: what is too wide loses it."""
-    lines = [line.rstrip() for line in output.splitlines() if line.startswith(("┃", "│"))]
-    return all(cell_len(line) <= 80 and line.endswith(("┃", "│")) for line in lines)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["claims polynormer", "list hot"])
 def test_it_fits(command, monkeypatch):
     monkeypatch.chdir(ROOT)
@@ -43,7 +39,7 @@ def test_required_columns_are_shortened_then_stacked_and_never_left_out(width, n
 
 @pytest.mark.parametrize("width", [30, 45, 60, 200])
 def test_columns_of_several_lines_share_the_room(width):
-    """Columns of very different length, which rich alone makes wider than the terminal."""
+    """Columns of very different lengths, which rich makes wider than the terminal."""
     rows = [
         ("a", "one two three four five six seven eight", "undecided", "because of this and of that"),
         ("b", "x", "fails", "y"),

@@ -1,4 +1,4 @@
-"""Which rows get a verdict, and on what a claim is judged."""
+"""Which rows get a verdict, and the comparisons that decide a claim."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_a_cell_that_lacks_only_seeds_is_judged_with_what_it_has_and_never_count
     begun = whole | {"seeds": list(range(10))}
     rows = [with_verdict(summarise(result, runs), result) for result in (whole, cut, begun)]
     assert [row["verdict"] for row in rows] == ["reproduced", "consistent, 3 of 10 runs", "consistent, 3 of 10 runs"]
-    assert rows[0]["margin"] > rows[1]["margin"] == rows[2]["margin"]  # that of all ten seeds, whatever was run of them
+    assert rows[0]["margin"] > rows[1]["margin"] == rows[2]["margin"]  # of all ten seeds, however many were run
     assert rows[1]["power"] < rows[0]["power"]
     assert [row["seeds_needed"] for row in rows[1:]] == [None, None]
     rows = with_claims(rows)
@@ -62,7 +62,7 @@ def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():
 
     noise = np.linspace(-0.002, 0.002, 10)
     ours = row("polynormer-r", 0.95 + noise, "Polynormer-r")
-    assert lookup("polynormer", "Table 2", "GAT-sep", "minesweeper").mean == 0.9391  # the best of the others
+    assert lookup("polynormer", "Table 2", "GAT-sep", "minesweeper").mean == 0.9391  # the best other method
     (alone,) = with_claims([ours])
     assert (alone["claim"], alone["claim_rival"]) == ("claim holds", "GAT-sep, printed")
     assert alone["claim_low"] > 0
@@ -79,7 +79,7 @@ def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():
     ]
     assert near["claim"] == "undecided, 4 of 10 runs"
     assert cells(near)[11].startswith("undecided, 4 of 10 runs")
-    # its paper never said that it is the best there
+    # its paper does not claim that it is the best there
     ratings = [make_record("polynormer/x/polynormer", s, test=0.6) for s in range(2)]
     result = make_result("polynormer/computer/polynormer", ratings) | {
         "published": {"paper": "ppgt", "table": "Table 3", "method": "PPGT", "dataset": "peptides-func", "metric": "ap"}
@@ -103,11 +103,13 @@ def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
 
 
 def complete(cell, metric, place, p, mean=0.5, verdict="consistent"):
-    """A row with a complete verdict, as far as counts need it."""
+    """A row with the parts of a verdict that counts use."""
     published = lookup(*place)
     return {
-        "cell": cell, "dataset": published.dataset, "metric": metric, "mean": mean, "std": 0.01, "published_place": list(published.place),
-        "published_mean": published.mean, "published_std": published.std, "interval_low": -1.0, "provisional": False, "p_difference": p,
+        "cell": cell, "dataset": published.dataset, "metric": metric, "mean": mean, "std": 0.01,
+        "published_place": list(published.place),
+        "published_mean": published.mean, "published_std": published.std, "interval_low": -1.0, "provisional": False,
+        "p_difference": p,
         "verdict": verdict, "claim": None, "expected": None, "q_difference": None,
     }  # fmt: skip
 
@@ -117,7 +119,7 @@ def chains(method, metric):
 
 
 def four_times_one_event():
-    """GCN and GAT on chains, each in two metrics: the paper publishes the same digits of both, and our runs agree too."""
+    """GCN and GAT on chains in two metrics, with the same published digits and the same results of our runs."""
     return [
         complete(f"hot/chains/{model.lower()}", metric, chains(model, metric), p, mean, "higher (better)")
         for model in ("GCN", "GAT")
@@ -142,7 +144,7 @@ def test_rows_that_depend_on_each_other_are_one_comparison():
     }
     rows = [*four_times_one_event(), other, provisional, *recipes, *repeated]
     assert comparisons(rows) == [0, 0, 0, 0, 1, None, 2, 2, 3, 3]
-    # a row that links two groups makes them one
+    # a row that links two groups merges them
     link = complete("hot/chains/gcn", "micro-f1", chains("MLP_{π} (S)", "micro-f1"), 0.3)
     assert comparisons([*four_times_one_event()[:2], other, link]) == [0, 0, 0, 0]
 

@@ -1,4 +1,4 @@
-"""A paper as a whole: which rows count, and what is said of them."""
+"""A paper as a whole: which rows count, and the sentences about them."""
 
 import pytest
 
@@ -33,7 +33,8 @@ def test_the_sentence_names_methods_and_both_p_values():
     names = ("computer", "photo", "cs", "physics", "wikics")
     rows = [row(method, name, -0.5) for name in names for method in ("Polynormer", "Polynormer-r")]
     assert sentence(whole_paper("polynormer", rows)) == (
-        "Taken together, 10 of 10 numbers are worse than published (Polynormer 5 of 5, Polynormer-r 5 of 5), on 5 datasets: too few for a test of all of them."
+        "Taken together, 10 of 10 numbers are worse than published (Polynormer 5 of 5, Polynormer-r 5 of 5), "
+        "on 5 datasets: too few for a test of all of them."
     )
     rows += [row("Polynormer", "minesweeper", -0.5, table="Table 2")]
     assert sentence(whole_paper("polynormer", rows)).endswith(

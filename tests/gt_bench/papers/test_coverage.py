@@ -1,4 +1,4 @@
-"""How much of what the papers print has a verdict, and each paper in five sentences."""
+"""How many published numbers have a verdict, and each paper in five sentences."""
 
 import re
 
@@ -27,6 +27,7 @@ def covered(rows):
     return coverage(load_grid(), rows, SECONDS)
 
 
+@pytest.mark.slow
 def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     entries = [entry for paper in papers() for entry in read_entries(paper)]
     for one in covered:
@@ -37,11 +38,9 @@ def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
         ]
         assert 0 <= one.provisional <= one.judged <= one.numbers <= len(own)
         assert one.cells_judged <= one.cells
-    some = [
-        row for row in rows if row["dataset"] in ("chains", "gps")
-    ]  # other datasets' records are still to be shipped
+    some = [row for row in rows if row["dataset"] in ("chains", "gps")]  # records of other datasets are not shipped yet
     hot = {one.paper: one for one in coverage(load_grid(), some, SECONDS)}["hot"]
-    # four rows of chains in two metrics, and one of gps in two; baselines are nobody's own
+    # four rows of chains in two metrics, and one of gps in two; baselines have no paper here
     assert (hot.judged, hot.provisional, hot.cells_judged, hot.seconds) == (10, 0, 5, {"cpu": 3600.0})
     judged = {row["cell"] for row in rows if row["interval_low"] is not None}
     grid = load_grid()
@@ -52,6 +51,7 @@ def test_coverage_is_of_the_papers_own_numbers_alone(covered, rows):
     )
 
 
+@pytest.mark.slow
 def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_where_no_recipe_is_complete(rows):
     et = [
         row | {"provisional": True} for row in rows if row["cell"].startswith("edge-transformer/texas/edge-transformer")
@@ -69,13 +69,13 @@ def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_w
 
 def test_a_number_that_no_run_can_judge_is_counted_as_such(covered, rows):
     by_paper = {one.paper: one for one in covered}
-    # Table 3 of HOT: one seed and no spread; a row of Table 4 has ten seeds
+    # Table 3 of HOT has one seed and no spread; a row of Table 4 has ten seeds
     assert by_paper["hot"].impossible == 34
     assert (
         "34 can have none: no standard deviation is published, and the recipes have one seed."
         in by_paper["hot"].sentence
     )
-    # BREC publishes no spread either, but counts of pairs are judged; the shares of pairs are not
+    # BREC publishes no spread either, but counts of pairs get verdicts; shares of pairs do not
     assert by_paper["ppgt"].impossible == 5
     assert by_paper["edge-transformer"].impossible == 0
     assert "can have none" not in by_paper["edge-transformer"].sentence
@@ -86,6 +86,7 @@ def test_a_number_that_no_run_can_judge_is_counted_as_such(covered, rows):
     assert all(one.impossible + one.judged <= one.numbers for one in covered)
 
 
+@pytest.mark.slow
 def test_a_number_that_two_tables_publish_counts_once(covered, rows):
     polynormer = next(one for one in covered if one.paper == "polynormer")
     # Table 7 repeats six numbers of Tables 1 and 2 as Polynormer-v1
@@ -147,7 +148,7 @@ def test_a_published_number_is_not_typed_again(told):
     text = told("It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")[
         "hot"
     ]
-    # ours changes with its records
+    # our values change with the records
     assert re.search(r" It has 0\.\d{3} ± 0\.\d{3} for 0\.726, and 0\.943\.$", text), text
 
 

@@ -1,4 +1,4 @@
-"""Printed counts of pairs, and of which runs they are whole."""
+"""Published counts of pairs, and which runs are complete for them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from gt_bench.papers.pair_counts import COUNT, counted, is_whole, names_of, pair
 
 
 def record(**told_apart):
-    """A run of these pairs, each distinguished or not."""
+    """A run on these pairs, each of which is distinguished or not."""
     pairs = sorted(int(name[1:]) for name in told_apart)
     return {"deterministic": {"epochs": {"pair": pairs, "distinguished": [told_apart[f"p{pair}"] for pair in pairs]}}}
 

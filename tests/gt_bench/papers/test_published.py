@@ -1,4 +1,4 @@
-"""Published numbers as printed, found by their names."""
+"""Published numbers, found by their names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is shown as a percentage is a share, of which more is better."""
+"""Only shares for which higher is better are shown as percentages."""
 
 from gt_bench.papers.units import PERCENT
 from gt_bench.tasks.metrics import METRICS

@@ -120,6 +120,7 @@ def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written
     assert not (tmp_path / "grid.yaml").exists()
 
 
+@pytest.mark.slow
 def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
     """Importing torch takes longer than the stage; a model of the library needs only its file."""
     for name in ("suites", "params.yaml", "grid.yaml"):

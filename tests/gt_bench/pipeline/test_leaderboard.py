@@ -18,6 +18,8 @@ from gt_bench.tracking.mirror import Mirror
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, without_data, write
 
+pytestmark = pytest.mark.slow
+
 SUITE = "edge-transformer"
 CELLS = [f"{SUITE}/{d}/{m}" for d in ("cornell", "texas", "wisconsin") for m in ("gcn", "edge-transformer")]
 

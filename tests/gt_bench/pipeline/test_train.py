@@ -82,6 +82,7 @@ def test_two_stores_agree_on_the_deterministic_part(project):
         assert parts[0]["measured"]["peak_memory_mib"] > 10
 
 
+@pytest.mark.slow
 def test_kill_9_in_the_middle_and_start_again(project):
     # slow enough to be killed during training: a checkpoint after every epoch
     project.recipe(epochs=150, seeds=[3])
@@ -108,6 +109,7 @@ def test_kill_9_in_the_middle_and_start_again(project):
     assert continued["deterministic"] == whole["deterministic"]
 
 
+@pytest.mark.slow
 def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
     project.recipe(epochs=30)
     command = [sys.executable, "-m", "stages.train", CELL]
@@ -147,6 +149,7 @@ def test_limits_cut_and_say_so(project):
     assert record["deterministic"]["epochs"]["epoch"] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -180,6 +183,7 @@ def test_a_model_that_cannot_predict_the_level(project, monkeypatch):
         train()
 
 
+@pytest.mark.slow
 def test_a_dead_tracking_server_costs_no_run(project):
     project.recipe(run={"tracking": True})
     done = stage("gt_bench.cli", "train", CELL, MLFLOW_TRACKING_URI="http://127.0.0.1:9")
@@ -280,6 +284,7 @@ def test_a_cell_that_is_not_searched_yet(project):
         train()
 
 
+@pytest.mark.slow
 def test_a_search_of_another_recipe(project):
     """A changed recipe must be searched again before it is trained."""
     search = {"trials": 1, "space": {"model.dropout": {"choices": [0.25]}}}
@@ -321,6 +326,7 @@ def deterministic(root="store"):
     return {path.parent.name: json.loads(path.read_text())["deterministic"] for path in paths}
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_leave_what_they_leave_one_after_the_other(project, beside, capsys):
     project.recipe(seeds=[0, 1, 2])
     in_turn = train()
@@ -389,6 +395,7 @@ def test_a_bug_in_a_process_of_a_seed_is_raised_with_where_it_was(beside, monkey
     assert "_compute" in error.value.__notes__[0]
 
 
+@pytest.mark.slow
 def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
     beside()
     started, flag = Experiment._initial_model, Path("ran out")
@@ -413,6 +420,7 @@ def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(proje
     assert sorted(record["status"] for record in deterministic().values()) == ["ok", "ok", "oom"]
 
 
+@pytest.mark.slow
 def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints(project):
     project.recipe(run={"parallel": 2}, epochs=100, seeds=[0, 1, 2])
     process = subprocess.Popen(
@@ -451,6 +459,7 @@ def run_cli(*arguments):
     return CliRunner().invoke(app, ["train", *arguments])
 
 
+@pytest.mark.slow
 def test_cells_side_by_side_leave_what_they_leave_one_after_the_other(project):
     for row in ("one", "two"):
         project.recipe(row=row, model={**RECIPE["model"], "hidden_dim": len(row) + ord(row[0]) % 7}, keep_weights=True)
@@ -467,6 +476,7 @@ def test_cells_side_by_side_leave_what_they_leave_one_after_the_other(project):
     assert len(list(Path("results").rglob("*.json"))) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_cell_that_cannot_be_trained_costs_no_other(project, jobs):
     project.recipe()

@@ -19,6 +19,8 @@ from gt_bench.pipeline.tune import tune_cell
 from gt_bench.search.artifacts import search_summary
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 CELL = "small/web/mlp"
 SEARCH = {
     "trials": 4,

@@ -1,16 +1,53 @@
-"""What the tests of user-supplied models share."""
+"""Fixtures of tests of user-supplied models."""
+
+import multiprocessing
+import pickle
 
 import pytest
 
 from gt_bench.plugins import models
+from gt_bench.runtime.worker_pool import TaskResult, portable
 from gt_models import registry
 
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    """What a test registers is gone after it."""
+    """Remove after each test what it registered."""
     before = {name: registry.model_info(name) for name in registry.list_models()}
     yield
     registry._INFOS.clear()
     registry._INFOS.update(before)
     models._SOURCES.clear()
+
+
+def _work(compute: bytes, pipe) -> None:
+    try:
+        result = TaskResult(pickle.loads(compute)(lambda *values: pipe.send(("epoch", values))))
+    except Exception as error:
+        result = TaskResult(error=portable(error))
+    pipe.send(("ended", result))
+
+
+def _compute_in_a_fork(compute, run, on_epoch):
+    """The interface of `compute_in_new_process`."""
+    fork = multiprocessing.get_context("fork")
+    pipe, other = fork.Pipe(duplex=False)
+    process = fork.Process(target=_work, args=(pickle.dumps(compute), other))
+    process.start()
+    other.close()
+    while (message := pipe.recv())[0] == "epoch":
+        if on_epoch:
+            on_epoch(*message[1])
+    process.join()
+    if message[1].error is not None:
+        raise message[1].error
+    return message[1].value
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Runs are computed in forks, without the seconds that a new interpreter needs for its imports.
+
+    The other tests of this folder and tests/gt_bench/runtime/test_fresh_process.py use new interpreters.
+    """
+    monkeypatch.setattr("gt_bench.runtime.fresh_process.compute_in_new_process", _compute_in_a_fork)

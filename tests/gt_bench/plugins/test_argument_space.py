@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from gt_bench.config.search_space import SearchSection
 from gt_bench.plugins.argument_space import argument_space
 from gt_bench.plugins.default_recipes import recipe_of
@@ -12,7 +14,10 @@ import torch
 from torch import nn
 
 class Net(nn.Module):
-    def __init__(self, in_dim, out_dim, hidden=48, num_layers=3, heads=4, dropout=0.3, alpha=0.1, residual=True, norm="batch", seed=7):
+    def __init__(
+        self, in_dim, out_dim, hidden=48, num_layers=3, heads=4, dropout=0.3, alpha=0.1, residual=True, norm="batch",
+        seed=7,
+    ):
         super().__init__()
         self.head = nn.Linear(in_dim, out_dim)
 
@@ -65,7 +70,8 @@ def test_a_model_of_a_file_is_searched_by_its_arguments(ours):
     assert space["model.hidden"].choices == [24, 48, 96]
 
 
-def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys):
+@pytest.mark.slow
+def test_the_defaults_of_a_constructor_win_unless_they_are_set(ours, capsys, forked):
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.recipe import load_recipe
 

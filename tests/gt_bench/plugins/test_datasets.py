@@ -1,4 +1,4 @@
-"""Own datasets: how they are found, and the error message for each mistake."""
+"""User-supplied datasets: how they are found, and the error message for each mistake."""
 
 import re
 import textwrap
@@ -40,13 +40,14 @@ def write(name: str, text: str) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_folder_of_csv(ours):
     write_web(ours / "lab/papers")
     found = try_pair("mlp", "lab/papers", FAST, [0], bar=False)
     assert (found.dataset, found.row["status"], found.row["metric"]) == ("papers", "ok", "accuracy")
     entry = yaml.safe_load(Path("datasets.yaml").read_text())["papers"]
     assert entry == {"source": "lab/papers", "task": "node-classification", "metric": "accuracy"}
-    # from here on it has a name, for recipes too
+    # now recipes can use its name
     assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] == found.row["digests"]
 
 
@@ -94,12 +95,16 @@ def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))", "graph 0 has 4 nodes and 5 targets: nodes are counted by the edges, .*; give the Data num_nodes or x"),
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0, 1, 0]))",
+         "graph 0 has 4 nodes and 5 targets: nodes are counted by the edges, .*; give the Data num_nodes or x"),
         ("[Data(edge_index=edges, y=torch.arange(n) % 2) for n in (4, 5)]", "graph 1 has 4 nodes and 5 targets"),
-        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)", "graph 0 has 4 nodes and 3 targets; give a target for each node .*, or several graphs"),
-        ("Data(edge_index=edges, y=torch.tensor(0.5), x=torch.ones(4, 1))", "1 graph with a target cannot be split .*: the val part is empty"),
+        ("Data(edge_index=edges, y=torch.tensor([0, 1, 0]), num_nodes=4)",
+         "graph 0 has 4 nodes and 3 targets; give a target for each node .*, or several graphs"),
+        ("Data(edge_index=edges, y=torch.tensor(0.5), x=torch.ones(4, 1))",
+         "1 graph with a target cannot be split .*: the val part is empty"),
         ("HeteroData()", "a HeteroData without edge_index and y; .*to_homogeneous"),
-        ("Data(edge_index=edges, y=torch.tensor([1, 1, 1, -1]), x=torch.ones(4, 1))", "all labels are 1; node-classification needs two classes"),
+        ("Data(edge_index=edges, y=torch.tensor([1, 1, 1, -1]), x=torch.ones(4, 1))",
+         "all labels are 1; node-classification needs two classes"),
     ],
 )  # fmt: skip
 def test_data_whose_task_cannot_be_trained_are_not_kept(ours, made, says):
@@ -148,7 +153,7 @@ def test_a_source_is_one_however_its_path_is_written(ours):
 def test_an_entry_that_is_none_is_named(ours):
     write_web(ours / "lab/papers")
     named("lab/papers")
-    Path("datasets.yaml").write_text("\n")  # its last entry was taken out
+    Path("datasets.yaml").write_text("\n")  # its last entry was removed
     assert named("lab/papers") == "papers"
     Path("datasets.yaml").write_text("papers: 3\n")
     for text in ("lab/papers", "papers"):
@@ -162,7 +167,7 @@ def test_two_that_are_declared_at_once_are_both_kept(ours, monkeypatch):
 
     begun = []
 
-    def meanwhile(name, entry):  # what another process does while this one looks at its data
+    def meanwhile(name, entry):  # another process does this while this one reads the data
         begun.append(name)
         if len(begun) == 1:
             named("lab/b")
@@ -303,7 +308,7 @@ def test_data_of_many_graphs_with_masks_and_edges(ours):
 
 
 def test_a_dataset_of_torch_geometric_by_name(ours):
-    # made of nothing, so that no host is asked
+    # generated data, so that no host is needed
     found = try_pair("mlp", "pyg:FakeDataset", FAST, [0], bar=False)
     assert found.dataset == "pyg-fakedataset"
     assert found.row["status"] == "ok"
@@ -321,7 +326,8 @@ def test_a_dataset_of_an_installed_package(ours, monkeypatch):
     assert try_pair("mlp", "acme-rings", FAST, [0], bar=False).row["status"] == "ok"
     with pytest.raises(
         DatasetError,
-        match=r"the entry point acme-bad = 'acmedata:nothing' of acme \(group gt_bench.datasets\) does not load: .*, line \d+",
+        match=r"the entry point acme-bad = 'acmedata:nothing' of acme "
+        r"\(group gt_bench.datasets\) does not load: .*, line \d+",
     ):
         get_spec("acme-bad")
     with pytest.raises(
@@ -378,8 +384,10 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
         ("nodes.csv", None, "nodes.csv: no such file; a folder of CSV files needs nodes.csv, edges.csv"),
         ("edges.csv", None, "edges.csv: no such file"),
         ("nodes.csv", "", "nodes.csv: is empty; the first line must name the columns"),
-        ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n", "nodes.csv: line 62: column a is nan; a feature is a finite number"),
-        ("edges.csv", "source,target\n0,1\n1,60\n", "edges.csv: line 3: column target names node 60, which does not exist in its graph"),
+        ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n",
+         "nodes.csv: line 62: column a is nan; a feature is a finite number"),
+        ("edges.csv", "source,target\n0,1\n1,60\n",
+         "edges.csv: line 3: column target names node 60, which does not exist in its graph"),
     ],
 )  # fmt: skip
 def test_a_folder_that_is_not_whole(ours, file, text, says):
@@ -394,19 +402,30 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
 @pytest.mark.parametrize(
     ("text", "source", "says"),
     [
-        ("nowhere.npz", None, "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:"),
-        ("lab/nodes.csv", "a,y\n", "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
-        ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"), "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; move"),
+        ("nowhere.npz", None,
+         "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, "
+         "file.py:load or pyg:"),
+        ("lab/nodes.csv", "a,y\n",
+         "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
+        ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"),
+         "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; move"),
         ("lab/a.py", LOAD.replace("return Data(", "exit(Data)("), "lab/a.py, line 5: load() raises SystemExit"),
         ("pyg:Planetiod/Cora", None, "torch_geometric.datasets has no 'Planetiod' (did you mean 'Planetoid'?)"),
         ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
-        ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
-        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"), "lab/a.py, line 5: load() raises NameError"),
-        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str without edge_index and y; a graph needs edge_index and y"),
-        ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("), "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
-        ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
-        ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
-        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"), "lab/a.py: a node has 30 labels of 0 and 1; user-supplied data need"),
+        ("lab/a.py", LOAD.replace("def load", "def load(: #"),
+         "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"),
+         "lab/a.py, line 5: load() raises NameError"),
+        ("lab/a.py", LOAD.replace("return Data(", "return dict("),
+         "lab/a.py:load: graph 0: a str without edge_index and y; a graph needs edge_index and y"),
+        ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("),
+         "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
+        ("lab/a.py", LOAD.replace("return Data(", "Data("),
+         "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
+        ("lab/texas.py", LOAD,
+         "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
+        ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"),
+         "lab/a.py: a node has 30 labels of 0 and 1; user-supplied data need"),
     ],
 )  # fmt: skip
 def test_sources_that_are_no_dataset(ours, text, source, says):

@@ -1,4 +1,4 @@
-"""The defaults of `gt-bench try` on every task that there is, and for every model that fits it."""
+"""The defaults of `gt-bench try` for every task and every model that fits it."""
 
 import inspect
 from pathlib import Path
@@ -15,7 +15,7 @@ from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.tasks.registry import TASKS, create_task
 from gt_models.registry import create_model, list_models, model_info
 
-# task -> a dataset, and a model that is trained on a miniature of it
+# task -> a dataset, and a model that is trained on its miniature
 CASES = {
     "basis-approximation": ("basis-small", "tokengt-attention"),
     "brec": ("brec", "gin"),
@@ -28,7 +28,7 @@ CASES = {
     "node-classification": ("texas", "gcn"),
     "set-to-graph": ("delaunay-50", "siam"),
 }
-OF_ONES_OWN = {"node-regression"}  # of no dataset of the benchmark: test_tried.py trains it
+OF_ONES_OWN = {"node-regression"}  # no dataset of the benchmark has it: tests/gt_bench/api/test_evaluate.py trains it
 
 OWN_DATA = {"ppgt-node2subgraph-released": "reads marks of subgraphs, which only the recipes of Node2Subgraph make"}
 
@@ -39,7 +39,7 @@ def arguments_of(model: str) -> set[str]:
 
 @pytest.fixture
 def packed(ours, monkeypatch):
-    """Datasets are miniatures of themselves."""
+    """Replace datasets by their miniatures."""
 
     def made(spec, grid):
         folder = Path("data/packed", spec.name)
@@ -57,6 +57,7 @@ def test_every_task_has_a_case():
     assert all(get_spec(dataset).task == task for task, (dataset, _) in CASES.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", CASES)
 def test_a_task_is_tried(packed, task):
     dataset, model = CASES[task]
@@ -66,6 +67,7 @@ def test_a_task_is_tried(packed, task):
     assert found.mean is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", CASES)
 def test_every_model_that_fits_a_task_has_defaults(packed, task):
     data = packed(CASES[task][0])
@@ -81,7 +83,7 @@ def test_every_model_that_fits_a_task_has_defaults(packed, task):
         try:
             recipe = with_encodings(recipe, model_info(name), data)
             create_model(name, **taken, **check_model(recipe, name))
-        except ValueError as reason:  # Incompatible is one
+        except ValueError as reason:  # Incompatible is a ValueError
             refused[name] = str(reason)
         else:
             tried.append(name)

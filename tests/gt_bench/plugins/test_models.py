@@ -1,4 +1,4 @@
-"""Own models: a torch module in a user's file, added to the grid by one recipe; and the error message for each mistake."""
+"""User-supplied models: a torch module in a file, added to the grid by one recipe; errors for each mistake."""
 
 import sys
 import textwrap
@@ -23,6 +23,8 @@ from gt_models.batch import GraphBatch
 from tests.conftest import ROOT
 from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 PLAIN = """
     import torch
     from torch_geometric.nn import global_mean_pool
@@ -46,7 +48,7 @@ def line_of(file: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("dataset", ["web", "many"])
-def test_a_plain_module_on_nodes_and_graphs(ours, dataset):
+def test_a_plain_module_on_nodes_and_graphs(ours, dataset, forked):
     write("lab/plain.py", PLAIN)
     found = try_pair("lab/plain.py:Plain", dataset, FAST | {"model.width": 5}, [0], bar=False)
     assert found.row["status"] == "ok"
@@ -57,7 +59,7 @@ def test_a_plain_module_on_nodes_and_graphs(ours, dataset):
     assert found.row["parameters"] == 4 * 5 + 5 + 5 * (3 if dataset == "web" else 1) + (3 if dataset == "web" else 1)
 
 
-def test_parts_of_the_data_by_name(ours):
+def test_parts_of_the_data_by_name(ours, forked):
     write(
         "a.py",
         PLAIN.replace("self, data", "self, x, edge_index, batch=None")
@@ -67,7 +69,7 @@ def test_parts_of_the_data_by_name(ours):
     assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
 
 
-def test_a_value_of_another_kind_is_one_line(ours):
+def test_a_value_of_another_kind_is_one_line(ours, forked):
     write("a.py", PLAIN)
     for value in ("wide", True, [8]):
         with pytest.raises(UserError) as error:
@@ -76,16 +78,18 @@ def test_a_value_of_another_kind_is_one_line(ours):
     assert try_pair("a.py", "web", FAST | {"model.width": 9}, [0], bar=False).row["status"] == "ok"
 
 
-def test_two_that_have_one_short_name_keep_their_results(ours):
+def test_two_that_have_one_short_name_keep_their_results(ours, forked):
     for folder in ("a", "b"):
         Path(folder).mkdir()
         Path(folder, "net.py").write_text(
-            "import torch\n\n\nclass GCN(torch.nn.Module):\n    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
+            "import torch\n\n\nclass GCN(torch.nn.Module):\n"
+            "    def __init__(self, in_dim, out_dim, offset=0.0):\n        super().__init__()\n"
             "        self.head, self.offset = torch.nn.Linear(in_dim, out_dim), offset\n\n"
             "    def forward(self, data):\n        return self.head(data.x) + self.offset\n"
         )
     for model, given in (
-        ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}), ("a/net.py:GCN", {"model.offset": -1.0}),
+        ("gcn", {}), ("a/net.py:GCN", {}), ("b/net.py:GCN", {}), ("a/net.py:GCN", {"model.offset": 1.0}),
+        ("a/net.py:GCN", {"model.offset": -1.0}),
     ):  # fmt: skip
         found = try_pair(model, "web", {"epochs": 1, **given}, [0], bar=False)
     assert len(found.rows) == 5
@@ -95,7 +99,7 @@ def test_two_that_have_one_short_name_keep_their_results(ours):
     assert again.row["model"] == found.row["model"]
 
 
-def test_it_joins_the_grid_by_one_recipe(ours):
+def test_it_joins_the_grid_by_one_recipe(ours, forked):
     from gt_bench.data.prepare import prepare
     from gt_bench.pipeline.grid import write_grid
     from gt_bench.pipeline.train import train_cell
@@ -110,7 +114,7 @@ def test_it_joins_the_grid_by_one_recipe(ours):
 
 
 def test_a_class_of_a_notebook(ours):
-    """As IPython runs a cell: compiled under a name of its own, its text in linecache, its module __main__."""
+    """Run a cell as IPython does: compiled under a unique name, source in linecache, module __main__."""
     import linecache
 
     from gt_bench import evaluate
@@ -125,7 +129,7 @@ def test_a_class_of_a_notebook(ours):
     options = {"seeds": 1, "set": FAST, "track": False}
     first = evaluate(cell(PLAIN), "web", **options)
     assert first.row["model"] == "plain-epochs-2"
-    # a call below it is no other model, a changed class is one
+    # a call below the class does not change the model, a change of the class does
     assert evaluate(cell(PLAIN + "\n    print(1)\n"), "web", **options).row["digests"] == first.row["digests"]
     assert evaluate(cell(PLAIN.replace("width=8", "width=9")), "web", **options).row["digests"] != first.row["digests"]
     with pytest.raises(OwnModelError, match="the text of Hidden cannot be read"):
@@ -150,8 +154,8 @@ def test_the_text_decides_and_comments_do_not(ours):
     assert files_digest("gcn") is None
 
 
-def test_a_file_that_an_argument_names_decides_too(ours):
-    """Pretrained weights: other weights under the old name are another run; a word that is no file is a word."""
+def test_a_file_that_an_argument_names_decides_too(ours, forked):
+    """Pretrained weights: other weights under the same name are another run; a text that names no file is a text."""
     write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
 
     def digest(**arguments: object) -> str:
@@ -181,7 +185,7 @@ def test_an_edited_file_is_read_anew(ours):
     assert second["digests"] != first["digests"]
 
 
-def test_encodings_are_attributes(ours):
+def test_encodings_are_attributes(ours, forked):
     write(
         "a.py",
         PLAIN.replace("in_channels, width", "in_channels + 2, width").replace(
@@ -230,25 +234,39 @@ def broken(change: tuple[str, str]) -> str:
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        (broken(("import torch\n", "import torhc\n")), "import torhc", "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
+        (broken(("import torch\n", "import torhc\n")), "import torhc",
+         "raises ModuleNotFoundError: No module named 'torhc'; install that package"),
         (broken(("def __init__(self,", "def __init__ self,")), "def __init__ self", "raises SyntaxError: "),
-        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit", "raises SystemExit: 2; move the code of the script below `if __name__"),
-        (broken(("self, data)", "self, nodes, graph)")), "def forward", "Plain.forward takes nodes, graph; expected one argument"),
-        (broken(("width=8", "width")), "def __init__", "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
-        (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward", r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),
-        (broken(("return self.head(", "return (")), "def forward", r"returned float32 [60, 8]; expected floating-point numbers of shape [60, 3]"),
-        (broken(("return self.head(", "return self.head(float('nan') * ")), "def forward", "returned 180 of 180 numbers that are NaN or infinite before any training"),
+        (broken(("import torch\n", "import torch, sys\n    sys.exit(2)\n")), "sys.exit",
+         "raises SystemExit: 2; move the code of the script below `if __name__"),
+        (broken(("self, data)", "self, nodes, graph)")), "def forward",
+         "Plain.forward takes nodes, graph; expected one argument"),
+        (broken(("width=8", "width")), "def __init__",
+         "Plain needs the argument 'width', and nothing gives it: a dataset gives in_dim"),
+        (broken(("nn.Linear(width, num_classes)", "nn.Linear(width, 7)")), "def forward",
+         r"returned float32 [60, 7]; expected floating-point numbers of shape [60, 3]"),
+        (broken(("return self.head(", "return (")), "def forward",
+         r"returned float32 [60, 8]; expected floating-point numbers of shape [60, 3]"),
+        (broken(("return self.head(", "return self.head(float('nan') * ")), "def forward",
+         "returned 180 of 180 numbers that are NaN or infinite before any training"),
         (broken(("data.x)", "data.x.T)")), "data.x.T", "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
         (broken(("Linear(in_channels, width)", "Linear(in_channels, 'x')")), "'x'", "raises TypeError: "),
-        (broken(("Linear(in_channels, width)", "LazyLinear(width)")), "def __init__", "Plain has lazy layers (encode.weight, encode.bias), whose size is not known"),
-        (broken(("return self.head(", "return torch.no_grad()(self.head)(")), "def forward", "Plain returned what has no gradient, so that nothing can be learnt"),
-        (broken(("return self.head(", "data.x.mul_(2); return self.head(")), "def forward", "Plain changes data.x in place, and so the data of every later step"),
+        (broken(("Linear(in_channels, width)", "LazyLinear(width)")), "def __init__",
+         "Plain has lazy layers (encode.weight, encode.bias), whose size is not known"),
+        (broken(("return self.head(", "return torch.no_grad()(self.head)(")), "def forward",
+         "Plain returned what has no gradient, so that nothing can be learnt"),
+        (broken(("return self.head(", "data.x.mul_(2); return self.head(")), "def forward",
+         "Plain changes data.x in place, and so the data of every later step"),
         (broken(("return self.head(", "raise SystemExit(0); return self.head(")), "raise SystemExit", "SystemExit: 0"),
-        (broken(("class Plain(torch.nn.Module)", "class Plain")), "class Plain", "is a class; expected a class that derives from torch.nn.Module"),
-        (broken(("class Plain(", "from gt_models import register_model\n    @register_model('gcn', levels=('node',), cost='n')\n    class Plain(")), "@register", "register_model('gcn'): the name is taken"),
+        (broken(("class Plain(torch.nn.Module)", "class Plain")), "class Plain",
+         "is a class; expected a class that derives from torch.nn.Module"),
+        (broken(("class Plain(",
+                 "from gt_models import register_model\n"
+                 "    @register_model('gcn', levels=('node',), cost='n')\n    class Plain(")),
+         "@register", "register_model('gcn'): the name is taken"),
     ],
 )  # fmt: skip
-def test_each_mistake_names_file_and_line(ours, text, line, says):
+def test_each_mistake_names_file_and_line(ours, text, line, says, forked):
     write("lab/plain.py", text)
     with pytest.raises(UserError) as error:
         try_pair("lab/plain.py:Plain", "web", FAST, [0], bar=False)
@@ -258,7 +276,7 @@ def test_each_mistake_names_file_and_line(ours, text, line, says):
     assert registry.model_info("gcn").cls.__module__ == "gt_models.baselines.gcn"
 
 
-def test_a_module_without_parameters(ours):
+def test_a_module_without_parameters(ours, forked):
     write("a.py", """
         import torch
 
@@ -274,7 +292,7 @@ def test_a_module_without_parameters(ours):
         try_pair("a.py:Empty", "web", FAST, [0], bar=False)
 
 
-def test_graph_level_output_per_node_is_told_to_pool(ours):
+def test_graph_level_output_per_node_is_told_to_pool(ours, forked):
     write("a.py", PLAIN.replace('if self.level == "node" else', "if True else"))
     with pytest.raises(UserError, match=r"a row per graph.*global_mean_pool"):
         try_pair("a.py:Plain", "many", FAST, [0], bar=False)
@@ -364,14 +382,15 @@ NORMED = """
     class Normed(torch.nn.Module):
         def __init__(self, in_dim, out_dim):
             super().__init__()
-            self.head = torch.nn.Sequential(torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim))
+            layers = torch.nn.Linear(in_dim, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, out_dim)
+            self.head = torch.nn.Sequential(*layers)
 
         def forward(self, x, batch):
             return self.head(global_mean_pool(x, batch))
 """
 
 
-def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
+def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours, forked):
     write("normed.py", NORMED)
     trained = len(PackedDataset.open(prepare("many", Path("data"), [], lambda _: None).folder).split("train", 0))
     found = try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1}, [0], bar=False)
@@ -388,7 +407,7 @@ def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours):
         try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 1}, [0], bar=False)
 
 
-def test_a_run_without_a_rest_has_the_key_that_it_had(ours):
+def test_a_run_without_a_rest_has_the_key_that_it_had(ours, forked):
     write("normed.py", NORMED)
     try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 4}, [0], bar=False)
     try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 5}, [0], bar=False)

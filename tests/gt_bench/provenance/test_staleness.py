@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
 from gt_bench.config.grid import load_grid
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
@@ -23,7 +25,7 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     shipped = read(export())
     grid = load_grid()
     assert freshness(shipped, grid).text == "up to date"
-    # without data: the digests of what they were made from
+    # without data: the digests of their inputs
     shutil.move("data", "elsewhere")
     assert freshness(shipped, grid).text == "up to date"
     nowhere = Shipped(shipped.path, shipped.result, shipped.records, {})
@@ -38,7 +40,7 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     newer["trainer"] = 3
     assert freshness(shipped, grid).stale == ["trainer (version 3, now 1: these records were computed by newer code)"]
     newer["trainer"] = 1
-    with monkeypatch.context() as patched:  # a model that does not even parse
+    with monkeypatch.context() as patched:  # a model with a syntax error
         patched.setattr("gt_bench.utils.code_digest.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
         patched.setattr("gt_bench.utils.code_digest._read_version", _read_version.__wrapped__)
         assert freshness(shipped, grid).stale == ["code"]
@@ -96,6 +98,7 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
     assert freshness(shipped, grid).text == "unknown: encodings (not available)"
 
 
+@pytest.mark.slow
 def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
     from gt_bench.pipeline.tune import tune_cell
 

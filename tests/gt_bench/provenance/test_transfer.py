@@ -1,4 +1,4 @@
-"""Records that travel: out of one store and into another, checked on the way."""
+"""Records are exported from one store and imported into another, with checks."""
 
 import json
 import shutil
@@ -95,20 +95,20 @@ def test_an_import_is_on_the_leaderboard_at_once(trained):
     assert row() == computed | {"notes": [*computed["notes"], note]}
     exported = record_file(CELL).read_bytes()
     export()
-    assert record_file(CELL).read_bytes() == exported  # that it was imported does not travel
-    # what is stale says so, and training takes what is not for done
+    assert record_file(CELL).read_bytes() == exported  # an export does not contain whether a record was imported
+    # stale records are marked; training uses all others
     trained.recipe(epochs=7)
     run("store", "import")
     assert (row()["status"], row()["notes"][-1]) == ("ok, stale: recipe", f"{note}; stale when it was imported: recipe")
     trained.recipe()
     assert train()["runs"] == computed["digests"]
     assert row() == computed
-    # a result of one's own stays, and so does one that is broken
+    # a local result is not replaced, neither is a broken one
     assert "0 results written" in run("store", "import").output
     assert row() == computed
     Path("results", f"{CELL}.json").write_text("[]")
     assert "0 results written" in run("store", "import").output
-    # one without runs gives way
+    # a result without runs is replaced
     Path("results", f"{CELL}.json").unlink()
     shutil.move("data", "elsewhere")
     assert train()["status"] == "not run: data"
@@ -144,6 +144,7 @@ def test_a_reduced_cell_does_not_take_the_place_of_a_full_one(trained):
     assert freshness(shipped, load_grid()).stale == []
 
 
+@pytest.mark.slow
 def test_a_search_travels_with_its_cell_and_is_found_again_without_training(project, monkeypatch):
     from gt_bench.pipeline.tune import tune_cell
     from gt_bench.training.trainer import Run
@@ -157,7 +158,7 @@ def test_a_search_travels_with_its_cell_and_is_found_again_without_training(proj
     result = train()
     shipped = read(export())
     assert (len(shipped.trials), len(shipped.records)) == (6, 2)
-    # another recipe's trials stay behind
+    # trials of another recipe are not imported
     project.recipe(search={"trials": 1, "space": {"model.dropout": {"choices": [0.1]}}})
     tune_cell(load_grid().find(CELL), load_grid())
     project.recipe(search=search)

@@ -1,4 +1,4 @@
-"""What changed between two attempts, where their records come from anywhere."""
+"""Changes between two attempts whose records are untrusted."""
 
 import subprocess
 

@@ -20,7 +20,10 @@ SETS = ("cornell", "texas", "wisconsin", "csl", "exp")
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """gcn, gin and gat on five datasets; gin lost a seed on texas, gat has other seeds on cornell; ppgt has gcn on cornell too."""
+    """gcn, gin and gat on five datasets; gin misses a seed on texas, gat has other seeds on cornell.
+
+    The suite ppgt has gcn on cornell, too.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     cells = [f"edge-transformer/{d}/{m}" for d in SETS for m in ("gcn", "gin", "gat")] + [

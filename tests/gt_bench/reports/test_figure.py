@@ -1,4 +1,4 @@
-"""The picture of docs/verdicts.md is what its script draws."""
+"""The figure of docs/verdicts.md equals the output of its script."""
 
 from pathlib import Path
 

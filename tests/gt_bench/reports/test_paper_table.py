@@ -1,4 +1,4 @@
-"""Published tables in the paper's own layout, ours below theirs, in every form."""
+"""Published tables in the layout of the paper, with our values below, in every format."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def rows_for(cell: str, values, method="GCN", **changes):
 
 @pytest.fixture
 def table():
-    """Table 3 of the Edge Transformer: two recipes of GCN on cornell, one without data on texas, ET reduced in seeds."""
+    """Table 3 of the Edge Transformer: two recipes of GCN on cornell, no data for one on texas, few seeds of ET."""
     rows = rows_for("edge-transformer/cornell/gcn", [0.55, 0.56, 0.57] * 4)
     rows += rows_for("edge-transformer/cornell/gcn-as-released", [0.80, 0.81, 0.82] * 4)
     rows += rows_for("edge-transformer/cornell/edge-transformer", [0.64, 0.66], "ET", reduced=("2 of 10 seeds",))
@@ -133,7 +133,7 @@ def test_csv_has_every_printed_number_and_every_run(table):
 
 
 def balanced(tex: str) -> None:
-    """Every line of a tabular has its columns, braces and environments close, and no character needs a package that is not named."""
+    """Lines of a tabular have all columns, braces and environments close, and characters need no further package."""
     bare = re.sub(r"\\[\\{}%&$#_]", "", tex)
     assert bare.count("{") == bare.count("}")
     assert re.findall(r"\\begin\{(\w+)\}", tex) == re.findall(r"\\end\{(\w+)\}", tex)[::-1]
@@ -216,4 +216,4 @@ def test_the_page_gets_each_number_beside_its_place(table):
         "edge-transformer/cornell/gcn",
         "edge-transformer/cornell/gcn-as-released",
     ]
-    assert [one["kind"] for one in gcn[texas]["ours"]] == ["none"]  # no data, no number
+    assert [one["kind"] for one in gcn[texas]["ours"]] == ["none"]  # without data there is no number

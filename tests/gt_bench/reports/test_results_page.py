@@ -1,4 +1,4 @@
-"""What is shown of shipped records without computing: boards, and docs/results.md."""
+"""Boards and docs/results.md, made from shipped records without computing."""
 
 import re
 import shutil
@@ -57,11 +57,19 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     assert not Path("store").exists()
 
 
-def test_the_page_of_results_is_up_to_date(monkeypatch):
-    monkeypatch.chdir(ROOT)
-    shown = Path("docs/results.md").read_text()
-    assert shown == page(load_grid()), "run: python -m gt_bench.reports.results_page > docs/results.md"
-    for row in every_row(load_grid()):
+@pytest.fixture(scope="module")
+def shipped():
+    """The page and the rows of the records of this repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        return page(load_grid()), every_row(load_grid())
+
+
+@pytest.mark.slow
+def test_the_page_of_results_is_up_to_date(shipped):
+    shown = (ROOT / "docs/results.md").read_text()
+    assert shown == shipped[0], "run: python -m gt_bench.reports.results_page > docs/results.md"
+    for row in shipped[1]:
         if row["published_place"]:
             text = our_number(row, lookup(*row["published_place"]))
             assert any(
@@ -69,15 +77,16 @@ def test_the_page_of_results_is_up_to_date(monkeypatch):
             ), row["cell"]
         else:
             assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
-    # what is to be read; tables grow with what is run
+    # only the text; tables grow with the runs
     assert sum(len(line.split()) for line in shown.splitlines() if not line.startswith("|")) < 2900
 
 
-def test_the_page_of_results_has_what_each_verdict_stands_on():
-    lines = page(load_grid()).splitlines()
+@pytest.mark.slow
+def test_the_page_of_results_has_what_each_verdict_stands_on(shipped):
+    lines = shipped[0].splitlines()
     start = lines.index("## Every number judged") + 4
     shown = [line.split(" | ") for line in lines[start : lines.index("", start)]]
-    rows = [row for row in every_row(load_grid()) if row["interval_low"] is not None]
+    rows = [row for row in shipped[1] if row["interval_low"] is not None]
     assert [line[5].partition(" (gaps above")[0] for line in shown] == [row["verdict"] for row in rows]
     assert [" points excluded)" in line[5] for line in shown] == [row["verdict"] == "reproduced" for row in rows]
     assert all(
@@ -86,6 +95,7 @@ def test_the_page_of_results_has_what_each_verdict_stands_on():
     )
 
 
+@pytest.mark.slow
 def test_the_page_of_results_shows_what_is_shipped(trained):
     folder = Path("suites/mine")
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The environment in a record: everything that takes part in the computation, nothing that names a person or place."""
+"""The environment in a record: everything that affects the computation, but no person or place."""
 
 import getpass
 import json
@@ -129,5 +129,5 @@ def test_two_generations_of_one_name_are_two_processors(tmp_path):
     core = "processor\t: {}\ncpu family\t: {}\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\n"
     assert of(core.format(0, 25) + core.format(1, 25)) == "AMD EPYC (family 25, model 17)"
     assert of(core.format(0, 26)) == "AMD EPYC (family 26, model 17)"
-    assert of("processor : 0\nmodel name : one that says no more\n") == "one that says no more"
+    assert of("processor : 0\nmodel name : one without a vendor\n") == "one without a vendor"
     assert of("processor : 0\nBogoMIPS : 50.00\n") == cpu_name(tmp_path / "missing") != ""

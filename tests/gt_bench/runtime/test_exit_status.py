@@ -1,4 +1,4 @@
-"""How commands end."""
+"""Exit status and last output of commands."""
 
 import errno
 import os
@@ -33,8 +33,8 @@ def raising(error):
     "kind", [RecipeError, StoreError, WriteError, DatasetError, DatasetUnavailable, UnknownDataset, Lost]
 )
 def test_what_a_user_can_mend_is_one_line(kind, capsys):
-    assert status_of(raising(kind("web.yaml: mend it"))) == 1
-    assert capsys.readouterr().err == "error: web.yaml: mend it\n"
+    assert status_of(raising(kind("web.yaml: fix it"))) == 1
+    assert capsys.readouterr().err == "error: web.yaml: fix it\n"
 
 
 def test_a_bug_is_not_swallowed():
@@ -93,6 +93,7 @@ def test_a_grid_where_there_is_no_project(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("error: params.yaml: no such file")
 
 
+@pytest.mark.slow
 def test_a_locale_without_utf_8_changes_nothing(project):
     """In an ASCII locale without UTF-8 mode, files, pipes and the terminal use UTF-8."""
     path = project.recipe(epochs=1, seeds=[0], origin={"all": "chosen: Schrödinger’s ± guess"})
@@ -114,6 +115,7 @@ def test_a_locale_without_utf_8_changes_nothing(project):
         done.stdout.decode("utf-8")
 
 
+@pytest.mark.slow
 def test_every_file_is_opened_as_utf_8():
     texts = {
         path: path.read_text(encoding="utf-8")

@@ -10,6 +10,8 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.fresh_process import compute_in_new_process
 from gt_bench.runtime.worker_pool import Killed, Lost
 
+pytestmark = pytest.mark.slow
+
 
 class Tells:
     def __call__(self, on_epoch):

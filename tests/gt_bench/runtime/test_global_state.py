@@ -52,6 +52,7 @@ def losses(seeds: list[int]) -> dict[int, list[float]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "parts",
     [
@@ -69,6 +70,7 @@ def test_a_seed_finds_the_same_number_whatever_ran_before_it(ours, parts):
     assert both[0] != both[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "words"),
     [

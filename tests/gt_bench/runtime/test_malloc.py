@@ -40,6 +40,7 @@ print(*said, watching(), mapped(), look().hblkhd - at_first, sep="; ")
 """
 
 
+@pytest.mark.slow
 def test_once_a_heap_is_scattered_large_tensors_are_mapped_each_and_given_back():
     run = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True, check=True)
     said, watched, mapped_before, watched_after, mapped_after, left = run.stdout.strip().split("; ")

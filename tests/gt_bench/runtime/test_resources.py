@@ -122,6 +122,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again(tmp_path):
     limit = 2 * GIB
     said = subprocess.run(
@@ -166,6 +167,7 @@ def in_group(group: Path, command: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_share_the_bound_of_their_control_group(project, group):
     large = {"name": "mlp", "hidden_dim": 30_000, "num_layers": 3}
     project.recipe(model=large, seeds=[0, 1], run={"parallel": 2})
@@ -191,6 +193,7 @@ def test_a_command_without_memory_says_how_much_there_is(capsys):
         assert len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process(project, group):
     project.recipe(model={"name": "mlp", "hidden_dim": 30_000, "num_layers": 3}, seeds=[0])  # 3.4 GiB of weights
     done = in_group(group, "stages.train small/web/mlp")
@@ -200,6 +203,7 @@ def test_a_model_larger_than_its_control_group_is_a_row_and_no_killed_process(pr
     assert record["measured"]["memory_limit_mib"] == 3 * 1024
 
 
+@pytest.mark.slow
 def test_what_a_process_takes_with_its_own():
     holder = "x = bytearray(80 * 2**20); import sys; print(flush=True); sys.stdin.read()"
     inner = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holder!r}])"

@@ -114,6 +114,7 @@ def test_a_second_signal_and_one_outside_of_a_run_stop_at_once(tmp_path):
     assert not signals.asked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "number"),
     [(["-m", "stages.train", CELL], signal.SIGTERM), (["-m", "gt_bench.cli", "train", CELL], signal.SIGINT)],
@@ -151,6 +152,7 @@ def test_a_process_that_has_only_been_started_ends_without_a_word(capfd):
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_being_imported_ends_without_a_word(tmp_path):
     (tmp_path / "yaml.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.slow
 
 BEGIN = "import gc; usual = gc.get_threshold(); from gt_bench.runtime import startup as module; "
 START = BEGIN + "module.collect_garbage_rarely(); "

@@ -76,6 +76,7 @@ def outcomes(data: Path, cores: set[int], busy: int, **environment: str) -> dict
     return json.loads(done.stdout.rpartition("found ")[2])
 
 
+@pytest.mark.slow
 def test_one_cell_of_each_task_on_one_core_and_on_two_beside_other_work(tmp_path):
     # no cell has node-regression, which is for user-supplied data
     assert set(CELLS) == TASKS.keys() - {"node-regression"}, "a task without a cell here"
@@ -94,6 +95,7 @@ def test_one_cell_of_each_task_on_one_core_and_on_two_beside_other_work(tmp_path
     assert {(status, threads) for status, _, threads in one.values()} == {("ok", 1)}
 
 
+@pytest.mark.slow
 def test_a_run_has_the_threads_of_its_recipe_whatever_the_process_has(project):
     pack_web(project.root / "data", nodes=30_000)
     found, before = [], torch.get_num_threads()
@@ -130,6 +132,7 @@ def test_the_environment_is_settled_and_threads_wait_asleep(monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_entry_points_load_no_library_before_the_environment_is_settled():
     code = (
         "import sys, gt_bench.cli, stages.train, stages.tune, gt_bench.testing.check_grid; print({'torch', 'numpy'} & "

@@ -1,4 +1,4 @@
-"""The worker pool: tasks in forked processes, failures and kills, memory, cores, and no process is left behind."""
+"""The worker pool: tasks in forked processes, failures and kills, memory, cores, and no leftover processes."""
 
 import faulthandler
 import os
@@ -159,6 +159,7 @@ def test_nobody_is_left_after_a_stop(number, status):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_workers_go_with_a_parent_that_is_killed(tmp_path):
     code = f"""
 import os, time

@@ -46,6 +46,7 @@ def entries(grid) -> list[Entry]:
     return [Entry(tuple(grid.cells.values()))]
 
 
+@pytest.mark.slow
 def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     """Run a real cell on generated data, including its data, its export and its result; a second call does nothing."""
     monkeypatch.chdir(tmp_path)
@@ -71,6 +72,7 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     assert said == ["0 runs computed; 0 of 2 are missing"]
 
 
+@pytest.mark.slow
 def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
     project.recipe(epochs=100_000, seeds=[0])
     grid, said, clock = load_grid(), [], SimpleNamespace(ahead=0.0)
@@ -114,6 +116,7 @@ def test_the_command_names_what_a_plan_lacks(project):
     assert "plan.yaml: entry 1: no cell 'small/web/mpl'" in str(shown.exception)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
     project.recipe(seeds=list(range(20)))
     store = project.root / "store"
@@ -148,6 +151,7 @@ def told(seeds, began=None, limits=None):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_that_another_process_is_at_is_left_to_it(project):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
@@ -197,6 +201,7 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
     )
 
 
+@pytest.mark.slow
 def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, monkeypatch):
     for name in ("gt_bench/__init__.py", "gt_bench/scheduling/__init__.py"):
         (project.root / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -212,6 +217,7 @@ def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, mo
     assert (line["outcome"], line["key"], line["root"]) == ("ok", record["digest"], str(ROOT))
 
 
+@pytest.mark.slow
 def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     """The process of the first cell is killed, the second cell fails; the third is computed."""
     for row in ("killed", "failing", "mlp"):
@@ -222,7 +228,7 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
             if job.name == "small/web/killed":
                 os.kill(os.getpid(), 9)
             outcome = {"small/web/failing": "failed", CELL: "ok"}[job.name]
-            tell({"seed": 0, "outcome": outcome, "why": "as asked"})
+            tell({"seed": 0, "outcome": outcome, "why": "as requested"})
             return 0
 
         return one
@@ -231,11 +237,12 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     grid, said = load_grid(), []
     assert not work(entries(grid), grid, jobs=1, say=said.append)
     assert "skipped: small/web/killed seed 0: killed by signal 9: probably out of memory" in said
-    assert "skipped: small/web/failing seed 0: as asked" in said
-    assert f"{CELL} seed 0: ok, as asked" in said
+    assert "skipped: small/web/failing seed 0: as requested" in said
+    assert f"{CELL} seed 0: ok, as requested" in said
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
 
 
+@pytest.mark.slow
 def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
     """The job of one trial is killed: each trial still runs once, also that one, and then the seed of the cell."""
     search = {"trials": 2, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1]}}}
@@ -270,6 +277,7 @@ def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project)
     assert json.loads(Path(f"results/{CELL}.json").read_text())["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch):
     for row in ("large", "mlp"):
         project.recipe(row=row, seeds=[0])

@@ -132,6 +132,7 @@ def test_trials_that_are_left_are_jobs_of_their_own_and_short_ones_share():
     ] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_what_the_store_has_is_not_missing(project, forecasts):
     project.recipe(seeds=[0, 1, 2])
     grid = load_grid()
@@ -209,6 +210,7 @@ def test_a_search_that_is_not_done_and_data_that_are_not_there(project, forecast
     assert {one.digest is None for one in found.missing} == {True}
 
 
+@pytest.mark.slow
 def test_trials_that_a_study_has_are_not_left_and_asking_makes_no_study(project, forecasts):
     project.recipe(seeds=[0], search={"trials": 3, "space": {"model.dropout": {"choices": [0.0, 0.1]}}})
     grid = load_grid()
@@ -243,6 +245,7 @@ def test_a_cell_that_cannot_run_is_named_and_costs_no_other(project, forecasts):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [lambda text: text[:40], lambda text: text.replace('"seconds": 3600.0', '"seconds": "an hour"'), lambda text: "[]"],

@@ -25,7 +25,7 @@ CELL = "small/web/mlp"
 
 
 def listed() -> list[str]:
-    """Return the columns of the only cell in `gt-bench list`: seeds and state."""
+    """Return the columns seeds and state of the only cell in `gt-bench list`."""
     line = next(line for line in CliRunner().invoke(app.app, ["list"]).output.splitlines() if CELL in line)
     return [part.strip() for part in line.split("│")[3:5]]
 
@@ -84,6 +84,7 @@ def test_an_end_in_words(status, says):
     assert in_words(status) == says
 
 
+@pytest.mark.slow
 def test_list_counts_seeds_in_the_store(one_seed):
     assert listed() == ["1/2", "begun"]
     grid = load_grid()
@@ -99,6 +100,7 @@ def test_list_counts_seeds_in_the_store(one_seed):
     assert listed() == ["0/2", "ok"]
 
 
+@pytest.mark.slow
 def test_a_copy_without_git_runs(one_seed, capsys, monkeypatch):
     """Make the folder a downloaded archive, or a copy without .git."""
     monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
@@ -141,6 +143,7 @@ def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
     assert Config(Path("release/.dvc").resolve())["core"]["no_scm"] is True
 
 
+@pytest.mark.slow
 def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch):
     monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
     chain([CELL], train="sh -c 'kill -9 $$' python -m stages.train ${item.cell}")
@@ -170,6 +173,7 @@ def two_cells(project, monkeypatch):
     return [CELL, "small/web/other"]
 
 
+@pytest.mark.slow
 def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_again(two_cells):
     chain(two_cells, train="touch by_dvc && false")
     assert reproduce("small") == 0
@@ -178,6 +182,7 @@ def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_aga
     assert [(row["status"], row["runs"]) for row in rows] == [("ok", 2), ("ok", 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["encode", "train"])
 def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, capsys):
     chain(two_cells, train="touch by_dvc && false", encode="false" if broken == "encode" else "true")
@@ -192,6 +197,7 @@ def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, 
     assert "the leaderboard above is partial" in said.err
 
 
+@pytest.mark.slow
 def test_a_recipe_that_cannot_be_read_stops_its_own_cell_alone(two_cells, monkeypatch, capsys):
     monkeypatch.setattr("gt_bench.scheduling.reproduce._dvc", lambda *_: 0)
     grid = load_grid()

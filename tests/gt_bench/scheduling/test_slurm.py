@@ -38,7 +38,7 @@ def slurm(tmp_path_factory):
     for missing, why in (
         (shutil.which("slurmctld") is None, "Slurm is not installed: apt-get install slurm-wlm munge"),
         (os.geteuid() != 0, "its daemons are started by root"),
-        (not SCRIPT.exists(), f"{SCRIPT} is not at hand"),
+        (not SCRIPT.exists(), f"{SCRIPT} does not exist"),
     ):
         if missing:
             pytest.skip(f"no Slurm: {why}")

@@ -77,6 +77,7 @@ def swept(cluster, *names, at_most=4, **options):
     return done, said
 
 
+@pytest.mark.slow
 def test_every_missing_run_is_submitted_once_and_the_store_has_all(project):
     project.recipe(seeds=[0, 1, 2])
     cluster = Cluster()
@@ -91,6 +92,7 @@ def test_every_missing_run_is_submitted_once_and_the_store_has_all(project):
     assert again.submitted == []
 
 
+@pytest.mark.slow
 def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     project.recipe(seeds=[0, 1])
     cluster = Cluster()
@@ -113,6 +115,7 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     assert cluster.runs == [(CELL, [1])]
 
 
+@pytest.mark.slow
 def test_no_array_is_larger_than_slurm_takes(project, monkeypatch):
     monkeypatch.setattr("gt_bench.scheduling.slurm_sweep.ARRAY", 2)
     project.recipe(seeds=[0, 1, 2, 3, 4])
@@ -130,6 +133,7 @@ def test_no_array_is_larger_than_slurm_takes(project, monkeypatch):
     assert sorted(cluster.runs) == [(CELL, [seed]) for seed in range(5)]
 
 
+@pytest.mark.slow
 def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(project):
     project.recipe(row="mlp", seeds=[0, 1])
     path = project.recipe(row="refused", seeds=[0])
@@ -153,6 +157,7 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
     assert again.runs == [(CELL, [lost])]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project):
     project.recipe(seeds=[0, 7], split="seed", start={"cell": "small/web/base"})
     project.recipe(row="base", seeds=[0], keep_weights=True)  # no run with seed 7 exists to start from
@@ -170,6 +175,7 @@ def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project)
 SEARCH = {"trials": 3, "sampler": "grid", "pruner": "none", "space": {"model.dropout": {"choices": [0.0, 0.1, 0.2]}}}
 
 
+@pytest.mark.slow
 def test_trials_are_jobs_and_the_seeds_of_the_cell_come_after_them(project):
     project.recipe(seeds=[0], search=SEARCH)
     cluster = Cluster()
@@ -191,6 +197,7 @@ def trials():
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypatch):
     """The first job dies during its trial: its worker is gone, but the study lists the trial as running."""
     project.recipe(seeds=[0], search=SEARCH)
@@ -219,6 +226,7 @@ def test_a_trial_that_is_lost_with_its_job_is_found_by_another(project, monkeypa
     assert {row["model.dropout"] for row in trials()} == {"0.0", "0.1", "0.2"}
 
 
+@pytest.mark.slow
 def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
     project.recipe(seeds=[0], search=SEARCH)
     cluster = Cluster(loses=(0, 1, 2))
@@ -230,6 +238,7 @@ def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
     assert swept(again)[0]
 
 
+@pytest.mark.slow
 def test_a_job_that_no_node_can_take_is_said_once(project):
     project.recipe(seeds=[0, 1])
 

@@ -10,6 +10,7 @@ from gt_bench.scheduling.verdict_changes import changed_results
 from gt_bench.store.run_store import Store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage", ["[]", "{", '{"small/web/mlp accuracy ↑ %": 3}', '{"small/web/mlp accuracy ↑ %": {}}']
 )

@@ -26,10 +26,9 @@ from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sync import complete, track_cells
 from gt_bench.tracking.uri import tracking_uri
 from tests.conftest import ROOT
+from tests.gt_bench.search.cases import GRID, SPACE, trials
 
 CELL = "small/web/mlp"
-SPACE = {"model.dropout": {"choices": [0.0, 0.25, 0.5]}, "optimizer.lr": {"choices": [0.001, 0.01, 0.1]}}
-GRID = {"trials": 9, "sampler": "grid", "pruner": "none", "space": SPACE}
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +42,6 @@ def tune(**folders):
     return tune_cell(grid.find(CELL), grid, **folders)
 
 
-def trials():
-    with Path("tuned/small/web/mlp.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 def worker():
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -59,6 +53,7 @@ def finished_trials(said: str) -> int:
     return len(re.findall(r"search trial \d+ \(\d+/\d+\): ", said))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", [False, True])
 def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project, database):
     project.recipe(search=GRID, epochs=12, run={"study_storage": "sqlite:///studies.db"} if database else None)
@@ -84,6 +79,7 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
     assert (trials(), len(project.records())) == (rows, records)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left(project):
     project.recipe(search={**GRID, "trials": 3}, epochs=200)
     doomed = worker()
@@ -122,6 +118,7 @@ def test_where_studies_live(project, monkeypatch):
     assert storage_url(load_grid().run) == "sqlite:///b.db"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("url", "says"),
     [
@@ -139,6 +136,7 @@ def test_a_storage_that_cannot_be_used_is_named_without_its_password(project, ur
     assert not Path("tuned").exists()
 
 
+@pytest.mark.slow
 def test_two_cells_with_one_recipe_have_two_studies_in_one_database(project):
     for row in ("mlp", "twin"):
         project.recipe(row=row, search={**GRID, "trials": 2}, run={"study_storage": "sqlite:///a.db"})
@@ -149,6 +147,7 @@ def test_two_cells_with_one_recipe_have_two_studies_in_one_database(project):
         assert [row["number"] for row in csv.DictReader(file)] == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_a_study_file_of_another_cell_and_one_that_is_none(project):
     project.recipe(search={**GRID, "trials": 1})
     tune()
@@ -169,6 +168,7 @@ def test_a_study_file_of_another_cell_and_one_that_is_none(project):
         assert journal.read_text() == content
 
 
+@pytest.mark.slow
 def test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_else(project, capsys):
     project.recipe(search={**GRID, "trials": 3})
     tune()
@@ -237,6 +237,7 @@ def fair(trials_each: int) -> None:
     path.write_text(path.read_text() + f"fair_search: {{small: {trials_each}}}\n")
 
 
+@pytest.mark.slow
 def test_a_fair_search_gives_every_cell_the_same_trials_over_spaces_of_one_size(project):
     project.recipe(search=GRID)
     project.recipe(row="twin", search={**GRID, "trials": 2})
@@ -283,6 +284,7 @@ def shown(suite: str) -> dict[str, dict]:
     }
 
 
+@pytest.mark.slow
 def test_trials_stand_in_an_experiment_of_their_own_and_pictures_with_the_cell(project, monkeypatch):
     project.recipe(search={**GRID, "trials": 2}, run={"tracking": True}, seeds=[0], epochs=2)
     tune()

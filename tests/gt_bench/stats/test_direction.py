@@ -1,4 +1,4 @@
-"""Does a whole paper lie to one side? The test over datasets, on cases whose p value is seen at a glance and on drawn ones."""
+"""The test whether a whole paper deviates to one side, on cases with obvious p values and on random ones."""
 
 import numpy as np
 import pytest
@@ -42,4 +42,4 @@ def test_at_equal_truth_it_rejects_in_five_percent_of_cases_however_correlated_a
         tests += found.by_dataset < 0.05
         plain += found.sign_p < 0.05
     assert tests <= 65  # 50 expected, with a deviation of 7
-    assert plain > 150  # the plain sign test takes four correlated numbers for four
+    assert plain > 150  # the plain sign test counts four correlated numbers as four independent ones

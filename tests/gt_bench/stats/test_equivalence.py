@@ -65,6 +65,7 @@ def test_the_printed_numbers_of_runs():
     assert PRINTED == [4, 5, 7, 10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 def test_equal_truth_is_reproduced_at_the_stated_power_and_off_at_the_level(ours, theirs):
     difference, error, df, std = welch(ours, theirs, drawn(ours, theirs))
@@ -151,7 +152,7 @@ def test_what_is_not_printed_makes_no_verdict_easier():
             assert words[1] == words[0] == few
         bare = judge(float(mean[i]), float(std[i]), 10, replace(whole, std=None, runs=None))
         assert (bare.word == "reproduced", bare.margin) == (False, None)
-        # an exact print in our interval; beyond what one more run of ours may be
+        # an exact published value in our interval; outside the prediction interval of one more run
         t = special.stdtrit(9, 0.975) * sample_std(float(std[i]), 10)
         distance = abs(mean[i] - other[i])
         assert (bare.word == "consistent") == (distance < t / np.sqrt(10))
@@ -218,7 +219,7 @@ def test_a_claim_on_counts_that_are_all_the_same_is_not_free_of_noise():
     assert [claim(count, 1e-9) for count in (22, 24)] == [
         "claim fails",
         "claim holds",
-    ]  # three alike on either side: less than one apart
+    ]  # three equal values on either side: less than one apart
 
 
 # missing information: (our runs, published runs or None, whether a spread is published, true runs)

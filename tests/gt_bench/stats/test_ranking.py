@@ -72,6 +72,7 @@ def test_strengths_are_found_again_from_drawn_comparisons():
     assert ranking.bradley_terry(won) == pytest.approx(true, abs=0.08)
 
 
+@pytest.mark.slow
 def test_a_model_that_always_wins_has_a_finite_strength():
     found = ranking.strengths(np.tile([3.0, 2.0, 1.0], (8, 1)), draws=50)
     assert (np.diff(found.elo) < 0).all()
@@ -79,6 +80,7 @@ def test_a_model_that_always_wins_has_a_finite_strength():
     assert found.elo.mean() == pytest.approx(1000)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_strength_contains_it():
     values = np.random.default_rng(3).random((20, 3)) + np.array([0.3, 0.0, 0.0])
     found = ranking.strengths(values, draws=100)

@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 from tests.gt_bench.shipping import export, in_first, rewrite, run, train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -31,7 +32,7 @@ from tests.gt_bench.shipping import export, in_first, rewrite, run, train
         (in_first(lambda r: r["deterministic"]["epochs"]["val"].pop()), "its curves have 5, 6 epochs"),
         (in_first(lambda r: r["measured"].pop("device")), "device is missing"),
         (in_first(lambda r: r.update(schema=9)), "schema 9, but this code reads schema 2"),
-        # an edited number that contradicts no other
+        # an edited number that is consistent with all others
         (
             in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)),
             "its checksum does not match",

@@ -61,6 +61,7 @@ def plain_errors(attention: torch.Tensor, tuples: list[tuple[int, int]]) -> list
     return sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -82,6 +83,7 @@ def test_a_run_keeps_its_last_epoch_and_resumes(changes, tmp_path):
     assert {f"squared-error/{i}" for i in range(15)} < record["test_metrics"].keys()
 
 
+@pytest.mark.slow
 def test_the_number_is_the_sum_of_squares_over_rows_and_columns(tmp_path):
     name = pack_graphs(tmp_path, high=11)
     changes = {
@@ -131,6 +133,7 @@ def test_the_kept_epoch_counts_in_a_digest_only_where_it_is_the_last():
         Recipe(**model, select="last", patience=3)
 
 
+@pytest.mark.slow
 def test_nothing_but_attention_fits(tmp_path):
     name = pack_graphs(tmp_path)
     with pytest.raises(RecipeError, match="requires attention; models that support it: tokengt-attention"):

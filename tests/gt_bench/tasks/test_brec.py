@@ -171,6 +171,7 @@ def test_counts_by_category():
     assert [everything[k] for k in PUBLISHED] == [60, 140, 100, 100, 400, 1]
 
 
+@pytest.mark.slow
 def test_a_message_passing_network_separates_what_colours_separate_and_no_more(experiment):
     record, _ = experiment().run(0)
     run = record["deterministic"]
@@ -183,12 +184,14 @@ def test_a_message_passing_network_separates_what_colours_separate_and_no_more(e
     assert run["parameters"] > 100
 
 
+@pytest.mark.slow
 def test_pairs_of_nodes_separate_all(experiment):
     model = {"name": "edge-transformer-brec-released", "hidden_dim": 16, "num_layers": 2}
     run = experiment(model=model, brec={"pairs": [[60, 61], [265, 266]]}).run(0)[0]["deterministic"]
     assert run["epochs"]["distinguished"] == [1, 1]
 
 
+@pytest.mark.slow
 def test_training_is_the_reference_loop(experiment):
     """Training of one pair with torch's loss, optimiser and scheduler."""
     one = experiment(
@@ -225,6 +228,7 @@ def test_training_is_the_reference_loop(experiment):
     assert curves["t_squared"][0] == pytest.approx(d.mean(0) @ inverse @ d.mean(0), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_stopping_and_the_weights_that_are_tested(experiment, monkeypatch):
     pairs_of_nodes = {"model": {"name": "edge-transformer-brec-released", "hidden_dim": 16, "num_layers": 2}}
     for below, epochs in ((0.2, 1), (0.0, 3)):
@@ -251,6 +255,7 @@ def result_of(record):
     return record["deterministic"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_between_pairs_ends_as_if_it_had_not_been(experiment):
     whole = experiment("whole").run(1)[0]
 
@@ -277,6 +282,7 @@ def test_a_run_that_was_stopped_between_pairs_ends_as_if_it_had_not_been(experim
     assert result_of(experiment().run(2)[0])["epochs"]["t_squared"] != result_of(whole)["epochs"]["t_squared"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop_below", "pairs"), [(0.0, 0), (10.0, 1)], ids=["within a pair", "between pairs"])
 def test_the_time_limit_holds_and_a_longer_one_goes_on(experiment, stop_below, pairs):
     changes = {"brec": {"stop_below": stop_below}}
@@ -296,6 +302,7 @@ def test_a_pair_whose_loss_is_no_number_is_one_pair_lost(experiment):
     assert run["test"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -336,6 +343,7 @@ def test_sides_that_do_not_alternate():
         )
 
 
+@pytest.mark.slow
 def test_a_cell_through_the_stage_with_a_limit_on_pairs(project, capsys):
     pack_brec(project.root / "data")
     recipe = copy.deepcopy(RECIPE) | {

@@ -171,6 +171,7 @@ def test_every_epoch_draws_other_configurations_and_every_run_the_same(experimen
     assert [b.num_graphs for b, _ in few] == [2, 2]
 
 
+@pytest.mark.slow
 def test_gradients_flow_through_the_segment_alone(experiment):
     one = experiment(batch={"graphs": 2, "configurations": 2, "segment": 4})
     torch.manual_seed(0)
@@ -199,6 +200,7 @@ def test_gradients_flow_through_the_segment_alone(experiment):
     assert torch.equal(part.sizes, per_copy)
 
 
+@pytest.mark.slow
 def test_a_run_learns_and_resumes_bit_for_bit(experiment):
     changes = {"epochs": 25, "batch": {"graphs": 2, "configurations": 4, "segment": 8}}
     whole = experiment("whole", **changes).run(0)[0]["deterministic"]
@@ -223,6 +225,7 @@ def test_a_run_learns_and_resumes_bit_for_bit(experiment):
     assert set(whole["test_metrics"]) == {"loss", "ordered-pair-accuracy", *one.header.also}
 
 
+@pytest.mark.slow
 def test_other_losses_and_the_local_model(experiment):
     model = {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "num_local_layers": 1, "attention": "local"}
     assert experiment(loss="pairwise-hinge", model=model).run(0)[0]["deterministic"]["status"] == "ok"
@@ -237,6 +240,7 @@ def test_bad_recipes(experiment, changes, words):
         experiment(**changes).run(0)
 
 
+@pytest.mark.slow
 def test_a_model_of_pairs_has_no_segments(experiment):
     one = experiment(
         batch={"graphs": 2, "configurations": 2, "segment": 4},

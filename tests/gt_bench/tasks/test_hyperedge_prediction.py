@@ -197,6 +197,7 @@ S2G = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [HOT | ENCODER, S2G | {"broadcast_activation": True}])
 def test_a_run_learns_resumes_and_tests_what_it_says(model, tmp_path):
     pack_hypergraph(tmp_path)
@@ -225,6 +226,7 @@ def test_a_run_learns_resumes_and_tests_what_it_says(model, tmp_path):
     assert record["test_metrics"]["aupr"] == pytest.approx(average_precision_score(labels, output))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "float64"])
 def test_other_precisions_train(precision, tmp_path):
     pack_hypergraph(tmp_path)

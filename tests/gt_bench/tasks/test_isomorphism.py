@@ -87,6 +87,7 @@ def experiment(tmp_path):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_models_separate_what_their_class_separates(experiment, name):
     model, encodings, same = MODELS[name]
@@ -102,6 +103,7 @@ def test_models_separate_what_their_class_separates(experiment, name):
     assert run["parameters"] > 0
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_record(experiment):
     model, encodings, _ = MODELS["ppgt"]
     one, other = (experiment(model=model, encodings=encodings, batch={"graphs": graphs}) for graphs in (2, 2))

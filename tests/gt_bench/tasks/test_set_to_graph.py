@@ -162,6 +162,7 @@ HOT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("partition", "model"),
     [
@@ -195,6 +196,7 @@ def test_a_run_learns_resumes_and_tests_what_it_says(partition, model, tmp_path)
     assert ("f1@jets-b" in record["test_metrics"]) == partition
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16", "float64"])
 @pytest.mark.parametrize("partition", [False, True])
 def test_other_precisions_train(partition, precision, tmp_path):

@@ -47,7 +47,7 @@ def one(cell: str = CELL) -> Computed:
 
 
 def checked(monkeypatch, update: bool = False) -> str | None:
-    """What `check` says of CELL, run in this process."""
+    """Result of `check` for CELL, run in this process."""
     monkeypatch.setattr(
         check_grid, "compute_all", lambda cells, root, workers, say, update, kept: [say(one(cell)) for cell in cells]
     )
@@ -143,7 +143,7 @@ def test_what_a_cell_starts_from_is_run_before_it(grid):
 def test_a_broken_cell_is_named(grid, monkeypatch, changes, says):
     grid.recipe(**changes)
     assert says in checked(monkeypatch, update=True)
-    assert not golden_values.load("small"), "nothing is kept of it"
+    assert not golden_values.load("small"), "nothing is stored"
 
 
 def test_a_bug_says_where_it_is(grid, monkeypatch):
@@ -216,8 +216,9 @@ def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(gr
         golden_values._read_file.cache_clear()
 
 
+@pytest.mark.slow
 def test_all_in_two_processes_with_a_table_and_a_status(capfd, monkeypatch):
-    """Two sound cells of the real grid; then a dataset without a known shape."""
+    """Two valid cells of the real grid; then a dataset without a known shape."""
     monkeypatch.chdir(ROOT)
     names = ["embedded/chains/mlp", "embedded/chains/gcn"]
     assert main(names) == 0
@@ -239,6 +240,7 @@ def _die(cell, data, root, update, kept):
     return Computed(cell, 0.0)
 
 
+@pytest.mark.slow
 def test_a_killed_process_fails_its_cell_alone(monkeypatch):
     monkeypatch.setattr(golden_run, "compute", _die)
     monkeypatch.setattr(golden_run, "_begin", int)

@@ -64,7 +64,7 @@ def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dic
     runs = {}
     for run in mirror.runs.values():
         key = (run.data.tags["gt.kind"], run.data.tags["gt.cell"], run.data.tags.get("gt.digest"))
-        assert key not in runs, f"{key} stands twice"
+        assert key not in runs, f"duplicate {key}"
         tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
         parent = run.data.tags.get("mlflow.parentRunId")
         folder = Path(run.info.artifact_uri.removeprefix("file://"))

@@ -2,10 +2,13 @@
 
 import json
 
+import pytest
+
 from gt_bench.tracking.figures import learning_curves
 from tests.gt_bench.cells import records
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_the_same_each_time_also_for_a_run_that_failed():
     runs = records(failed=("diverged",))
     picture = learning_curves("a cell", runs)

@@ -36,6 +36,7 @@ def assert_harmless(capfd, world, uri: str, *, during=None, seconds: float = 300
     return err
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_costs_one_warning(world, monkeypatch, capfd):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     assert_harmless(capfd, world, "http://127.0.0.1:9")
@@ -43,6 +44,7 @@ def test_a_server_that_is_down_costs_one_warning(world, monkeypatch, capfd):
         complete(SUITE, world.results, world.records)
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_costs_one_warning(world, monkeypatch, capfd):
     with socket.create_server(("127.0.0.1", 0)) as server:
         uri = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -51,6 +53,7 @@ def test_a_server_that_never_answers_costs_one_warning(world, monkeypatch, capfd
         assert "timed out" in assert_harmless(capfd, world, uri).lower()
 
 
+@pytest.mark.slow
 def test_a_store_that_dies_midway_costs_one_warning_and_is_completed_later(store, world, rebuilt, capfd):
     uri = store("dies")
     path = Path(uri.removeprefix("sqlite:///"))

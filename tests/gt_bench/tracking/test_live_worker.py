@@ -4,12 +4,16 @@ import http.server
 import json
 import threading
 
+import pytest
+
 from gt_bench.tracking.live import WARNED
 from gt_bench.tracking.live_worker import follow
 from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sync import complete
 from tests.gt_bench.cells import make_record, make_result
 from tests.gt_bench.tracking.conftest import ET, SUITE, Told, snapshot, start, train
+
+pytestmark = pytest.mark.slow
 
 
 def test_live_equals_rebuilt(store, world, rebuilt):

@@ -91,7 +91,7 @@ def test_eight_writers_one_killed_and_a_restart_in_the_middle(server, tmp_path, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     fork = multiprocessing.get_context("fork")
-    goes_on = tmp_path / "goes on"  # a file: an event would wait for a process that was killed while it waited
+    goes_on = tmp_path / "resume"  # a file: an event would wait for a process that was killed while it waited
     writers = [fork.Process(target=write, args=(cell, goes_on)) for cell in CELLS]
     for writer in writers:
         writer.start()

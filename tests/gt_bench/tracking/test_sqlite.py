@@ -22,6 +22,8 @@ from gt_bench.tracking.sqlite import TrackingError, make, ready_database
 from gt_bench.tracking.sync import complete
 from tests.gt_bench.cells import make_record, make_result
 
+pytestmark = pytest.mark.slow
+
 CELL = "edge-transformer/cornell/gcn"
 SUITE = "edge-transformer"
 RECORDS = [make_record(CELL, seed) for seed in (0, 1)]
@@ -108,6 +110,7 @@ def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, st
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_one_is_whole_or_not_there_whenever_its_maker_is_killed(capsys):
     killed(make, FILE, 40)
     assert not FILE.exists()

@@ -15,6 +15,8 @@ from gt_bench.utils.paths import recipe_file
 from tests.gt_bench.cells import make_record, make_result, write
 from tests.gt_bench.tracking.conftest import ET, GCN, SUITE, snapshot
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_a_store_holds(rebuilt, world):
     parent = rebuilt["cell", ET, attempt_id(world.results[0])]
@@ -45,7 +47,7 @@ def test_what_a_store_holds(rebuilt, world):
         assert said in parent["tags"]["mlflow.note.content"]
     assert parent["tags"]["gt.current"] == run["tags"]["gt.current"] == "true"
     assert run["params"]["digest.encodings"] == record["deterministic"]["digests"]["encodings"]
-    assert not [tag for tag in run["tags"] if tag.startswith("gt.digest.")], "tags stand above the description"
+    assert not [tag for tag in run["tags"] if tag.startswith("gt.digest.")], "tags hide the description"
     assert (
         run["params"]["versions"]
         == parent["params"]["versions"]

@@ -54,6 +54,7 @@ def log(tracker: TensorBoard, record: dict, epochs: range) -> None:
             tracker.log_epoch(record["digest"], epoch, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_tensorboard_reads_the_curves_of_the_records(project, capfd, parallel):
     project.recipe(run={"tracking": ["tensorboard"], "parallel": parallel})
@@ -95,6 +96,7 @@ def test_a_run_that_resumes_and_one_that_is_replaced_leave_only_their_own_curves
     assert_mirrors(first, ET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", ["start_seed", "log_epoch", "finish_seed", "close"])
 def test_a_logger_that_fails_loses_no_run(project, monkeypatch, capfd, fails):
     def fail(*_):

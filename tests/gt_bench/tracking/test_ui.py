@@ -25,6 +25,8 @@ from tests.gt_bench.cells import make_record, make_result, without_data, write
 from tests.gt_bench.postgres import free_port
 from tests.gt_bench.tracking.conftest import ET, GCN
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120_000  # milliseconds, also on a busy machine
 OF_MLFLOW = "duration"  # a column that MLflow adds to every view
 NO_ACCOUNTS = "/ajax-api/2.0/mlflow/users/current"  # which MLflow requests from a server that has none: 404
@@ -121,7 +123,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     with place.expect_page() as opened:
         page.get_by_role("link", name="all attempts, also superseded ones").click()
     assert shown(opened.value, ATTEMPTS, "tags.`gt.cell`") == [ET, GCN, GCN, "edge-transformer/texas/gcn"], (
-        "attempts at a cell stand together"
+        "attempts at a cell are adjacent"
     )
     assert sorted(shown(opened.value, ATTEMPTS, "tags.`gt.current`")) == ["false", "true", "true", "true"]
     page.get_by_role("link", name="cornell gcn").click()

@@ -108,6 +108,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments"), MODELS)
 def test_gradients_of_a_model_are_the_same_bits(name, arguments):
     from gt_models.encodings import compute

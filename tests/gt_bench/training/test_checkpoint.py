@@ -75,6 +75,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_renamed_and_the_run_starts_over(tmp_path, capsys, damage):
     path = tmp_path / "checkpoint.safetensors"

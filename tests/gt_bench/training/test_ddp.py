@@ -36,6 +36,8 @@ from tests.conftest import ROOT
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
 from tests.gt_bench.training.small_run import NOTHING_ENCODED
 
+pytestmark = pytest.mark.slow
+
 # relative tolerance of curves and metrics after a few epochs, for another order of summation. Adam normalises
 # gradients, so the rounding of a zero gradient (a bias before BatchNorm) becomes a step
 TOLERANCE = {"sgd": 1e-11, "adam": 1e-7, "float32": 2e-4}

@@ -90,9 +90,10 @@ def run(tmp_path, **changes):
     )
 
 
+@pytest.mark.slow
 def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):
     experiment = run(tmp_path)
-    assert requests(experiment.recipe) == []  # nothing is stored
+    assert requests(experiment.recipe) == []  # no draw is stored
     record, _ = experiment.run(0)
     assert record["deterministic"]["status"] == "ok"
     assert record["deterministic"]["recipe"]["subgraphs"] == {"hops": 2, "max_nodes": 7}

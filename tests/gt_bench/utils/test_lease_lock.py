@@ -56,6 +56,7 @@ def kill(process) -> None:
     process.join()
 
 
+@pytest.mark.slow
 def test_64_processes_on_two_machines_compute_each_run_once(mounts):
     runs, start = [f"run-{i}" for i in range(12)], fork.Event()
 

@@ -1,4 +1,4 @@
-"""Files that killed processes left behind are removed, and nothing else."""
+"""Temporary files of killed processes are removed, and no other files."""
 
 import os
 from pathlib import Path
@@ -51,6 +51,7 @@ def test_a_folder_goes_when_nothing_in_it_changed(tmp_path):
     assert list((tmp_path / "packed").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_each_stage_sweeps_where_it_writes(project):
     project.recipe()
     grid = load_grid()

@@ -1,4 +1,4 @@
-"""GCN, GAT and GraphSAGE as Luo et al. tune them: their equations with dense matrices, symmetries, what they refuse."""
+"""GCN, GAT and GraphSAGE as tuned by Luo et al.: equations with dense matrices, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def graphs(sizes=(5, 3, 6)):
 
 
 def build(convolution: str, **arguments) -> nn.Module:
-    """Its running statistics matter too."""
+    """A model whose running statistics affect the output."""
     torch.manual_seed(0)
     sizes = {"in_dim": 4, "out_dim": 2, "level": "node", "hidden_dim": 8, "num_layers": 2}
     model = create_model("classic-gnn", **sizes | {"convolution": convolution} | arguments).double()
@@ -38,7 +38,7 @@ def build(convolution: str, **arguments) -> nn.Module:
 
 
 def convolved(w: dict[str, Tensor], name: str, x: Tensor, neighbours: Tensor, heads: int) -> Tensor:
-    """One convolution by dense matrices; neighbours [N, N] bool, (i, j) where j sends to i, each node to itself too."""
+    """One convolution with dense matrices; neighbours [N, N] bool: (i, j) if j sends to i; with all self-loops."""
     adjacency = neighbours.to(x.dtype)
     if name == "gcn":
         scale = adjacency.sum(1).rsqrt()
@@ -82,7 +82,7 @@ def by_equations(model: nn.Module, graph, convolution: str, heads: int) -> Tenso
 @pytest.mark.parametrize(("convolution", "arguments"), VARIANTS)
 def test_is_its_equations(convolution, arguments, loops):
     graph, model = graphs((6,))[0], build(convolution, **arguments).eval()
-    if loops:  # one that is there already counts once
+    if loops:  # a stored self-loop counts once
         graph.edge_index = torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1)
         graph.edge_attr = None
     expected = by_equations(model, graph, convolution, arguments.get("num_heads", 1))
@@ -91,7 +91,7 @@ def test_is_its_equations(convolution, arguments, loops):
 
 @pytest.mark.parametrize(("convolution", "arguments"), VARIANTS)
 def test_sound(convolution, arguments):
-    """But for the gradients of constants that a batch norm takes away again."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     checks.assert_deterministic(lambda: build(convolution, **arguments), checks.collate(graphs()))
     batch = arguments.get("normalisation") == "batch"
     silent = [f"residuals.{i}.bias" for i in range(2)] + ["convs.0.lin_l.bias", "convs.1.lin_l.bias"] if batch else []

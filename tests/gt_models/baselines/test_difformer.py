@@ -1,4 +1,4 @@
-"""DIFFormer: its equations node by node, symmetries, what it refuses."""
+"""DIFFormer: its equations node by node, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("kernel", ["simple", "sigmoid"])
 def test_is_its_equations(kernel):
-    """Two self-loops that are there count once."""
+    """Two stored self-loops of a node count once."""
     graph, model = checks.random_graphs((6,))[0], build(kernel).eval()
     graph = GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
     w, n = model.state_dict(), 6

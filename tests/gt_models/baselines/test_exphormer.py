@@ -1,4 +1,4 @@
-"""Exphormer: its equations link by link, symmetries, what it refuses."""
+"""Exphormer: its equations link by link, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -123,7 +123,7 @@ def test_is_its_equations(edge_dim, arguments):
 
 
 def test_sound_but_for_the_order_of_nodes():
-    """Which the drawn edges depend on; constants that a batch norm takes away again get no gradient."""
+    """Graph ids decide the drawn edges; constants that a batch norm removes have no gradient."""
     silent = tuple(f"layers.{i}.{name}" for i in range(2) for name in ("local.bias", "ffn_out.bias"))
     graphs = with_expander()
     checks.assert_deterministic(build, checks.collate(graphs))

@@ -1,4 +1,4 @@
-"""GatedGCN: its equations node by node, symmetries, what it refuses."""
+"""GatedGCN: its equations node by node, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 
 
 def build(level: str = "graph", **arguments) -> nn.Module:
-    """Its running statistics matter too."""
+    """A model whose running statistics affect the output."""
     torch.manual_seed(0)
     model = create_model(
         "gatedgcn",
@@ -81,7 +81,7 @@ def test_is_its_equations(batch_norm, edge_dim, edge_features):
 @pytest.mark.parametrize("level", ["node", "graph"])
 @pytest.mark.parametrize("pooling", ["mean", "sum"])
 def test_sound(level, pooling):
-    """But for the last edge states, which nothing reads, and constants that a batch norm takes away again."""
+    """All checks, except for gradients of the unused last edge states and of constants that a batch norm removes."""
     checks.assert_deterministic(lambda: build(level, pooling=pooling), checks.collate(graphs()))
     silent = ("layers.0.A.bias", "layers.1.A.bias", "layers.1.edge_norm.weight", "layers.1.edge_norm.bias")
     checks.assert_gradients_reach(build(level, pooling=pooling), checks.collate(graphs()), except_for=silent)

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from torch import nn
 
-from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import MissingEncoding
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import build, graphs
 
 GCN_VARIANTS = [
     {},
@@ -17,18 +16,10 @@ GCN_VARIANTS = [
 ]
 
 
-def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
-    return checks.random_graphs(sizes, pair_encodings=(("rrwp", 3),), node_encodings=(("laplacian_eigenvectors", 4),))
-
-
-def build(name="gcn", level="node", **arguments) -> nn.Module:
-    return create_model(name, **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8} | arguments).double()
-
-
 @pytest.mark.parametrize("level", ["node", "graph"])
 @pytest.mark.parametrize("arguments", GCN_VARIANTS)
 def test_gcn_sound(arguments, level):
-    # a bias before a batch norm has no gradient, so every parameter is asked for in the other variants only
+    # a bias before a batch norm has no gradient, so only the other variants check every parameter
     if arguments.get("normalisation") == "batch":
         checks.assert_gradients_reach(
             build(level=level, **arguments),

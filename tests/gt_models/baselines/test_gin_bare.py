@@ -1,4 +1,4 @@
-"""GIN without a Linear before or after its layers: its equation, symmetries, what it refuses."""
+"""GIN without a Linear before or after its layers: its equation, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 
 
 def build(level: str = "node", **arguments) -> nn.Module:
-    """Its running statistics matter too."""
+    """A model whose running statistics affect the output."""
     model = create_model(
         "gin-bare", **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments
     ).double()
@@ -47,7 +47,7 @@ def test_is_its_equation(layers, pooling):
 
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_sound(level):
-    """But for the gradients of constants that a batch norm takes away again."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     checks.assert_deterministic(lambda: build(level), checks.collate(graphs()))
     checks.assert_gradients_reach(build(level), checks.collate(graphs()), except_for=("mlps.0.0.bias", "mlps.1.0.bias"))
     model = build(level)

@@ -1,4 +1,4 @@
-"""GPR-GNN and APPNP: their equations with dense matrices, against torch_geometric's APPNP, symmetries, what they refuse."""
+"""GPR-GNN and APPNP: equations with dense matrices, torch_geometric's APPNP, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def test_is_its_equations(name):
     else:
         for _ in range(3):
             z = 0.8 * near @ z + 0.2 * h
-    torch.testing.assert_close(model(graph), z, rtol=1e-7, atol=1e-7)  # gamma is of float32
+    torch.testing.assert_close(model(graph), z, rtol=1e-7, atol=1e-7)  # gamma is float32
 
 
 def test_begins_as_pagerank_of_torch_geometric():

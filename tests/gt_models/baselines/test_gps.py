@@ -1,4 +1,4 @@
-"""GraphGPS: its equations, the authors' numbers, torch_geometric's layer, the parameter count."""
+"""GraphGPS: its equations, the authors' outputs, torch_geometric's layer, the parameter count."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def build(level: str = "graph", **arguments) -> nn.Module:
 
 
 def layer_of(norm: str = "batch") -> GPSLayer:
-    """A layer all of whose parameters and running statistics matter."""
+    """A layer in which all parameters and running statistics affect the output."""
     layer = GPSLayer(8, 2, "gin", True, "softmax", None, None, 0.0, 0.0, "relu", norm).double().eval()
     for name, value in [*layer.named_parameters(), *layer.named_buffers()]:
         if value.is_floating_point() and not name.endswith("eps"):
@@ -53,16 +53,17 @@ def layer_of(norm: str = "batch") -> GPSLayer:
 
 
 def graph_wise(graph: GraphBatch) -> GraphBatch:
-    """Without what `checks.permute` cannot move: encodings of graphs."""
+    """All checks, without encodings of graphs, which `checks.permute` does not support."""
     graph.encodings.pop("laplacian_eigenvalues")
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("arguments", VARIANTS)
 def test_sound(arguments, level):
     if arguments.get("attention") == "performer" or arguments.get("rwse_dim"):
-        # random features are drawn for each model, and nothing before a batch norm keeps its constants
+        # random features are drawn for each model, and a batch norm removes constants
         checks.assert_batch_equals_singles(build(level, **arguments), graphs())
         checks.assert_gradients_reach(build(level, **arguments), checks.collate(graphs()))
         checks.assert_equivariant(build(level, **arguments), graph_wise(graphs()[0]), level)
@@ -125,7 +126,7 @@ def test_equals_the_authors(parity):
 
 
 def test_equals_torch_geometric():
-    """A second opinion: GPSConv, whose weights have other names."""
+    """The layer equals torch_geometric's GPSConv, whose weights have other names."""
     layer = layer_of()
     mlp = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
     theirs = GPSConv(8, GINEConv(mlp), heads=2, norm="batch_norm", attn_type="multihead").double().eval()

@@ -1,4 +1,4 @@
-"""Graphormer: its equations, the parameter count, and what it can tell apart."""
+"""Graphormer: its equations, the parameter count, and graphs that it distinguishes."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def encoded(graph: GraphBatch, **arguments) -> GraphBatch:
 
 
 def of(edges: list[tuple[int, int]], n: int, seed: int = 0) -> GraphBatch:
-    """Both directions of `edges`, random features."""
+    """A graph with both directions of `edges` and random features."""
     rng = torch.Generator().manual_seed(seed)
     both = torch.tensor([*edges, *((b, a) for a, b in edges)], dtype=torch.long).reshape(-1, 2).T
     attr = torch.randn(both.size(1), 3, generator=rng, dtype=torch.float64)
@@ -29,7 +29,7 @@ def of(edges: list[tuple[int, int]], n: int, seed: int = 0) -> GraphBatch:
 
 
 def trees(sizes=(6, 1, 4)) -> list[GraphBatch]:
-    """Trees, where a shortest path is the only one and so does not depend on the order of edges."""
+    """Trees: their shortest paths are unique, so they do not depend on the order of edges."""
     return [of([((i * 5 + 1) % i if i > 1 else 0, i) for i in range(1, n)], n, seed=n) for n in sizes]
 
 
@@ -49,7 +49,7 @@ def build(level: str = "graph", **arguments) -> nn.Module:
         "max_degree": 3,
     }
     model = create_model("graphormer", **small | {"level": level, "path_length": 2} | arguments).double()
-    for parameter in model.parameters():  # all of them matter
+    for parameter in model.parameters():  # all parameters affect the output
         nn.init.normal_(parameter, std=0.5)
     return model
 
@@ -62,6 +62,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("arguments", VARIANTS)
 def test_sound(arguments, level):
@@ -85,12 +86,13 @@ def test_sound(arguments, level):
         torch.testing.assert_close(model(encoded(moved)), expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edges", "arguments"),
     [(True, {}), (False, {}), (True, {"norm": "pre"}), (True, {"path_length": 3, "max_distance": 2})],
 )
 def test_is_its_equations(edges, arguments):
-    """A cycle of five with a tail, and a node of its own; distances by networkx."""
+    """A cycle of five with a tail, and an isolated node; distances by networkx."""
     graph = of([(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (4, 5)], 7)
     for level in ("graph", "node"):
         model = build(level, edge_dim=3 if edges else None, **arguments).eval()
@@ -119,15 +121,19 @@ def test_is_its_equations(edges, arguments):
 
 
 def test_parameter_count():
-    """631,393: Graphormer-slim, 12 layers, width 80. The implementation's tables have a row for padding each (and 512 types of atom, 1,536 of
-    edge, 512 degrees, 512 distances); its pooler and the weights of 123 places on a path that are not read count too."""
+    """Graphormer-slim (12 layers, width 80) has 631,393 parameters.
+
+    The implementation's tables have a row for padding each (and 512 types of atom, 1,536 of edge, 512 degrees, 512
+    distances). Its unused pooler and the unused weights of 123 positions on a path count, too.
+    """
     slim = {"in_dim": [513], "out_dim": 1, "edge_dim": [1537], "max_distance": 510, "max_degree": 511}
     assert sum(p.numel() for p in create_model("graphormer", **slim, build_unused=True).parameters()) == 631_393
     assert sum(p.numel() for p in create_model("graphormer", **slim).parameters()) == 631_393 - 6_480 - 123 * 64
 
 
+@pytest.mark.slow
 def test_separates_by_distances():
-    """Two triangles are not a cycle of six: equal to 1-WL, different in distances (the paper's Section 3.4 and Figure 2)."""
+    """Two triangles and a cycle of six are equal for 1-WL and differ in distances (Section 3.4 and Figure 2)."""
     two = of([(0, 1), (1, 2), (2, 0), (3, 4), (4, 5), (5, 3)], 6)
     six = of([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)], 6)
     model = build(edge_dim=None).eval()
@@ -150,6 +156,7 @@ def test_categorical_edges_are_averaged():
     torch.testing.assert_close(model.pair_bias(graph).view(3, 3, 2)[0, 2], expected)
 
 
+@pytest.mark.slow
 def test_unusual_graphs_and_dropout():
     unusual = [of([], 0), of([], 1), of([], 3), of([(0, 0), (0, 1), (2, 3), (2, 3)], 4)]
     for level, rows in (("node", 8), ("graph", 4)):

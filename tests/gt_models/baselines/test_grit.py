@@ -1,4 +1,4 @@
-"""GRIT: its equations, the authors' numbers, the printed parameter count."""
+"""GRIT: its equations, the authors' outputs, the published parameter count."""
 
 import pytest
 import torch
@@ -10,6 +10,8 @@ from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
 from tests.gt_models import checks
 from tests.gt_models.reference import grit as reference
+
+pytestmark = pytest.mark.slow
 
 ZINC = {"in_dim": [21], "out_dim": 1, "edge_dim": [4]}
 
@@ -24,7 +26,7 @@ def build(level: str = "graph", **arguments) -> nn.Module:
 
 
 def redraw(module: nn.Module) -> None:
-    """All parameters and running statistics matter."""
+    """A model in which all parameters and running statistics affect the output."""
     for name, value in [*module.named_parameters(), *module.named_buffers()]:
         if value.is_floating_point():
             nn.init.normal_(value, 1.0 if "var" in name else 0.0, 0.1 if "var" in name else 0.5)
@@ -40,12 +42,12 @@ def test_sound_with_layer_norm(arguments, level):
 
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_sound_with_batch_norm(level):
-    """Without the gradients of what a batch norm takes away again: constants before it."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     checks.assert_deterministic(lambda: build(level), checks.collate(graphs()))
     dead = tuple(f"layers.{i}.{name}.bias" for i in range(2) for name in ("node_out", "pair_out", "ffn_out"))
     checks.assert_gradients_reach(build(level), checks.collate(graphs()), except_for=dead)
     model = build(level)
-    model(checks.collate(graphs()))  # running statistics of their own
+    model(checks.collate(graphs()))  # separate running statistics
     checks.assert_batch_equals_singles(model, graphs())
     for graph in graphs():
         checks.assert_equivariant(model, graph, level, ("rrwp",))
@@ -53,7 +55,7 @@ def test_sound_with_batch_norm(level):
 
 @pytest.mark.parametrize("arguments", [{"edge_dim": None}, {"edge_dim": 3}])
 def test_the_edge_vector_joins_pairs_under_autocast(arguments):
-    """Its parameter stays in float32, the pairs come out of a Linear in bfloat16."""
+    """The parameter is float32, the output of the Linear for pairs is bfloat16."""
     model, batch = (
         build(edge_vector=True, norm="layer", **arguments).float(),
         checks.collate(graphs()).to("cpu", torch.float32),
@@ -67,9 +69,11 @@ def test_the_edge_vector_joins_pairs_under_autocast(arguments):
 
 
 def test_options_of_the_authors_settings():
-    """What only some of their configurations have: each changes the model, and learns."""
+    """Options of some configurations only: each changes the model and has gradients."""
     checks.assert_sound(
-        lambda: build(norm="layer", edge_dim=None, edge_vector=True, activation="gelu", head="constant", head_unit_length=True),
+        lambda: build(
+            norm="layer", edge_dim=None, edge_vector=True, activation="gelu", head="constant", head_unit_length=True
+        ),
         graphs(), "graph", ("rrwp",),
     )  # fmt: skip
     plain, gelu = build(norm="layer").eval(), build(norm="layer", activation="gelu").eval()
@@ -132,7 +136,7 @@ def test_encoding_is_the_authors(parity):
 
 
 def from_authors(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
-    """A weight of theirs under this library's name, in its layout."""
+    """A weight of the authors by the name and layout of this library."""
     if name.startswith("layers."):
         _, i, rest = name.split(".", 2)
         head = {
@@ -145,8 +149,10 @@ def from_authors(name: str, value: torch.Tensor) -> dict[str, torch.Tensor]:
             value = value.squeeze(-1) if rest == "attention.Aw" else value.squeeze(0) if rest == "deg_coef" else value
             return {f"layers.{i}.{new}": value.permute(order).contiguous()}
         for old, new in {
-            "attention.Q": "attention.query", "attention.K": "attention.key", "attention.V": "attention.value", "attention.E": "attention.pair",
-            "O_h": "node_out", "O_e": "pair_out", "batch_norm1_h": "attn_norm", "batch_norm1_e": "pair_norm", "batch_norm2_h": "ffn_norm",
+            "attention.Q": "attention.query", "attention.K": "attention.key", "attention.V": "attention.value",
+            "attention.E": "attention.pair",
+            "O_h": "node_out", "O_e": "pair_out", "batch_norm1_h": "attn_norm", "batch_norm1_e": "pair_norm",
+            "batch_norm2_h": "ffn_norm",
             "FFN_h_layer1": "ffn_in", "FFN_h_layer2": "ffn_out",
         }.items():  # fmt: skip
             if rest.startswith(old + "."):
@@ -177,7 +183,7 @@ def test_equals_the_authors(parity):
     slots = {pair: i for i, pair in enumerate(zip(*(side.tolist() for side in graph.pair_nodes), strict=True))}
 
     def flat(index: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Their rows of (key, query) in our order of (query, key)."""
+        """Their rows of (key, query) in our order (query, key)."""
         out = values.new_zeros(len(slots), values.size(1))
         out[[slots[q, k] for k, q in index.T.tolist()]] = values
         return out
@@ -207,23 +213,25 @@ def test_equals_the_authors(parity):
 
 
 def test_parameter_count():
-    """473,473 is printed for ZINC (10 layers, width 64, 8 heads, K = 21); the last layer's unread update of pairs is 4,288 of them."""
+    """473,473 for ZINC (10 layers, width 64, 8 heads, K = 21), of which 4,288 are the unused last update of pairs."""
     assert sum(p.numel() for p in create_model("grit", **ZINC, build_unused=True).parameters()) == 473_473
     assert sum(p.numel() for p in create_model("grit", **ZINC).parameters()) == 473_473 - 4_288
 
 
 def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_definition_does():
-    """Two layers of 64 channels on graphs of 16 nodes: Ew and Eb of both layers, the way out of the first; q, k, v."""
+    """The tensors of pairs: Ew and Eb of both layers, the output of the first; then q, k and v.
+
+    Two layers of 64 channels on graphs of 16 nodes.
+    """
     torch.manual_seed(0)
     model = build(hidden_dim=64, num_heads=8, attn_dropout=0.2, clamp=None).float()
     with torch.no_grad():
-        for (
-            layer
-        ) in model.layers:  # roots of numbers around 16: near zero their slope would make gradients out of rounding
+        for layer in model.layers:  # roots of about 16: near zero the slope would amplify rounding
             layer.attention.query.bias.fill_(4.0)
             layer.attention.pair.bias.view(8, 2, 8)[:, 0] = 4.0
     batch = checks.collate(checks.random_graphs((16,) * 33, pair_encodings=(("rrwp", 4),))).to("cpu", torch.float32)
-    taken = checks.assert_learns_as_the_definition(model, batch, tol=1e-3, grad_tol=0.01)  # a ReLU may open by rounding
+    # rounding may change the sign of a ReLU's input
+    taken = checks.assert_learns_as_the_definition(model, batch, tol=1e-3, grad_tol=0.01)
     assert taken["row_linear"] == {"numba": 3}
     assert taken["multi_linear"] == {"numba": 2}
 

@@ -1,4 +1,4 @@
-"""The GNNs of the heterophilous benchmark: their equations node by node, symmetries, what they refuse."""
+"""The GNNs of the heterophilous benchmark: their equations node by node, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def feed_forward(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def aggregated(w: dict[str, Tensor], name: str, layer: str, x: Tensor, into: list[list[int]]) -> Tensor:
-    """Node by node; into[i]: the senders of i."""
+    """The output of the equations, node by node; into[i] lists the senders of i."""
     if layer == "resnet":
         return feed_forward(w, name, x)
     leave = [sum(j in senders for senders in into) for j in range(len(x))]
@@ -75,7 +75,7 @@ def aggregated(w: dict[str, Tensor], name: str, layer: str, x: Tensor, into: lis
 @pytest.mark.parametrize("layer", LAYERS)
 def test_is_its_equations(layer, loops):
     graph, model = graphs((6,))[0], build(layer).eval()
-    if loops:  # and a node that hears nobody
+    if loops:  # and a node without incoming edges
         heard = graph.edge_index[:, graph.edge_index[1] != 5]
         graph = GraphBatch(graph.x, torch.cat([heard, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
     w = model.state_dict()
@@ -94,7 +94,7 @@ def test_is_its_equations(layer, loops):
 
 @pytest.mark.parametrize("layer", LAYERS)
 def test_sound(layer):
-    """But for the gradient of what a softmax takes away again: one constant for all that a node hears."""
+    """All checks, except for the gradient of a constant for all neighbours of a node, which a softmax removes."""
     silent = ("layers.0.query.bias", "layers.2.query.bias") if layer.startswith("gt") else ()
     checks.assert_sound(lambda: build(layer), graphs(), "node", except_for=silent)
 

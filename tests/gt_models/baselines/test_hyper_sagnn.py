@@ -1,4 +1,4 @@
-"""Hyper-SAGNN: its equations hyperedge by hyperedge, symmetries, what it refuses."""
+"""Hyper-SAGNN: its equations hyperedge by hyperedge, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -68,7 +68,7 @@ def test_is_its_equations():
 
 
 def test_logits_of_what_is_nearly_certain_are_finite():
-    """p itself would round to 1."""
+    """The probability p itself would round to 1."""
     model = build().float()
     nn.init.constant_(model.head.bias, 60.0)
     batch = graph(x=graph().x.float())
@@ -77,7 +77,7 @@ def test_logits_of_what_is_nearly_certain_are_finite():
 
 
 def test_symmetries():
-    """Neither the order of a hyperedge's nodes nor that of all nodes matters; hyperedges are by themselves, and so are graphs."""
+    """No dependence on the order of nodes, on that within a hyperedge, on other hyperedges or on other graphs."""
     model, batch = build(), graph()
     out = model(batch)
     order = torch.tensor([3, 0, 4, 1, 2])

@@ -1,4 +1,4 @@
-"""I2GNN + PPGT: its subgraphs against networkx, its edge encodings in loops, symmetries, and graphs that PPGT alone cannot tell apart."""
+"""I2GNN + PPGT: subgraphs compared with networkx, edge encodings in loops, symmetries, and expressivity."""
 
 import networkx as nx
 import pytest
@@ -44,7 +44,7 @@ def test_subgraphs(source_only, hops):
 
 
 def test_edge_encodings_in_loops():
-    """One GIN layer: RRWP from both ends, sum over neighbours, batch norms in evaluation, sum over the subgraph."""
+    """One GIN layer: RRWP from both end nodes, sums over neighbours and subgraphs, batch norms in evaluation."""
     model = create_model("i2gnn-ppgt", **(SMALL | {"gin_layers": 1})).double()
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.5)
@@ -71,6 +71,7 @@ def test_edge_encodings_in_loops():
         torch.testing.assert_close(out[e], model.out.weight @ bn(model.norm, total), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"subgraph": "source", "level": "node"}], ids=["paper", "released"])
 def test_sound(settings):
     data = random_graphs((5, 4), pair_encodings=(("rrwp", 5),))
@@ -83,7 +84,7 @@ def test_sound(settings):
 
 
 def test_strongly_regular_graphs_are_separated(mirror):
-    """Beyond GD-WL: two of SR(25, 12, 5, 6), which PPGT alone cannot tell apart; the same graph relabelled stays itself."""
+    """Beyond GD-WL: two graphs of SR(25, 12, 5, 6), which PPGT alone does not distinguish, and a relabelled copy."""
     lines = (mirror / "sr25" / "sr251256.g6").read_bytes().split()[:2]
     graphs = [nx.from_graph6_bytes(line) for line in lines]
     order = torch.randperm(25).tolist()
@@ -121,7 +122,7 @@ def test_strongly_regular_graphs_are_separated(mirror):
 
 
 def test_initialisation():
-    """The GIN begins as the backbone does, whatever the stems do."""
+    """The GIN has the initialisation of the backbone, regardless of the stems."""
     model = create_model("i2gnn-ppgt", **(SMALL | {"hidden_dim": 96}))
     for linear in (
         model.node_linear,
@@ -141,6 +142,7 @@ def test_graphs_without_edges():
         create_model("i2gnn-ppgt", **(SMALL | {"subgraph": "x"}))
 
 
+@pytest.mark.slow
 def test_compiles_without_a_break():
     """The number of nodes in all subgraphs depends on the data."""
     model = create_model("i2gnn-ppgt", **SMALL).double().train()

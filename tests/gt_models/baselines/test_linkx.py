@@ -1,4 +1,4 @@
-"""LINKX: its equations with a dense matrix, torch_geometric's, symmetries of what knows its nodes by number, what it refuses."""
+"""LINKX: its equations with a dense matrix, torch_geometric's LINKX, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -66,7 +66,7 @@ def test_against_torch_geometric():
 
 
 def test_sound():
-    """Where the numbers move along with the nodes; a constant before a batch norm gets no gradient."""
+    """Node numbers move along with the nodes; a constant before a batch norm has no gradient."""
     checks.assert_sound(build, with_numbers(), "node")
 
 

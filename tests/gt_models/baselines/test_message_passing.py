@@ -1,4 +1,4 @@
-"""GAT, GraphSAGE, GIN and GCNII: their equations, and what every model must satisfy."""
+"""GAT, GraphSAGE, GIN and GCNII: their equations, and checks of every model."""
 
 import pytest
 import torch
@@ -35,6 +35,7 @@ def build(name: str, level: str = "node", **arguments) -> nn.Module:
     ).double()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["node", "graph"])
 @pytest.mark.parametrize(("name", "arguments"), VARIANTS)
 def test_sound(name, arguments, level):
@@ -107,7 +108,7 @@ def test_gcnii_is_its_equations(shared):
 
 
 def test_gin_counts_where_gat_averages():
-    """A node with two equal neighbours is a node with one, to attention and means, and not to a sum (Xu et al. 2019, Section 5)."""
+    """Attention and means do not distinguish one neighbour from two equal ones, sums do (Xu et al. 2019, Section 5)."""
     one = GraphBatch(torch.ones(2, 4, dtype=torch.float64), torch.tensor([[1], [0]]), torch.tensor([0, 2]))
     two = GraphBatch(torch.ones(3, 4, dtype=torch.float64), torch.tensor([[1, 2], [0, 0]]), torch.tensor([0, 3]))
     for name, same in (("gat", True), ("sage", True), ("gin", False)):

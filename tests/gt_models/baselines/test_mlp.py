@@ -6,7 +6,7 @@ from torch_geometric.nn import MLP as TorchGeometricMLP
 
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
-from tests.gt_models.baselines.test_gcn import build, graphs
+from tests.gt_models.baselines.cases import build, graphs
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])

@@ -1,4 +1,4 @@
-"""MLP_pi: its layers are tested in test_equivariant_linear.py; here the model, its size, and what every model must satisfy."""
+"""MLP_pi: the model, its size, and checks of every model. test_equivariant_linear.py tests its layers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""NAGphormer: its equations node by node, parts of a graph, symmetries, what it refuses."""
+"""NAGphormer: its equations node by node, parts of a graph, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def build(**arguments) -> nn.Module:
         "attn_dropout": 0.0,
     }
     model = create_model("nagphormer", **sizes | arguments).double()
-    for parameter in model.parameters():  # its own weights are so small that all tokens are alike
+    for parameter in model.parameters():  # with the initial weights, which are small, all tokens are almost equal
         nn.init.normal_(parameter, std=0.5)
     return model
 
@@ -47,7 +47,7 @@ def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def test_is_its_equations():
-    """The encoding has a hop more than the model reads."""
+    """The encoding has one hop more than the model reads."""
     graph, model = with_hops((6,))[0], build().eval()
     w, rows = model.state_dict(), []
     for node in range(6):
@@ -84,12 +84,12 @@ def test_nodes_of_a_large_graph_go_one_after_another(monkeypatch):
 
 
 def test_sound():
-    """But for a constant that the softmax over hops takes away."""
+    """All checks, except for the gradient of a constant that the softmax over hops removes."""
     checks.assert_sound(build, with_hops(), "node", except_for=("readout.bias",))
 
 
 def test_the_encoding_that_it_needs():
-    """Of its default three hops the width says all; otherwise the steps must be given."""
+    """With the default of three hops the width determines everything; otherwise `steps` is required."""
     graph = checks.random_graphs((6,))[0]
     assert needs(build(hops=3), graph)["hops"]["columns"] == 4
     assert needs(build(hops=2), graph, {"hops": {"steps": 2}})["hops"] == {

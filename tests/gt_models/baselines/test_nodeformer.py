@@ -1,4 +1,4 @@
-"""NodeFormer: its equations node by node, its own loss, sampling, symmetries, what it refuses."""
+"""NodeFormer: its equations node by node, its edge loss, sampling, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def build(**arguments) -> nn.Module:
 
 
 def with_loops(n: int = 6) -> GraphBatch:
-    """Two self-loops that are there count once."""
+    """Two stored self-loops of a node count once."""
     graph = checks.random_graphs((n,), density=0.3)[0]
     return GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
 
@@ -52,7 +52,11 @@ def kernel(u: Tensor, projection: Tensor, peak) -> Tensor:
 def transcribed(
     model: nn.Module, graph: GraphBatch, transform: str = "sigmoid", noise=None, **options
 ) -> tuple[Tensor, list[Tensor]]:
-    """Output, and of each layer the mean of log(p_uv) / d_u; `noise`: of each layer [samples, heads, n], as drawn."""
+    """The output, and for each layer the mean of log(p_uv) / d_u.
+
+    Args:
+        noise: the drawn noise of each layer, [samples, heads, n].
+    """
     w, n, t = dict(model.state_dict(keep_vars=True)), graph.num_nodes, 0.5
     near = torch.eye(n, dtype=torch.float64)
     near[graph.edge_index[1], graph.edge_index[0]] = 1

@@ -1,4 +1,4 @@
-"""OGB-LSC's GNNs with a virtual node: their equations node by node, symmetries, what they refuse."""
+"""OGB-LSC's GNNs with a virtual node: their equations node by node, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
 
 
 def build(convolution: str = "gin", **arguments) -> nn.Module:
-    """Its running statistics matter too."""
+    """A model whose running statistics affect the output."""
     torch.manual_seed(0)
     sizes = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 8, "num_layers": 3}
     model = create_model("ogb-gnn", **sizes | {"convolution": convolution} | arguments).double()
@@ -101,7 +101,7 @@ def test_is_its_equations(convolution, virtual_node, residual, edge_dim):
 @pytest.mark.parametrize("level", ["graph", "node"])
 @pytest.mark.parametrize("convolution", CONVOLUTIONS)
 def test_sound(convolution, level):
-    """But for the gradients of constants that a batch norm takes away again."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     checks.assert_deterministic(lambda: build(convolution, level=level), checks.collate(graphs()))
     silent = [f"virtual_mlps.{i}.linears.{k}.bias" for i in range(2) for k in range(2)]
     silent += {

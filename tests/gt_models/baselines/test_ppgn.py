@@ -1,4 +1,4 @@
-"""PPGN: its equations with dense matrices, symmetries, what it tells apart, what it refuses."""
+"""PPGN: its equations with dense matrices, symmetries, expressivity, invalid input."""
 
 import pytest
 import torch
@@ -67,7 +67,7 @@ def test_is_its_equations(arguments):
 
 @pytest.mark.parametrize("arguments", VARIANTS)
 def test_sound(arguments):
-    """But for the gradients of constants that a batch norm takes away again."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     silent = (
         tuple(f"{name}.bias" for name in ("heads.0", "heads.1", "blocks.0.skip", "blocks.1.skip"))
         if "normalisation" in arguments
@@ -87,7 +87,7 @@ def circulant(n: int, steps: tuple[int, ...]) -> GraphBatch:
 
 
 def test_tells_apart_what_colour_refinement_does_not():
-    """A hexagon and two triangles; and gives a relabelled hexagon the same."""
+    """A hexagon and two triangles have different outputs, a relabelled hexagon has the same."""
     model = build(in_dim=1, edge_dim=None, features=False)
     one, hexagon = circulant(3, (1,)), circulant(6, (1,))
     two = GraphBatch(torch.cat([one.x] * 2), torch.cat([one.edge_index, one.edge_index + 3], 1), hexagon.ptr)

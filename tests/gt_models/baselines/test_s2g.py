@@ -1,4 +1,4 @@
-"""S2G and S2G+: their forms, and what every model must satisfy."""
+"""S2G and S2G+: their forms, and checks of every model."""
 
 import pytest
 import torch
@@ -64,7 +64,7 @@ def test_model_is_its_layers_one_after_the_other(level, plus, arguments):
 
 
 def test_plus_contains_s2g():
-    """Side by side and then a Linear is L_{1->2} without its sums: row and column weights, and their sum on the diagonal."""
+    """Concatenation and a Linear equal L_{1->2} without its sums: row and column weights, their sum on the diagonal."""
     graph = checks.random_graphs(sizes=(5,))[0]
     model = build(pair_dims=()).eval()
     features = model.forward_features(graph)  # [25, 2 x 5]

@@ -1,4 +1,4 @@
-"""SAT: its equations node by node with torch_geometric's subgraphs, symmetries, what it refuses."""
+"""SAT: its equations node by node with torch_geometric's subgraphs, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -49,7 +49,7 @@ def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
 def test_is_its_equations(edge_dim):
-    """With other degrees in PNA, which decide nothing; an edge has one direction only."""
+    """The degrees in PNA are different ones, which has no effect; one edge has a single direction."""
     graph, model, n = sparse_graphs((8,))[0], build(edge_dim=edge_dim).eval(), 8
     graph.edge_index, graph.edge_attr = graph.edge_index[:, 1:], graph.edge_attr[1:]
     w = model.state_dict()
@@ -84,7 +84,7 @@ def test_is_its_equations(edge_dim):
         x = normed(
             w, f"{layer}.ffn_norm", x + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", x).clamp(min=0))
         )
-    assert len(covered) > 1  # not all nodes see the same
+    assert len(covered) > 1  # nodes have different neighbourhoods
     torch.testing.assert_close(
         model(graph), linear(w, "head.3", linear(w, "head.0", x).clamp(min=0)), rtol=1e-10, atol=1e-10
     )
@@ -92,7 +92,7 @@ def test_is_its_equations(edge_dim):
 
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_sound(level):
-    """But for a constant that the batch norm after it takes away."""
+    """All checks, except for the gradient of a constant that the batch norm after it removes."""
     silent = tuple(f"layers.{i}.ffn_out.bias" for i in range(2))
     checks.assert_sound(lambda: build(level=level, edge_dim=3), sparse_graphs(), level, except_for=silent)
 

@@ -1,4 +1,4 @@
-"""SGFormer: its equations node by node, symmetries, what it refuses."""
+"""SGFormer: its equations node by node, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from tests.gt_models import checks
 
 
 def build(**arguments) -> nn.Module:
-    """Its running statistics matter too."""
+    """A model whose running statistics affect the output."""
     torch.manual_seed(0)
     rates = {"dropout": 0.0, "attention_branch_dropout": 0.0}
     sizes = {
@@ -45,7 +45,7 @@ def batch_normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
 
 
 def test_is_its_equations():
-    """Two self-loops that are there count once."""
+    """Two stored self-loops of a node count once."""
     graph, model, n = checks.random_graphs((6,))[0], build().eval(), 6
     graph = GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
     w = model.state_dict()
@@ -74,7 +74,7 @@ def test_is_its_equations():
 
 
 def test_sound():
-    """But for the gradients of constants that a batch norm takes away again."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     silent = ("graph_encoder.linear.bias", "convs.0.bias", "convs.1.bias")
     checks.assert_sound(build, checks.random_graphs(), "node", except_for=silent)
 

@@ -1,4 +1,4 @@
-"""SIAM: its equations pair by pair, symmetries, what it refuses."""
+"""SIAM: its equations pair by pair, symmetries, invalid input."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ VARIANTS = [{}, {"normalisation": "batch", "last_activation": False}]
 
 
 def build(**arguments) -> nn.Module:
-    """Its running statistics matter too."""
+    """A model whose running statistics affect the output."""
     torch.manual_seed(0)
     model = create_model(
         "siam", **{"in_dim": 4, "out_dim": 1, "set_dims": (8, 6), "pair_dims": (5,)} | arguments
@@ -52,7 +52,7 @@ def test_is_its_equations(arguments):
 
 @pytest.mark.parametrize("arguments", VARIANTS)
 def test_sound(arguments):
-    """But for the gradients of constants that a batch norm takes away again."""
+    """All checks, except for gradients of constants that a batch norm removes."""
     graphs = checks.random_graphs()
     silent = ("encoder.linear.bias", "linears.0.bias") if arguments else ()
     checks.assert_sound(lambda: build(**arguments), graphs, "pair", except_for=silent)

@@ -1,13 +1,14 @@
-"""Triangular attention as a module: precision, and the same numbers by its fast path."""
+"""Triangular attention as a module: precision, and equality with its fast path."""
 
 import pytest
 import torch
 
 from gt_models.edge_transformer import Triangles, TriangularAttention
 from gt_models.kernels import forms_taken, use
-from tests.gt_models.edge_transformer.test_edge_transformer import graphs
+from tests.gt_models.edge_transformer.cases import graphs
 
 
+@pytest.mark.slow
 def test_half_precision_is_computed_in_single():
     graph, x = graphs((4,))[0], torch.randn(16, 8).bfloat16()
     layer = TriangularAttention(8, 2).bfloat16()
@@ -20,6 +21,7 @@ def test_half_precision_is_computed_in_single():
         assert torch.equal(layer.triangles(projected, graph), out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_dropout_is_that_of_its_module(dropout):
     graph, module, x = graphs((4,))[0], Triangles(dropout), torch.randn(16, 4, 2, 3, dtype=torch.float64)

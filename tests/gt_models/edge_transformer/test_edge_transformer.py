@@ -1,4 +1,4 @@
-"""Edge Transformer against its equations, the authors' numbers and counts, and what its theorem says it can and cannot tell apart."""
+"""Edge Transformer: its equations, the authors' outputs and parameter counts, and its expressivity."""
 
 import itertools
 
@@ -11,50 +11,23 @@ from torch_geometric.data import Batch, Data
 from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from tests.gt_models import checks, oracles
+from tests.gt_models.edge_transformer.cases import (
+    RELEASED,
+    build,
+    directed_graph,
+    embeddings,
+    graphs,
+    redraw,
+    tells_apart,
+)
 from tests.gt_models.reference import edge_transformer as reference
 
-RELEASED = {"name": "edge-transformer-released"}
 RRWP = {"rrwp_dim": 3, "rrwp_hidden_dim": 4}
 VARIANTS = {"paper": {}, "released": RELEASED, "paper, rrwp": RRWP, "released, rrwp": RELEASED | RRWP}
 
 
-def build(level="graph", name="edge-transformer", **arguments):
-    settings = {
-        "in_dim": 4,
-        "out_dim": 3,
-        "level": level,
-        "edge_dim": 3,
-        "hidden_dim": 8,
-        "num_layers": 2,
-        "num_heads": 2,
-    }
-    return create_model(name, **settings | arguments).double()
-
-
-def redraw(model: nn.Module) -> nn.Module:
-    """Weights at which every bias, norm and statistic matters."""
-    with torch.no_grad():
-        for tensor in itertools.chain(model.parameters(), model.buffers()):
-            if tensor.is_floating_point():
-                tensor.add_(0.3 * torch.rand_like(tensor))
-    return model
-
-
-def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
-    return checks.random_graphs(sizes, pair_encodings=(("rrwp", 3),))
-
-
-def directed_graph(pairs: list[tuple[int, int]]) -> GraphBatch:
-    """Edges in one direction, or with other features in the other."""
-    n = 1 + max(map(max, pairs))
-    x, attr, rrwp = (
-        torch.randn(rows, width, dtype=torch.float64) for rows, width in ((n, 4), (len(pairs), 3), (n * n, 3))
-    )
-    return GraphBatch(x, torch.tensor(pairs).T, torch.tensor([0, n]), attr, encodings={"rrwp": rrwp})
-
-
 def literal(model: nn.Module, graph: GraphBatch, level: str, arguments: dict, act) -> torch.Tensor:
-    """The whole model for one graph, by the reference's equations."""
+    """The output of the whole model for one graph, by the reference."""
     w, n = model.state_dict(), graph.num_nodes
     authors = "name" in arguments
     features = reference.linear(graph.x, w, "tokens.node_encoder.linear")
@@ -145,25 +118,14 @@ def test_reset_parameters_draws_everything_again(variant):
     assert [n for n in drawn if torch.equal(model.get_parameter(n), before[n])] == []
 
 
-# -- expressivity --------------------------------------------------------------------------------------------------------------------
-
-
-def embeddings(model: nn.Module, pair) -> torch.Tensor:
-    model.eval()
-    return torch.cat([model(oracles.to_batch(graph)) for graph in pair])
+# -- expressivity
 
 
 def model_for_structure(**arguments) -> nn.Module:
     return build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=3, **arguments)
 
 
-def tells_apart(model: nn.Module, pair) -> bool:
-    first, second = embeddings(model, pair)
-    gap, scale = float((first - second).abs().max()), float(first.abs().max())
-    assert not 1e-11 < gap / scale < 1e-7, f"neither equal nor different: {gap} of {scale}"
-    return gap / scale >= 1e-7
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [{}, {"ffn_residual": True}, RELEASED])
 def test_separates_what_2_fwl_separates(arguments):
     pairs = [oracles.twins(), (oracles.skip_cycle(11, 2), oracles.skip_cycle(11, 3)), oracles.rook_and_shrikhande()]
@@ -172,10 +134,11 @@ def test_separates_what_2_fwl_separates(arguments):
         assert tells_apart(model_for_structure(**arguments), pair) == oracles.separates(oracles.two_fwl(pair))
 
 
+@pytest.mark.slow
 def test_separates_all_skips_of_csl():
     skips = [oracles.skip_cycle(41, skip) for skip in (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)]
     model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=4)
-    with torch.no_grad():  # sharper attention than a new model's, which all but averages
+    with torch.no_grad():  # sharper attention than in a new model, which is almost a mean
         for layer in model.layers:
             layer.attention.projections.weight.mul_(3)
             layer.attention.out.weight.mul_(3)
@@ -184,11 +147,12 @@ def test_separates_all_skips_of_csl():
     assert gaps.min() / out.abs().max() > 1e-9
 
 
+@pytest.mark.slow
 def test_agrees_with_2_fwl_on_all_pairs_of_small_graphs():
     small = [oracles.from_networkx(g) for g in nx.graph_atlas_g() if g.number_of_nodes() == 5]
     out = embeddings(model_for_structure(), small)
     gaps = torch.stack([(out[a] - out[b]).abs().max() for a, b in itertools.combinations(range(len(small)), 2)])
-    assert gaps.min() / out.abs().max() > 1e-7  # 2-FWL separates them all: tests/gt_models/test_oracles.py
+    assert gaps.min() / out.abs().max() > 1e-7  # 2-FWL distinguishes all of them: tests/gt_models/test_oracles.py
 
 
 def test_does_not_separate_sr25(mirror):
@@ -203,7 +167,7 @@ def test_does_not_separate_sr25(mirror):
         assert (out - out[0]).abs().max() / out.abs().max() < 1e-9
 
 
-# -- unusual and bad input -----------------------------------------------------------------------------------------------------------
+# -- unusual and invalid input
 
 
 @pytest.mark.parametrize("variant", ["paper", "released"])
@@ -230,7 +194,7 @@ def test_self_loops_and_duplicate_edges():
     x, attr = torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
     plain = GraphBatch(x, torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3]), attr[:2])
     model = build("pair").eval()
-    # a self-loop's feature is read, on its own diagonal pair
+    # the feature of a self-loop is used in its diagonal pair
     loop = GraphBatch(x, torch.tensor([[0, 1, 2], [1, 0, 2]]), torch.tensor([0, 3]), attr)
     tokens = model.tokens(loop) - model.tokens(plain)
     assert tokens.abs().amax(1).nonzero().flatten().tolist() == [8]
@@ -242,7 +206,7 @@ def test_self_loops_and_duplicate_edges():
         encoded[: len(a)] if len(a) == 3 else torch.stack([encoded[0] + encoded[2], encoded[1]])
     )
     torch.testing.assert_close(model(twice), model(merged))
-    # without features a pair is an edge or not, however often it is listed
+    # without features only the presence of an edge counts, not how often it is stored
     bare = build("pair", edge_dim=None).eval()
     assert torch.equal(bare(twice), bare(plain))
     assert not torch.equal(bare(loop), bare(plain))

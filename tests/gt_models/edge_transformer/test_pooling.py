@@ -5,7 +5,7 @@ from torch_geometric.nn.aggr import Set2Set
 
 from gt_models.edge_transformer import GraphPooling
 from tests.gt_models import checks
-from tests.gt_models.edge_transformer.test_edge_transformer import graphs
+from tests.gt_models.edge_transformer.cases import graphs
 
 
 def test_set2set_is_torch_geometrics():

@@ -1,4 +1,4 @@
-"""Shortest paths against networkx, random identifiers by their defining properties, counts, and the registry's face."""
+"""The registry of encodings: shortest paths, random identifiers, counts, and its interface."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def test_what_an_encoding_states_is_what_it_returns(name):
 
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_a_torch_geometric_graph_without_edges(name):
-    """Data and Batch are taken as they are; a set has no `edge_index` at all."""
+    """Data and Batch of torch_geometric are accepted; a set has no `edge_index`."""
     given, arguments = Batch.from_data_list([Data(x=torch.ones(3, 3)), Data(x=torch.ones(2, 3))]), MINIMAL.get(name, {})
     expected = compute(
         name, GraphBatch(torch.ones(5, 3), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 3, 5])), **arguments

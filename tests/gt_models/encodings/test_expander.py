@@ -1,4 +1,4 @@
-"""Random regular graphs: their degrees, their gap against networkx, what decides a draw, small ones."""
+"""Random regular graphs: degrees, the spectral gap compared with networkx, seeds, small graphs."""
 
 import networkx as nx
 import numpy as np
@@ -23,7 +23,7 @@ def drawn(neighbours: torch.Tensor) -> nx.MultiGraph:
 
 
 def test_a_regular_graph_and_its_gap():
-    """A loop is at two ends of its node."""
+    """A self-loop counts twice in the degree of its node."""
     batch = of_sizes(30, 17)
     found = compute("expander", batch, degree=3, dtype=torch.float64)
     for b, n in enumerate((30, 17)):
@@ -56,7 +56,7 @@ def test_the_best_draw_stays_where_none_suffices(monkeypatch):
 
 
 def test_what_decides_a_draw():
-    """Seed and id of a graph, not the batch that it is in."""
+    """A draw depends on the seed and the id of the graph, not on the batch."""
     ids = torch.tensor([3, 8])
     both = compute("expander", of_sizes(20, 20), degree=2, graphs=ids)["expander"]
     assert torch.equal(both[20:], compute("expander", of_sizes(20), degree=2, graphs=ids[1:])["expander"])

@@ -1,4 +1,4 @@
-"""Hop features: powers of a dense matrix, against torch_geometric's propagation, what is refused."""
+"""Hop features: compared with powers of a dense matrix and torch_geometric's propagation; invalid input."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.gt_models.checks import collate, random_graphs
 
 
 def test_powers_of_the_matrix():
-    """Two self-loops that are there count once, a repeated edge twice; graphs do not mix."""
+    """Two stored self-loops of a node count once, a repeated edge counts twice; graphs are independent."""
     graphs = random_graphs((6, 4))
     graphs[0].edge_index = torch.cat([graphs[0].edge_index, torch.tensor([[2, 4, 0], [2, 4, 5]])], 1)
     expected = []

@@ -1,4 +1,4 @@
-"""Laplacian eigenvectors against closed forms, networkx and scipy; what is arbitrary is fixed; Lanczos agrees with LAPACK."""
+"""Laplacian eigenvectors: closed forms, networkx and scipy; sign and basis are fixed; Lanczos equals LAPACK."""
 
 import math
 
@@ -84,7 +84,7 @@ def test_which_end_and_order():
 
 
 def test_both_ends_never_repeat_a_vector():
-    batch = of_networkx(nx.complete_graph(5))  # one eigenspace of dimension 4 reaches both ends
+    batch = of_networkx(nx.complete_graph(5))  # one eigenspace of dimension 4 is at both ends of the spectrum
     for k in (4, 5, 8):
         _, vectors = solve(batch, k=k, which="both")
         used = vectors[:, vectors.any(0)]
@@ -97,7 +97,7 @@ def test_zero_padding_beyond_the_number_of_nodes():
     values, vectors = solve(collate(graphs), k=5)
     assert not vectors[:3, 3:].any()
     assert not values[0, 3:].any()
-    assert vectors[9].tolist() == [1.0, 0, 0, 0, 0]  # one node alone: eigenvalue 1, as degrees are clipped at 1
+    assert vectors[9].tolist() == [1.0, 0, 0, 0, 0]  # an isolated node has eigenvalue 1, because degrees are at least 1
     assert values[2].tolist() == [1.0, 0, 0, 0, 0]
 
 

@@ -1,6 +1,6 @@
-"""Encodings that are computed in another way for large graphs: at the limit, both ways give the same numbers.
+"""Encodings with another algorithm for large graphs: at the limit, both algorithms give the same numbers.
 
-Graphs of golden runs are below every limit, so their values protect the small form alone.
+Graphs of golden runs are below every limit, so golden values only protect the algorithm for small graphs.
 """
 
 import networkx as nx
@@ -17,7 +17,7 @@ NODES = 40
 
 
 def connected() -> nx.DiGraph:
-    """Directed edges and self-loops; no eigenvalue of its Laplacian is repeated."""
+    """A graph with directed edges and self-loops; all eigenvalues of its Laplacian are simple."""
     graph = nx.connected_watts_strogatz_graph(NODES, 4, 0.5, seed=3)
     edges = [(a, b) for a, b in graph.edges if a % 3] + [(b, a) for a, b in graph.edges if b % 2 or not a % 3]
     directed = nx.DiGraph([*edges, (4, 4), (9, 9)])
@@ -25,7 +25,7 @@ def connected() -> nx.DiGraph:
 
 
 def with_isolated() -> nx.DiGraph:
-    """Some nodes have no edge, or only one to themselves."""
+    """A graph in which some nodes have no edge, or only a self-loop."""
     graph = nx.DiGraph()
     graph.add_nodes_from(range(NODES))
     graph.add_edges_from((a, b) for a, b in connected().edges if a not in (5, 6, 11) and b not in (5, 6, 11))
@@ -47,7 +47,7 @@ FORMS = [
 
 
 def spied(monkeypatch, module, name) -> list:
-    """Arguments of each call of a function of the module, from now on."""
+    """A list that receives the arguments of each further call of a function of the module."""
     calls, function = [], getattr(module, name)
     monkeypatch.setattr(module, name, lambda *arguments: calls.append(arguments) or function(*arguments))
     return calls

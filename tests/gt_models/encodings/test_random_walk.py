@@ -1,4 +1,4 @@
-"""RRWP and RWSE against powers by hand, the official GRIT values, and a cycle computed on paper."""
+"""RRWP and RWSE: powers of matrices, the official values of GRIT, and the closed form of a cycle."""
 
 from math import comb
 
@@ -17,7 +17,7 @@ def rrwp(batch, **arguments):
 
 
 def by_loops(batch, exponents, identity=True, reverse=False):
-    """[n^2, channels] by one matrix power at a time."""
+    """RRWP [n^2, channels], one matrix power at a time."""
     adjacency = dense(batch).T if reverse else dense(batch)
     transition = torch.zeros_like(adjacency)
     for i, row in enumerate(adjacency):

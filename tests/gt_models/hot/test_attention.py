@@ -1,6 +1,4 @@
-"""Theorem 1, initialisation, and the stabilizers of the softmax kernel: they cancel, and their gradient is the
-derivative.
-"""
+"""Theorem 1, initialisation, and the stabilisers of the softmax kernel: they cancel, with correct gradients."""
 
 import types
 
@@ -13,10 +11,7 @@ from gt_models.hot.support import Support
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
-from tests.gt_models.hot.test_hot import (
-    _float64,  # noqa: F401
-    supports,
-)
+from tests.gt_models.hot.cases import _float64, supports  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 
@@ -29,9 +24,7 @@ class Ones(HigherOrderAttention):
 
 @pytest.mark.parametrize(("k", "l"), [(1, 0), (2, 0), (1, 1), (2, 1), (1, 2), (2, 2), (1, 3)])
 def test_attention_of_ones_is_the_equivariant_linear_layer(k, l):
-    """Theorem 1: alpha = 1 gives L_{k->l} with w_mu = w^V w^O, the light classes taken by the layer's own linear
-    path.
-    """
+    """Theorem 1: alpha = 1 gives L_{k->l} with w_mu = w^V w^O; light classes use the layer's linear path."""
     graph = checks.random_graphs(sizes=(5,))[0]
     support = supports(graph, k, l)
     attend = Ones(k, l, 4, 4, 6, 2)
@@ -60,14 +53,14 @@ def test_hyperedge_attention_is_its_definition():
     graph = checks.random_graphs(sizes=(6,))[0]
     support = Support(graph).add_hyperedges(torch.tensor([[0, 3, 5], [5, 1, 2], [0, 3, 5]]))
     layer = HigherOrderAttention(1, 3, 4, 4, 4, 2, attention="softmax", distinct_output=True)
-    assert len(layer.classes) == 1  # the one class that sums, of the four
+    assert len(layer.classes) == 1  # the only one of the four classes that sums
     assert len(layer.maps["3"].classes) == 3
     values = torch.randn(6, 4)
     torch.testing.assert_close(layer(values, support), reference.attention(layer, values, reference.tuples_of(support)))
 
 
 def test_initialisation():
-    """Xavier normal over the whole matrix of all classes, or slots; zero biases."""
+    """Weights are Xavier normal over the whole matrix of all classes, or slots; biases are zero."""
     layer = HigherOrderAttention(2, 2, 64, 32, 32, 4)
     for linear in (*layer.maps.values(), EquivariantLinear(2, 2, 48, 40), layer.value, layer.output):
         assert linear.weight.std().item() == pytest.approx((2 / sum(linear.weight.shape)) ** 0.5, rel=0.05)
@@ -75,7 +68,7 @@ def test_initialisation():
 
 
 def test_stabilizer_does_not_change_the_kernel():
-    """With eps 0 it cancels: per graph, for the whole call, or none at all give one result."""
+    """With eps = 0 the stabiliser cancels: per graph, per call or without one the result is the same."""
     batch = checks.collate(checks.random_graphs())
     support, features = Support.sparse(batch), RandomFeatures(2, 5, None, "softmax", eps=0.0)
     layer = HigherOrderAttention(2, 2, 4, 4, 4, 2, attention="kernel")
@@ -85,6 +78,7 @@ def test_stabilizer_does_not_change_the_kernel():
     torch.testing.assert_close(layer(values, support, features), per_graph, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [HigherOrderAttention, ReleasedAttention])
 def test_gradient_of_the_softmax_kernel_is_the_derivative(form):
     batch = checks.collate(checks.random_graphs(sizes=(4, 3)))

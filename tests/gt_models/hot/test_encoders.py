@@ -1,4 +1,4 @@
-"""Inputs of order 1 and 2 by loops, and features that do not fit."""
+"""Encoders of order 1 and 2 compared with loops, and invalid features."""
 
 import pytest
 import torch
@@ -7,14 +7,12 @@ from torch_geometric.data import Data
 from gt_models import GraphBatch, create_model
 from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.support import Support
-from tests.gt_models.hot.test_hot import _float64  # noqa: F401
+from tests.gt_models.hot.cases import _float64  # noqa: F401
 
 
 @pytest.mark.parametrize("edge_columns", ["sum", "mean"])
 def test_categorical_input_by_loops(edge_columns):
-    """Embeddings of all columns, of edges added up or averaged; two tables of in-degrees, the last row for all larger
-    ones.
-    """
+    """Sums or means of embeddings, and two tables of in-degrees whose last row is for all larger degrees."""
     part = TensorEncoder(2, [5, 3], [4, 2], 6, edge_columns, degree_embeddings=3)
     edges = torch.tensor([[0, 1, 2, 3, 4], [1, 0, 1, 1, 1]])
     x, attr = (
@@ -40,6 +38,7 @@ def test_settings_of_parts_that_cannot_be_say_what_can():
         TensorEncoder(2, [5], [4], 6, "max")
 
 
+@pytest.mark.slow
 def test_torch_geometric_data_and_categorical_features():
     model = create_model(
         "hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6

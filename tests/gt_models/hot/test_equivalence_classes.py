@@ -1,4 +1,4 @@
-"""Equivalence classes against brute force."""
+"""Equivalence classes compared with brute force."""
 
 import math
 from itertools import product
@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from gt_models.hot.equivalence_classes import equivalence_classes, light_classes, set_partitions
-from tests.gt_models.hot.test_equivariant_linear import ORDERS
+from tests.gt_models.hot.cases import ORDERS
 from tests.gt_models.reference import hot as reference
 
 
@@ -23,7 +23,7 @@ def test_partitions_are_all_and_each_once(n):
 
 @pytest.mark.parametrize(("k", "l"), ORDERS)
 def test_classes_partition_all_pairs_of_multi_indices(k, l):
-    """Bell(k + l) classes; every (i, j) over enough nodes is in exactly one, and each class is met."""
+    """Bell(k + l) classes: every (i, j) over enough nodes is in exactly one, and no class is empty."""
     classes, n = equivalence_classes(k, l), max(k + l, 1)
     assert len(classes) == bell(k + l)
     met = {reference.pattern_of(multi) for multi in product(range(n), repeat=k + l)}

@@ -1,4 +1,4 @@
-"""Classes against brute force, equivariant layers against their definition, the authors' numbers, and permutations."""
+"""Equivariant linear layers: their definition, the authors' outputs, and permutations."""
 
 import pytest
 import torch
@@ -8,9 +8,8 @@ from gt_models.hot.equivalence_classes import equivalence_classes
 from gt_models.hot.equivariant_linear import EquivariantLinear, class_count
 from gt_models.hot.support import Support
 from tests.gt_models.checks import collate, permute, random_graphs
+from tests.gt_models.hot.cases import ORDERS, parity_support, to_rows
 from tests.gt_models.reference import hot as reference
-
-ORDERS = [(k, l) for k in range(3) for l in range(3)] + [(1, 3)]
 
 
 def support_of(graph: GraphBatch, k: int, l: int, dense: bool = False) -> Support:
@@ -124,25 +123,6 @@ AUTHORS = {
     (2, 1): [((0, 1, 2),), ((0, 2), (1,)), ((0,), (1, 2)), ((0, 1), (2,)), ((0,), (1,), (2,))],
     (2, 0): [((0, 1),), ((0,), (1,))],
 }
-
-
-def parity_support(case) -> Support:
-    """The authors' padded batch of two graphs as one support; their entries come diagonal first."""
-    edges = []
-    for b, n in enumerate(case["in.n_nodes"].tolist()):
-        edges.append(case["in.indices"][b, n : int(case["in.n_entries"][b])].T + 6 * b)
-    n = int(case["in.n_nodes"].sum())
-    return Support.sparse(GraphBatch(torch.zeros(n, 1), torch.cat(edges, 1), torch.tensor([0, 6, 12])))
-
-
-def to_rows(case, name: str) -> torch.Tensor:
-    """[B, entries, d] in the order of `parity_support`'s rows."""
-    parts = [case[name][b, : int(case["in.n_entries"][b])] for b in range(2)]
-    nodes, order = [p[:6] for p in parts], []
-    for b in range(2):
-        index = case["in.indices"][b, 6 : int(case["in.n_entries"][b])]
-        order.append((index[:, 0] * 6 + index[:, 1]).argsort())
-    return torch.cat(nodes + [p[6:][o] for p, o in zip(parts, order, strict=True)])
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
-"""The head by loops, and hyperedges that do not fit."""
+"""The head compared with loops, and invalid hyperedges."""
 
 import pytest
 import torch
 
 from gt_models.hot.head import PredictionHead
 from tests.gt_models import checks
-from tests.gt_models.hot.test_hot import _float64, build  # noqa: F401
+from tests.gt_models.hot.cases import _float64, build  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 
 def test_head_by_loops():
-    """LN, Linear, then an MLP; on the diagonal of the pairs each of its layers adds a second one."""
+    """LN, Linear, then an MLP; each of its layers adds a second one on the diagonal of pairs."""
     batch = checks.collate(checks.random_graphs(sizes=(3, 2)))
     head, values = PredictionHead(4, 2, [5], diagonal=True), torch.randn(13, 4)
     hidden = reference.layer_norm(values, head.norm) @ head.project.weight.T + head.project.bias

@@ -1,18 +1,17 @@
-"""HOT against its equations, the authors' numbers and parameter counts, its theorem, and what every model must
-satisfy.
-"""
+"""HOT: its equations, the authors' outputs and parameter counts, its theorem, and checks of every model."""
 
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from gt_models import GraphBatch, create_model
+from gt_models import GraphBatch
 from gt_models.hot import HigherOrderAttention
 from gt_models.hot.support import Support
 from gt_models.kernels import use
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
+from tests.gt_models.hot.cases import _float64, build, graph_of, supports  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 FORMS = [(form, attention) for form in (HigherOrderAttention, ReleasedAttention) for attention in ("softmax", "kernel")]
@@ -20,25 +19,10 @@ FORMS = [(form, attention) for form in (HigherOrderAttention, ReleasedAttention)
 MODELS = [(name, attention) for name in ("hot", "hot-released") for attention in ("softmax", "kernel")]
 
 
-@pytest.fixture(autouse=True)
-def _float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-def build(level="graph", name="hot", **arguments):
-    arguments = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "edge_dim": 3} | arguments
-    return create_model(name, in_dim=4, out_dim=3, level=level, **arguments)
-
-
-def supports(graph: GraphBatch, k: int, l: int) -> Support:
-    return Support.complete(graph, max(k, l, 2)) if (k, l) == (1, 2) or l == 3 else Support.sparse(graph)
-
-
 # equations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "attention"), FORMS)
 @pytest.mark.parametrize(("k", "l"), [(k, l) for k in range(3) for l in range(3)] + [(1, 3)])
 def test_attention_is_its_definition(k, l, form, attention):
@@ -67,9 +51,10 @@ def test_encoder_layer_is_its_definition(global_classes):
 
 
 def test_softmax_kernel_approaches_softmax_where_all_keys_are_shared():
-    """Enc 1 -> 0 style attention over all keys: class {i}{j1, j2} of 1 -> 2 sums over all nodes in the kernel form;
-    with many features the
-    kernel form is exp(q k / sqrt d) over that union."""
+    """With many features the kernel form equals exp(q k / sqrt d) over all keys.
+
+    Class {i}{j1, j2} of 1 -> 2 sums over all nodes, as the attention of Enc 1 -> 0.
+    """
     graph = checks.random_graphs(sizes=(6,))[0]
     support = Support.complete(graph, 2)
     layer = HigherOrderAttention(1, 2, 4, 4, 4, 1, attention="kernel")
@@ -100,7 +85,7 @@ def test_sparse_on_the_complete_graph_is_dense(name, attention):
 
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_ablation_removes_what_reaches_beyond_edges(level):
-    """Without global classes a node of another component changes nothing at node level; with them it does."""
+    """Only with global classes does a node of another component change outputs of nodes."""
     two = GraphBatch(
         torch.randn(4, 4), torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]]), torch.tensor([0, 4]), torch.randn(4, 3)
     )
@@ -109,27 +94,24 @@ def test_ablation_removes_what_reaches_beyond_edges(level):
         model = build(level, attention="softmax", global_classes=global_classes).eval()
         if level == "node":
             assert torch.equal(model(two)[:2], model(other)[:2]) != global_classes
-        else:  # the readout 2 -> 0 keeps its classes: nothing would be left
+        else:  # the readout 2 -> 0 has its classes in any case: it has no others
             assert not torch.equal(model(two), model(other))
 
 
 # the whole model
 
 
-def one_way_graph() -> GraphBatch:
-    """Edges in one direction, or with other features in the other, a self-loop, and one edge twice."""
-    return graph_of(5, [(0, 1), (1, 2), (2, 1), (3, 0), (2, 2), (0, 1)])
-
-
 # every level and form
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "attention"), MODELS)
 @pytest.mark.parametrize("level", ["graph", "node", "pair"])
 def test_sound(level, name, attention):
     checks.assert_sound(lambda: build(level, name, attention=attention), checks.random_graphs(), level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -148,7 +130,7 @@ def test_sound_in_other_settings(arguments):
 @pytest.mark.parametrize("input_order", [1, 2])
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_hyperedges(attention, input_order):
-    """Batch = singles, and relabelled nodes keep the scores; every parameter learns."""
+    """Scores do not depend on the batch or the order of nodes, and every parameter has a gradient."""
     graphs = checks.random_graphs(sizes=(6, 5))
     tuples = [torch.tensor([[0, 1, 2], [5, 3, 1], [0, 1, 2]]), torch.tensor([[4, 0, 2]])]
     for g, t in zip(graphs, tuples, strict=True):
@@ -175,12 +157,7 @@ def test_hyperedges(attention, input_order):
     torch.testing.assert_close(model(data), model(g), rtol=1e-10, atol=1e-10)
 
 
-# unusual graphs and bad input
-
-
-def graph_of(n: int, edges: list[tuple[int, int]]) -> GraphBatch:
-    index = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
-    return GraphBatch(torch.randn(n, 4), index, torch.tensor([0, n]), torch.randn(len(edges), 3))
+# unusual graphs and invalid input
 
 
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
@@ -279,6 +256,7 @@ def test_settings_that_cannot_be_say_what_can(arguments, message):
 # the linear cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -289,9 +267,7 @@ def test_settings_that_cannot_be_say_what_can(arguments, message):
 )
 @pytest.mark.parametrize(("level", "num_threads"), [("graph", 1), ("node", 3)])
 def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
-    """Values and gradients, with groups of one graph in several pieces, isolated nodes, one-way edges, heads wider than
-    a vector.
-    """
+    """Values and gradients; groups in several pieces, isolated nodes, one-way edges, heads wider than a vector."""
     sizes, rng = (400, 3, 1, 60), torch.Generator().manual_seed(0)
     starts = torch.tensor([0, 400, 403, 404])
     edges = [torch.randint(0, n, (2, 3 * n), generator=rng) + start for n, start in zip(sizes, starts, strict=True)]
@@ -314,7 +290,7 @@ def test_forms_of_the_kernel_agree(monkeypatch, arguments, level, num_threads):
 
 
 def test_kernel_form_holds_memory_linear_in_edges():
-    """What autograd keeps for one layer, at 500 and 2,000 edges of one mean degree: four times as much, not sixteen."""
+    """Autograd stores four times as much, not sixteen times, for 2,000 edges as for 500 of the same mean degree."""
 
     def kept(n: int) -> int:
         rng = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""Softmax over exactly the keys of a class."""
+"""Softmax over the keys of a class, and no others."""
 
 import torch
 
@@ -6,11 +6,11 @@ from gt_models.hot import HigherOrderAttention
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
 from tests.gt_models import checks
-from tests.gt_models.hot.test_hot import _float64  # noqa: F401
+from tests.gt_models.hot.cases import _float64  # noqa: F401
 
 
 def test_softmax_without_queries_is_the_mean_layer():
-    """Equal scores: softmax averages over exactly the keys of a class, as the normalised linear layer does."""
+    """With equal scores, softmax is the mean over the keys of a class, as in the normalised linear layer."""
     graph = checks.random_graphs(sizes=(6,))[0]
     support = Support.sparse(graph)
     attend = HigherOrderAttention(2, 2, 4, 4, 4, 1, attention="softmax")

@@ -1,6 +1,4 @@
-"""Which tuples are stored, and that fixed sizes (on a device, under torch.compile) give what the sizes of the data
-give.
-"""
+"""Stored tuples; fixed sizes (on a device, under torch.compile) give the same results as those of the data."""
 
 import pytest
 import torch
@@ -9,7 +7,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot import support as module
 from gt_models.hot.equivalence_classes import light_classes
 from gt_models.hot.support import Support
-from tests.gt_models.hot.test_hot import _float64, build, graph_of  # noqa: F401
+from tests.gt_models.hot.cases import _float64, build, graph_of  # noqa: F401
 
 
 def test_self_loops_and_parallel_edges_are_entries_of_one_tensor():
@@ -22,7 +20,7 @@ def test_self_loops_and_parallel_edges_are_entries_of_one_tensor():
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize(("k", "l"), [(1, 1), (2, 2), (2, 1)])
 def test_an_entry_of_itself_and_of_the_diagonal_is_a_range_of_rows(k, l, dense):
-    """A slice has the cheaper gradient; it is what is looked up."""
+    """A slice, whose gradient is cheaper, equals the rows of a lookup."""
     batch = GraphBatch(torch.zeros(5, 1), torch.tensor([[4, 0, 1, 3], [3, 1, 0, 3]]), torch.tensor([0, 2, 5]), None)
     support, ranges = (Support.complete(batch, 2) if dense else Support.sparse(batch)), 0
     for c in light_classes(k, l):
@@ -47,12 +45,13 @@ def test_tuples_that_do_not_fit_an_integer_are_refused():
 
 
 def messy() -> GraphBatch:
-    """Self-loops, parallel edges, one-way edges, a node and a graph without edges."""
+    """A batch with self-loops, parallel edges, one-way edges, an isolated node and a graph without edges."""
     first = graph_of(5, [(0, 1), (1, 2), (2, 1), (3, 0), (2, 2), (0, 1), (2, 2), (2, 1)])
     edges = torch.cat([first.edge_index, torch.tensor([[7, 8, 7], [8, 7, 8]])], 1)
     return GraphBatch(torch.randn(9, 4), edges, torch.tensor([0, 5, 7, 9]), torch.randn(11, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["graph", "node", "pair"])
 @pytest.mark.parametrize(
     "settings",
@@ -67,7 +66,7 @@ def messy() -> GraphBatch:
     ],
 )
 def test_fixed_sizes_change_no_number(monkeypatch, level, settings):
-    """Entries that nothing reads (repeated edges, self-loops) reach no output and no gradient."""
+    """Unused entries (repeated edges, self-loops) affect no output and no gradient."""
     model, batch, results = build(level, redraw_interval=None, num_layers=2, **settings), messy(), []
     for fixed in (False, True):
         monkeypatch.setattr(module, "needs_static_shapes", lambda _, fixed=fixed: fixed)
@@ -88,6 +87,7 @@ def test_spare_entries_come_last(monkeypatch):
     assert support.edge_rows.tolist() == [3, 4, 4, 0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["softmax", "kernel"])
 def test_compiles_with_repeated_edges(attention):
     model, batch = build("node", attention=attention, redraw_interval=None), messy()

@@ -1,4 +1,4 @@
-"""Triton without a GPU: its interpreter for the numbers, its compiler for whether a GPU would take a kernel."""
+"""Triton without a GPU: its interpreter computes values, its compiler checks that a kernel compiles for a GPU."""
 
 import json
 import os
@@ -10,7 +10,10 @@ import pytest
 
 
 def interpreted(program: str) -> Any:
-    """What `program` prints last, read as JSON. The interpreter has to be chosen before triton is imported, so it has a process of its own."""
+    """The last line that `program` prints, parsed as JSON.
+
+    The interpreter must be selected before the import of triton, so it runs in a new process.
+    """
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
@@ -21,7 +24,12 @@ def interpreted(program: str) -> Any:
 
 
 def assert_compiles(kernel: Any, kinds: dict[str, str], constants: dict[str, Any]) -> None:
-    """`kernel` for an NVIDIA GPU of compute capability 8.0; `kinds` of its arguments as Triton names them ("*fp32"), `constants` the others."""
+    """Compile `kernel` for an NVIDIA GPU of compute capability 8.0.
+
+    Args:
+        kinds: types of arguments by Triton's names, such as "*fp32".
+        constants: values of the other arguments.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

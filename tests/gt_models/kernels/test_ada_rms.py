@@ -1,4 +1,4 @@
-"""AdaRMSNorm: the reference against loops, each form against the reference, at any number of threads."""
+"""AdaRMSNorm: the reference equals loops, each form equals the reference, for any number of threads."""
 
 import pytest
 import torch
@@ -32,6 +32,7 @@ def test_the_reference_against_loops():
         assert found == pytest.approx([v / s * t for v in row], rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(7, 5), (600, 64), (2, 3, 6), (0, 4)])
 @pytest.mark.parametrize("form", CPU)
 def test_forms_agree_with_the_reference(form, shape):
@@ -63,7 +64,7 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_two_numbers_inside_autocast():
-    """Its backward pass has matrix products, which autocast would round."""
+    """The backward pass has matrix products, which autocast would round."""
     from gt_models.kernels import use
     from gt_models.kernels.ada_rms import ada_rms
 

@@ -1,4 +1,4 @@
-"""Operations on vectors of a constant length: whole vectors, and the rest in powers of two."""
+"""Operations on vectors of a constant length: whole vectors, then the remainder in powers of two."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def _operations(y, x, a, products):
 def test_operations_on_vectors(dtype):
     rng = np.random.default_rng(0)
     y, x = rng.normal(size=(9, SIZE + 3)).astype(real(dtype)), rng.normal(size=SIZE + 3).astype(real(dtype))
-    x[5] = np.nan  # not smaller than anything: `gate` leaves its place alone
+    x[5] = np.nan  # NaN is not smaller than any number: `gate` does not change it
     expected, at, other, a = y.copy(), slice(1, SIZE + 1), slice(2, SIZE + 2), real(dtype)(0.25)
     expected[0, at] += a * x[other]
     expected[1, at] = a
@@ -60,6 +60,7 @@ def test_operations_on_vectors(dtype):
     np.testing.assert_allclose(products[0], expected[3, at] @ x_dot[other], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_softmax_of_each_lane(dtype):
     lanes, normalise = 3, softmax(dtype, 3)
@@ -116,10 +117,10 @@ def test_powers_of_two_in_place(dtype):
 
 
 def test_parts_are_compiled_into_kernels():
-    """Else a process that compiled a kernel calls another copy of them than one that found it on disk."""
+    """Otherwise a process that compiles a kernel and one that loads it from disk call different copies."""
 
     @inner
-    def long_one(x, i):  # LLVM would leave it outside
+    def long_one(x, i):  # LLVM would not inline it
         y = x[i]
         for _ in range(3):
             y = (
@@ -147,6 +148,7 @@ def test_parts_are_compiled_into_kernels():
     assert not [line for line in code.splitlines() if " call " in line and "long_one" in line]
 
 
+@pytest.mark.slow
 def test_another_process_finds_what_one_compiled(tmp_path):
     code = (
         "import torch\n"

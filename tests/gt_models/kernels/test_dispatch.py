@@ -1,4 +1,4 @@
-"""Which form runs, why another does not, and that a wrong form is put aside."""
+"""The selection of a form, the reason against others, and that a wrong form is disabled."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from gt_models.layers.accelerated import ATTACHED
 
 @pytest.fixture
 def double():
-    """x -> 2 x, with a form that takes up to three numbers, one that is wrong, and one that cannot be imported."""
+    """x -> 2 x, with a form for up to three numbers, one that is wrong, and one that cannot be imported."""
     before = dict(OPERATIONS)
 
     def missing():
@@ -129,7 +129,7 @@ def test_a_form_that_raises_later_gives_way_once_it_is_clear_that_the_input_is_r
 
 def test_activation_checkpointing_ends_its_second_forward_within_a_form(double):
     def fast(x):
-        return (x.sin() * 0 + x) + x  # of the second forward nothing behind sin() is computed
+        return (x.sin() * 0 + x) + x  # the second forward pass computes nothing after sin()
 
     operation = Operation("double", double.reference, [Form("fast", lambda: fast)], double.example)
     x = torch.ones(3, requires_grad=True)
@@ -169,7 +169,7 @@ def test_a_compiler_sees_the_reference(double):
 
 
 def test_the_check_runs_outside_the_caller_s_autocast(double):
-    """Its result counts for later calls too."""
+    """The result is also used for later calls."""
     product = Operation(
         "product",
         lambda x: (x.double() @ x.double().t()).to(x.dtype),

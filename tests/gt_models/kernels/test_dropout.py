@@ -1,4 +1,4 @@
-"""Dropout by the counter hash: what is dropped, what is scaled, that forms, gradients and threads see the same mask."""
+"""Dropout by the counter hash: rate and scale; forms, gradients and threads use the same mask."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def test_the_reference_against_whole_numbers():
 
 
 def unmix(x: int) -> int:
-    """The inverse of `mix`: a shift by at least half the width is its own inverse, an odd factor has one."""
+    """The inverse of `mix`: a shift by at least half of the width inverts itself, an odd factor has an inverse."""
     x ^= x >> 16
     x = x * pow(0x846CA68B, -1, 2**32) % 2**32
     x ^= x >> 15 ^ x >> 30
@@ -41,13 +41,13 @@ def unmix(x: int) -> int:
 
 
 def test_two_seeds_never_share_the_hash_of_an_entry():
-    """hash32 is a bijection, so hash32(seed) + position * GOLDEN differs for two seeds at each position, and its hash does too."""
+    """hash32 is a bijection, so hash32(seed) + position * GOLDEN and its hash differ for two seeds at any position."""
     for value in (0, 1, 5, 2**15, 2**31 - 1, 2**31, 2**32 - 1, *torch.randint(2**32, (1000,)).tolist()):
         assert unmix(mix(value)) == mix(unmix(value)) == value
     position = torch.arange(10000)
     one, other = (hash32((hash32(torch.tensor(seed)) + position * 0x9E3779B9) % 2**32) for seed in (5, 6))
     assert not (one == other).any()
-    assert one.unique().numel() == len(position)  # GOLDEN is odd: no two positions below 2^32 share one either
+    assert one.unique().numel() == len(position)  # GOLDEN is odd: two positions below 2^32 differ, too
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -70,7 +70,7 @@ def test_rate_and_independence(rate):
     assert (mask.double().mean(0) - (1 - rate)).abs().max() < 0.08
     assert (mask.double().mean(1) - (1 - rate)).abs().max() < 0.11
     other = drop(torch.ones(1000, 500), torch.tensor([6]), rate) != 0
-    for shift in (0, 1, 16, 500):  # neither another seed nor a neighbour says anything about an entry
+    for shift in (0, 1, 16, 500):  # entries are independent of other seeds and of their neighbours
         both = (
             (mask.flatten()[shift:] & (other if shift == 0 else mask).flatten()[: mask.numel() - shift]).double().mean()
         )

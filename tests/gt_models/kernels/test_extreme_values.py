@@ -1,4 +1,4 @@
-"""Fast forms on values that are not finite, or at the ends of their range: what is NaN by the definition is NaN in every form."""
+"""Fast forms with infinite, NaN and extreme values: NaN in the reference is NaN in every form."""
 
 import math
 
@@ -76,6 +76,7 @@ CALLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e20])
 @pytest.mark.parametrize("name", CALLS)
 def test_no_fast_form_hides_a_nan(name, value):
@@ -117,6 +118,7 @@ def test_a_gradient_that_is_nan_reaches_every_column_of_a_sparse_linear_map():
         assert weight.grad.isnan().sum(1).tolist() == [0, 5, 0, 0]
 
 
+@pytest.mark.slow
 def test_large_keys_of_scaled_dot_products_stay_finite():
     qkv, pairs = draw(4, 24), draw(16, 4)
     qkv.data[:, :8] *= 1e-20

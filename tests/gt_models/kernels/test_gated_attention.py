@@ -1,33 +1,17 @@
-"""Gated attention: the reference against loops, each form against the reference."""
+"""Gated attention: the reference equals loops, each form equals the reference."""
 
 import math
 
 import pytest
 import torch
 
-from gt_models import GraphBatch
 from gt_models.kernels import forms_taken, use
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.layers.pair_dropout import kept_pairs
 from tests.gt_models.checks import assert_threads_change_no_bit
+from tests.gt_models.kernels.cases import gated_attention_case as case
 
 SIZES = (6, 1, 0, 40)  # few nodes, one, none, many
-
-
-def case(
-    sizes: tuple[int, ...],
-    heads: int,
-    width: int,
-    dropout: float = 0.0,
-    gated: bool = True,
-    dtype: torch.dtype = torch.float64,
-):
-    torch.manual_seed(0)
-    ptr = torch.tensor([0, *sizes]).cumsum(0)
-    batch = GraphBatch(torch.zeros(sum(sizes), 1), torch.zeros(2, 0, dtype=torch.long), ptr)
-    qkv = torch.randn(sum(sizes), 3 * heads * width, dtype=dtype, requires_grad=True)
-    pairs = torch.randn(batch.num_pairs, heads * (2 if gated else 1), dtype=dtype, requires_grad=True)
-    return qkv, pairs, heads, batch, 0.7, -0.3, dropout, torch.tensor([11]) if dropout else None
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
@@ -56,6 +40,7 @@ def results(form: str, arguments: tuple) -> list[torch.Tensor]:
     return [out.detach(), *torch.autograd.grad((out * out.detach().cos()).sum(), arguments[:2])]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "heads", "width", "dropout", "gated"),
     [
@@ -72,8 +57,9 @@ def test_the_kernel_agrees_with_the_reference(sizes, heads, width, dropout, gate
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_columns_of_a_wider_matrix_are_read_where_they_are():
-    """As PPGT's layers do, whose biases and gates are columns of one product."""
+    """As in PPGT's layers, where biases and gates are columns of one product."""
     qkv, pairs, *rest = case(SIZES, 2, 5, 0.4)
     wide = torch.randn(len(pairs), 11, dtype=torch.float64)
     wide[:, 3:7] = pairs.detach()
@@ -84,6 +70,7 @@ def test_columns_of_a_wider_matrix_are_read_where_they_are():
         assert torch.equal(expected, found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("place", [0, 1, 2])  # queries, keys and values; bias; gate
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad):
@@ -97,6 +84,7 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad
         assert torch.equal(expected.isinf(), found.isinf())
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_a_bit():
     arguments = case((5, 30, 1, 17, 22), 3, 5, 0.2)
     assert_threads_change_no_bit(lambda: results("numba", arguments))

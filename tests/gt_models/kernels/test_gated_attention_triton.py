@@ -1,4 +1,4 @@
-"""Gated attention in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""Gated attention in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ AGAINST_THE_REFERENCE = """
 import json, torch
 from gt_models.kernels.gated_attention import reference
 from gt_models.kernels.gated_attention_triton import gated_attention
-from tests.gt_models.kernels.test_gated_attention import case
+from tests.gt_models.kernels.cases import gated_attention_case as case
 
 def results(function, arguments):
     out = function(*arguments)
@@ -49,6 +49,7 @@ print(json.dumps([found, single, nans, late, [all(map(torch.equal, *pair)) for p
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     differences, single, same_nans, late, same_bits = interpreted(AGAINST_THE_REFERENCE)
     assert max(map(max, differences)) < 1e-12
@@ -58,6 +59,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert all(same_bits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "width", "dropout", "gated"), [("fp32", 8, 0.2, True), ("fp64", 12, 0.0, False), ("fp32", 64, 0.0, True)]
 )

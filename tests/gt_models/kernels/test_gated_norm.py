@@ -1,24 +1,15 @@
-"""The closing step of a Polynormer layer: the reference against loops."""
+"""The last step of a Polynormer layer: the reference equals loops."""
 
 import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
 from gt_models.kernels.gated_norm import gated_norm
 from gt_models.layers.dropout_hash import kept
-
-SEED = torch.tensor([3])
-ROWS = ("h", "a")
-VECTORS = ("b", "weight", "bias")
-
-
-def tensors(rows: int, width: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    torch.manual_seed(0)
-    shapes = dict.fromkeys(ROWS, (rows, width)) | dict.fromkeys(VECTORS, (width,))
-    return {name: torch.randn(shape, dtype=dtype, requires_grad=True) for name, shape in shapes.items()}
+from tests.gt_models.kernels.cases import SEED
+from tests.gt_models.kernels.cases import gated_norm_tensors as tensors
 
 
 def test_the_reference_against_loops():

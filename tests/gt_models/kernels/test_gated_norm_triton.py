@@ -1,4 +1,4 @@
-"""The closing step of a Polynormer layer in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""The last step of a Polynormer layer in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import pytest
 
@@ -8,7 +8,7 @@ AGAINST_THE_REFERENCE = """
 import itertools, json, torch
 from gt_models.kernels.gated_norm import reference
 from gt_models.kernels import gated_norm_triton as form
-from tests.gt_models.kernels.test_gated_norm import SEED, tensors
+from tests.gt_models.kernels.cases import SEED, gated_norm_tensors as tensors
 form.PROGRAMS = 2  # of which each takes several rows
 found, nans = [], []
 
@@ -29,6 +29,7 @@ print(json.dumps([max(found), len(found), nans]))
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     difference, compared, nans = interpreted(AGAINST_THE_REFERENCE)
     assert difference < 1e-11
@@ -36,6 +37,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert nans == [True] * 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "relu", "rate"), [("fp32", True, 0.3), ("fp64", False, 0.0)])
 def test_the_compiler_takes_it_for_a_gpu(kind, relu, rate):
     pytest.importorskip("triton")

@@ -1,4 +1,4 @@
-"""Two linear maps with GELU between them against double precision."""
+"""Two linear maps with GELU between them, compared with double precision."""
 
 import pytest
 import torch
@@ -22,6 +22,7 @@ def results(form: str, leaves: list[torch.Tensor], weights: torch.Tensor) -> lis
     return [y.detach(), *torch.autograd.grad((y * weights.to(y.dtype)).sum(), leaves)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(900, 64, 128, 64), (2000, 196, 12, 8)])
 def test_it_is_the_network(sizes):
     leaves = arguments(*sizes)
@@ -32,7 +33,7 @@ def test_it_is_the_network(sizes):
 
 
 def test_gelu_and_its_slope_over_the_line_are_as_close_to_double_precision_as_torchs():
-    """A network that passes numbers on: x + 0, GELU, times 1."""
+    """A network that computes GELU only: x + 0, GELU, times 1."""
     line, one, zero = torch.linspace(-12, 12, 2**18)[:, None], torch.eye(4), torch.zeros(4)
     x = line.expand(-1, 4).clone().requires_grad_()
     exact = x.detach().double().requires_grad_()

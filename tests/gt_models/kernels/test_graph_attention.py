@@ -1,4 +1,4 @@
-"""Attention over neighbours: the reference against loops, each form against the reference."""
+"""Attention over neighbours: the reference equals loops, each form equals the reference."""
 
 import math
 
@@ -9,17 +9,9 @@ from gt_models.kernels import use
 from gt_models.kernels.graph_attention import graph_attention
 from gt_models.layers.csr import csr_of
 from tests.gt_models.checks import assert_threads_change_no_bit
+from tests.gt_models.kernels.cases import graph_attention_case as case
 
-
-def case(num_nodes: int, num_edges: int, heads: int, width: int, dtype: torch.dtype = torch.float64):
-    """Random edges, parallel ones and self-loops among them; the last node has none."""
-    torch.manual_seed(0)
-    source, target = torch.randint(0, max(1, num_nodes - 1), (2, num_edges))
-    value = torch.randn(num_nodes, heads * width, dtype=dtype, requires_grad=True)
-    vectors = [torch.randn(heads, width, dtype=dtype, requires_grad=True) for _ in range(2)]
-    return (value, *vectors, *csr_of(source, target, num_nodes), 0.2), list(
-        zip(source.tolist(), target.tolist(), strict=True)
-    )
+pytestmark = pytest.mark.slow
 
 
 def test_the_reference_against_loops():
@@ -69,7 +61,7 @@ def test_large_scores_do_not_overflow():
 def test_wide_indices_and_edges_without_a_node_change_nothing(form):
     arguments, edges = case(40, 150, 2, 5)
     source, target = torch.tensor(edges).T
-    dropped = torch.tensor([0, 70, 151])  # where edges that belong to no node lie among the others
+    dropped = torch.tensor([0, 70, 151])  # with edges that belong to no node among the others
     keep = torch.ones(153, dtype=torch.bool).index_fill(0, dropped, False)
     more_source, more_target = torch.full((153,), 7), torch.full((153,), 40)
     more_source[keep], more_target[keep] = source, target

@@ -1,4 +1,4 @@
-"""Attention over neighbours in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""Attention over neighbours in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import pytest
 
@@ -8,7 +8,7 @@ AGAINST_THE_REFERENCE = """
 import json, torch
 from gt_models.kernels.graph_attention import reference
 from gt_models.kernels.graph_attention_triton import graph_attention
-from tests.gt_models.kernels.test_graph_attention import case
+from tests.gt_models.kernels.cases import graph_attention_case as case
 found, nans = [], []
 for sizes in ((1, 1, 1, 5), (40, 150, 3, 5), (9, 0, 2, 4), (20, 400, 2, 60)):  # many edges a node: several tiles
     arguments, _ = case(*sizes)
@@ -28,6 +28,7 @@ print(json.dumps([found, nans, all(torch.equal(*pair) for pair in zip(*twice))])
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     differences, nans, same_twice = interpreted(AGAINST_THE_REFERENCE)
     assert max(map(max, differences)) < 1e-12
@@ -35,6 +36,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert same_twice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "width"), [("fp32", 64), ("fp64", 120)])
 def test_the_compiler_takes_it_for_a_gpu(kind, width):
     pytest.importorskip("triton")

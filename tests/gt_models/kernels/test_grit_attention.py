@@ -1,4 +1,4 @@
-"""GRIT's attention: the reference against loops over pairs, the Numba form against the reference."""
+"""GRIT's attention: the reference equals loops over pairs, the Numba form equals the reference."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ def tensors(batch: GraphBatch, heads: int, width: int, dtype: torch.dtype = torc
 
 
 def step(form: str, given: list[Tensor], *rest) -> list[Tensor]:
-    """Both results and all gradients."""
+    """Returns both results and all gradients."""
     with use(grit_attention=form):
         out, e = grit_attention(*given, *rest)
     return [out, e, *torch.autograd.grad(out.sin().sum() + (3 * e).cos().sum(), given)]
@@ -53,8 +53,8 @@ def test_the_reference_against_loops(clamp):
     p = 0
     for nodes in ([0, 1, 2], [3], [4, 5]):
         for i in nodes:
-            e = [[[max(0.0, rho((q[i][h][c] + k[j][h][c]) * pair[p + a][0][h][c]) + pair[p + a][1][h][c]) for c in range(width)]
-                  for h in range(heads)] for a, j in enumerate(nodes)]  # fmt: skip
+            e = [[[max(0.0, rho((q[i][h][c] + k[j][h][c]) * pair[p + a][0][h][c]) + pair[p + a][1][h][c])
+                   for c in range(width)] for h in range(heads)] for a, j in enumerate(nodes)]  # fmt: skip
             for h in range(heads):
                 scores = [sum(e[a][h][c] * logit[h][c] for c in range(width)) for a in range(len(nodes))]
                 powers = [math.exp(min(max(s, -clamp), clamp)) for s in scores]

@@ -1,4 +1,4 @@
-"""Kernel attention within groups: the reference against loops, each form against the reference."""
+"""Kernel attention within groups: the reference equals loops, each form equals the reference."""
 
 import pytest
 import torch
@@ -20,8 +20,11 @@ def case(
     shared: bool,
     dtype: torch.dtype = torch.float64,
 ):
-    """Two attentions, whose outputs are side by side, in random groups of which the last has no entry and the one before no query; queries
-    are columns of one matrix, keys of another where the first has `shared` keys, and values of two."""
+    """Two attentions with concatenated outputs, in random groups.
+
+    The last group has no entry, the one before it no query. Queries of both attentions are columns of one matrix. With
+    `shared`, entries of the first attention share three keys.
+    """
     torch.manual_seed(0)
     of_entry, of_query = torch.randint(0, max(1, groups - 1), (entries,)), torch.randint(0, max(1, groups), (queries,))
     of_query[of_query == groups - 2] = groups - 1
@@ -69,8 +72,9 @@ def test_the_reference_against_loops():
         torch.testing.assert_close(kernel_attentions(*arguments)[0], expected.flatten(1), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_outputs_of_attentions_that_share_rows():
-    """A query's rows may be another's keys and values, and columns that no attention reads have no gradient."""
+    """Rows may be used as queries, keys and values at once; unused columns have no gradient."""
     torch.manual_seed(0)
     rows, entries = torch.randn(7, 11, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 0, 1, 1, 0, 2])
     groups = Groups(Grouped(entries, 3), Grouped(entries, 3))
@@ -102,7 +106,8 @@ def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):
         torch.testing.assert_close(outcome(arguments, inputs), expected, rtol=1e-12, atol=1e-12)
 
 
-# heads narrower and wider than a vector, no rows at all, one group in several pieces
+# heads narrower and wider than a vector, no rows, one group in several pieces
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sizes",
     [
@@ -126,6 +131,7 @@ def test_forms_agree_with_the_reference(form, shared, sizes):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("which", [0, 1, 3])
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad):
@@ -140,6 +146,7 @@ def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(which, bad
     assert torch.equal(outs[0].isinf(), outs[1].isinf())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("groups", [900, 3])
 def test_threads_do_not_change_a_bit(groups):
     arguments, inputs = case(4000, 3000, groups, 2, 3, 5, shared=True)

@@ -1,4 +1,4 @@
-"""Sums of attention over all nodes in other orders, against loops."""
+"""Sums of attention over all nodes in other orders, compared with loops."""
 
 import pytest
 import torch

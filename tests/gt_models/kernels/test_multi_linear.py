@@ -1,4 +1,7 @@
-"""Several linear maps of the same rows: the form that sums the rows' gradient in the products, and oneDNN's, equal plain linear maps."""
+"""Several linear maps of the same rows: both fast forms equal plain linear maps.
+
+One form sums the gradient of the rows in the products, the other one uses oneDNN.
+"""
 
 import pytest
 import torch
@@ -29,7 +32,8 @@ def test_summed_agrees_with_the_reference(with_bias, rows):
     torch.testing.assert_close(results[0][0][:, :3], by_hand, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("width", [70, 300])  # gradients of weights by the kernel, but of 33 outputs; by oneDNN
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [70, 300])  # gradients of weights by the kernel, except for 33 outputs: by oneDNN
 @pytest.mark.parametrize("with_bias", [(True, False), (False, False)])
 def test_onednn_agrees_with_products_in_double_precision(with_bias, width):
     torch.manual_seed(0)

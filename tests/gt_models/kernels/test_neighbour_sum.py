@@ -1,4 +1,4 @@
-"""Sums over neighbours: the reference against loops, the sparse form against the reference."""
+"""Sums over neighbours: the reference equals loops, the sparse form equals the reference."""
 
 import pytest
 import torch

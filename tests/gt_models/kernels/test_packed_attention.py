@@ -1,4 +1,4 @@
-"""Softmax attention over packed tokens: the reference against loops, each form against the reference."""
+"""Softmax attention over packed tokens: the reference equals loops, each form equals the reference."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ COUNTS = (
     1,
     1,
 )  # more than one tile of queries and keys, exactly one, parts of one, single tokens
-FORMS = ["numba"]  # "fused" runs on a GPU alone
+FORMS = ["numba"]  # "fused" runs only on a GPU
 
 
 def case(
@@ -33,7 +33,7 @@ def case(
     scale=1.0,
     max_padding=None,
 ) -> tuple:
-    """Arguments of the operation; query and tokens want gradients."""
+    """Arguments of the operation; query and tokens require gradients."""
     torch.manual_seed(0)
     dim, parts = head_dim * num_heads, 3 if own_queries else 2
     query = None if own_queries else (scale * torch.randn(len(counts), dim, dtype=dtype)).requires_grad_()
@@ -45,7 +45,7 @@ def case(
 def by_loops(
     query: Tensor | None, tokens: Tensor, packing: Packing, num_heads: int, dropout: float, seed: Tensor
 ) -> Tensor:
-    """One query of one head at a time."""
+    """The result by loops, one query of one head at a time."""
     dim = tokens.size(1) // 3 if query is None else query.size(1)
     head, rows, ptr = dim // num_heads, [], packing.ptr.tolist()
     for graph, (begin, end) in enumerate(zip(ptr, ptr[1:], strict=False)):
@@ -76,7 +76,7 @@ def hash32(x: int) -> int:
 
 
 def results(form: str, arguments: tuple) -> list[Tensor]:
-    """Output and all gradients."""
+    """Returns the output and all gradients."""
     with use(packed_attention=form):
         out = packed_attention(*arguments)
     torch.manual_seed(5)
@@ -177,7 +177,8 @@ def test_gradient_is_the_derivative(own_queries):
 
 def test_a_seed_drops_its_share_of_weights():
     _, tokens, packing, heads, rate, seed = case(1, 2, (100,), dropout=0.25)
-    tokens.data[:, :4], tokens.data[:, 4:] = 0.0, 1.0  # equal weights of ones: a row's sum counts what stays
+    # with equal weights and values of one, a row's sum counts the weights that are not dropped
+    tokens.data[:, :4], tokens.data[:, 4:] = 0.0, 1.0
     share = packed_attention(None, tokens, packing, heads, rate, seed) * (1 - rate)
     assert abs(float(share.mean().detach()) - 0.75) < 5 * (0.25 * 0.75 / 20_000) ** 0.5
     assert share.unique().numel() > 10

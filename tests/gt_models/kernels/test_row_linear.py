@@ -1,4 +1,4 @@
-"""The linear map of rows against products in double precision, and when its fast form is taken."""
+"""The linear map of rows, compared with products in double precision, and the choice of its fast form."""
 
 import pytest
 import torch
@@ -62,7 +62,7 @@ def test_a_gradient_may_lie_transposed():
 
 def test_threads_do_not_change_a_bit():
     leaves = arguments(5000, 70, 64)
-    assert_threads_change_no_bit(lambda: results("numba", leaves)[2:])  # products are oneDNN's own
+    assert_threads_change_no_bit(lambda: results("numba", leaves)[2:])  # products by oneDNN
 
 
 def test_it_says_when_it_cannot():

@@ -1,4 +1,4 @@
-"""A linear layer on sparse rows: forms against the dense product, dropout's draws, and every model that says it takes such features."""
+"""A linear layer on sparse rows: each form equals the dense product; dropout; all models with sparse features."""
 
 import pytest
 import torch
@@ -15,13 +15,14 @@ from tests.gt_models.checks import assert_threads_change_no_bit
 
 
 def rows(num_rows: int, columns: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    """Dense features of which a tenth is not zero; the last row is empty."""
+    """Dense features, a tenth of which is not zero; the last row is empty."""
     torch.manual_seed(0)
     x = torch.randn(num_rows, columns, dtype=dtype) * (torch.rand(num_rows, columns) < 0.1)
     x[-1] = 0
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("num_rows", "columns", "width"), [(50, 300, 7), (3, 20, 130), (1, 5, 4)])
 @pytest.mark.parametrize("form", ["reference", "numba"])
@@ -59,7 +60,8 @@ def test_sparse_rows_drop_what_dense_ones_do(dtype):
     for features in (x, x.to_sparse_csr()):
         torch.manual_seed(1)
         out = module(features)
-        outs.append((out.to_dense() if out.is_sparse_csr else out, torch.rand(1)))  # the generator is where it was too
+        # the state of the generator is equal, too
+        outs.append((out.to_dense() if out.is_sparse_csr else out, torch.rand(1)))
     assert all(torch.equal(a, b) for a, b in zip(*outs, strict=True))
 
 
@@ -74,6 +76,7 @@ def test_the_encoder_never_makes_sparse_features_dense(monkeypatch):
         FeatureEncoder(299, 8)(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in list_models() if model_info(name).sparse_x])
 def test_models_that_take_sparse_features_predict_and_learn_as_from_dense_ones(name):
     x, edges = rows(12, 300), torch.randint(0, 12, (2, 30), generator=torch.Generator().manual_seed(0))
@@ -89,7 +92,7 @@ def test_models_that_take_sparse_features_predict_and_learn_as_from_dense_ones(n
     elif "polynormer" in name:
         more = {"num_heads": 2, "in_dropout": 0.5}
     elif name == "nodeformer":
-        more = {"redraw_interval": None}  # else the second pass has other random features
+        more = {"redraw_interval": None}  # otherwise the second pass draws other random features
     elif name == "exphormer":
         batch.encodings["expander"] = torch.randint(0, 12, (12, 3), generator=torch.Generator().manual_seed(0))
     elif name == "linkx":

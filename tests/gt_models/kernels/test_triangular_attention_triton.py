@@ -1,4 +1,4 @@
-"""Triangular attention in Triton, without a GPU: its numbers by Triton's interpreter, and that the compiler takes it."""
+"""Triangular attention in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-# the interpreter has to be chosen before triton is imported, so it has a process of its own
+# the interpreter must be selected before the import of triton, so it runs in a new process
 INTERPRETED = """
 import json, torch
 from gt_models.kernels.triangular_attention import reference
@@ -36,6 +36,7 @@ print(json.dumps([found, bool(torch.equal(*outs)), bool(outs[0].any())]))
 """
 
 
+@pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
     pytest.importorskip("triton")
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -51,6 +52,7 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
     assert same_nan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "width", "dropout"), [("fp32", 8, 0.2), ("fp64", 12, 0.0)])
 def test_the_compiler_takes_it_for_a_gpu(kind, width, dropout):
     pytest.importorskip("triton")

@@ -1,4 +1,4 @@
-"""Powers of a walk's matrix: the reference against dense powers, the compiled form against the reference."""
+"""Powers of a random-walk matrix: the reference equals dense powers, the compiled form equals the reference."""
 
 import pytest
 import torch
@@ -6,11 +6,11 @@ import torch
 from gt_models.kernels import use
 from gt_models.kernels.walk_powers import walk_powers
 
-SIZES = (5, 1, 0, 70, 16)  # more than one strip, a node alone, an empty graph
+SIZES = (5, 1, 0, 70, 16)  # more than one strip, a single node, an empty graph
 
 
 def case(sizes=SIZES, dtype=torch.float64):
-    """Random weights on random edges (some nodes have none), and the dense matrices."""
+    """Random weights on random edges (some nodes have no edge), and the dense matrices."""
     rng = torch.Generator().manual_seed(0)
     blocks = [
         (torch.rand(n, n, generator=rng, dtype=dtype) * (torch.rand(n, n, generator=rng) < 0.2)) / 3 for n in sizes
@@ -22,7 +22,7 @@ def case(sizes=SIZES, dtype=torch.float64):
 
 
 def powers(form, arguments, num_pairs, steps=4, identity=True):
-    """Written into the middle of an array: what is beside is left as it was."""
+    """The result is written into the middle of an array, whose other entries do not change."""
     out = torch.full((num_pairs, steps + 3), -1.0, dtype=arguments[-1].dtype)
     with use(walk_powers=form):
         assert walk_powers(out, *arguments, 1, steps, identity) is out

@@ -1,4 +1,4 @@
-"""When an attached implementation replaces the plain method of a module, and when not."""
+"""When an attached implementation replaces the plain method of a module."""
 
 import copy
 import io
@@ -31,11 +31,11 @@ class Double(nn.Module):
 
 
 class Inherits(Double):
-    """Has no implementation of its own."""
+    """A subclass without an own implementation."""
 
 
 class Triples(Double):
-    """Calls the method that it overrides."""
+    """A subclass that calls the method that it overrides."""
 
     @accelerated
     def forward(self, x: Tensor) -> Tensor:
@@ -236,7 +236,7 @@ def test_compilers_exporters_and_transforms_see_the_plain_method():
         gradient = torch.func.grad(lambda x: model(x).sum())(x)
         called = torch.func.functional_call(model, dict(model.named_parameters()), (x,))
     assert set(taken["double_linear"]) == {"reference", "fused"}
-    assert taken["double_linear"]["fused"] == 1  # by functional_call, which replaces parameters and transforms nothing
+    assert taken["double_linear"]["fused"] == 1  # by functional_call, which transforms no parameters
     for out in (compiled, exported, traced, called):
         torch.testing.assert_close(out, expected)
     torch.testing.assert_close(gradient, (2 * model.linear.weight.sum(0)).expand(4, 3))

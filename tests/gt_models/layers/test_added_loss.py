@@ -1,4 +1,4 @@
-"""A loss from within: its gradient is there, the output and its own gradient are as they were."""
+"""A loss that a layer adds has its gradient, and does not change the output or the gradient of the output."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What is computed once, also in inference mode, is of use in training."""
+"""A cached value that was computed in inference mode can be used in training."""
 
 import torch
 

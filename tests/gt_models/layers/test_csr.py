@@ -18,4 +18,4 @@ def test_edges_are_those_of_the_batch_by_target_and_by_source(self_loops):
     assert all(edges.target[perm_t[e]] == col_t[e] for e in range(len(col_t)))
     assert edges.in_degree.tolist() == [sum(i == n for _, i in found) for n in range(6)]
     assert edges.out_degree.tolist() == [sum(j == n for j, _ in found) for n in range(6)]
-    assert csr_edges(graph, self_loops) is edges  # kept on the batch
+    assert csr_edges(graph, self_loops) is edges  # cached on the batch

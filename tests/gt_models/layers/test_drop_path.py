@@ -1,4 +1,4 @@
-"""Branches are dropped for whole graphs, and scaled so that their mean stays."""
+"""Branches are dropped for whole graphs, and scaled so that their mean does not change."""
 
 import pytest
 import torch

@@ -6,6 +6,7 @@ import torch
 from gt_models.layers.dropout import Dropout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_rate_and_scale(dtype):
     out = Dropout(0.25)(torch.ones(200, 100, dtype=dtype))

@@ -1,4 +1,4 @@
-"""Softmax and sums over the edges of each node, by loops."""
+"""Softmax and sums over the edges of each node, compared with loops."""
 
 import torch
 
@@ -6,7 +6,7 @@ from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 
 
 def test_by_loops():
-    """Node 2 hears nobody; the last edge belongs to no node."""
+    """Node 2 has no incoming edge; the last edge belongs to no node."""
     target = torch.tensor([0, 1, 0, 0, 1, 3])
     scores, values = torch.randn(6, 2, dtype=torch.float64), torch.randn(6, 2, 3, dtype=torch.float64)
     weight = edge_softmax(100 * scores, target, 3)

@@ -1,4 +1,4 @@
-"""Continuous and categorical features by loops."""
+"""Continuous and categorical features, compared with loops."""
 
 import pytest
 import torch
@@ -36,9 +36,10 @@ def test_a_category_outside_its_vocabulary_is_refused(row, says):
         FeatureEncoder([3, 5], 8)(torch.tensor([[2, 4], row]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [[3, 0], [0, -1]])
 def test_a_category_outside_its_vocabulary_fails_where_no_value_may_be_read(row):
-    """In a compiled graph, as on a GPU: another column's row must not be taken."""
+    """In a compiled graph, as on a GPU, an invalid value must not select a row of another column."""
     torch._dynamo.reset()
     compiled = torch.compile(FeatureEncoder([3, 5], 8), fullgraph=True, backend="aot_eager")
     x = torch.tensor([[2, 4], [0, 1]])

@@ -1,4 +1,4 @@
-"""An identity that stays one node of a compiled graph. That numbers are wrong without it: tests/gt_models/test_compile.py."""
+"""An identity that remains a node of a compiled graph; test_compile.py tests that numbers are right with it."""
 
 import torch
 from torch import nn

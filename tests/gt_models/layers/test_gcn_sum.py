@@ -1,4 +1,4 @@
-"""Sums with the weights of GCN against the dense matrix."""
+"""Sums with the weights of GCN, compared with the dense matrix."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from gt_models.layers.gcn_sum import gcn_sum
 
 
 def test_powers_of_the_normalised_matrix():
-    """With a node without edges, a stored self-loop, which counts once, and parallel edges, which count each."""
+    """A graph with an isolated node, a stored self-loop, which counts once, and parallel edges, which all count."""
     edge_index = torch.tensor([[0, 1, 1, 2, 2, 2, 3], [1, 0, 2, 1, 2, 1, 0]])
     batch = GraphBatch(torch.zeros(5, 1), edge_index, torch.tensor([0, 5]))
     matrix = torch.eye(5, dtype=torch.float64)

@@ -1,11 +1,11 @@
-"""What baselines share that work node by node."""
+"""The common parts of message-passing baselines."""
 
 import pytest
 import torch
 
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
-from tests.gt_models.baselines.test_gcn import build, graphs
+from tests.gt_models.baselines.cases import build, graphs
 
 
 def test_laplacian_signs_are_flipped_in_training_only():

@@ -1,4 +1,4 @@
-"""The MLP by its equation."""
+"""The MLP equals its equation."""
 
 import pytest
 import torch

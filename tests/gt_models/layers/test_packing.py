@@ -1,4 +1,4 @@
-"""Where the tokens of graphs of different sizes are, and which graphs are padded together."""
+"""Positions of the tokens of graphs of different sizes, and groups of graphs that are padded together."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""FAVOR+: features, their limit, chunks, redraws and how they are kept."""
+"""FAVOR+: features, their limit, chunks, redraws and checkpoints."""
 
 import itertools
 
@@ -71,7 +71,7 @@ def test_more_features_come_nearer_to_softmax():
         errors.append(
             sum(float((performer_attention(q, k, v, f) - exact).square().mean().sqrt().detach()) for f in draws) / 4
         )
-    # the error falls with the root of the number of features: by 4 each time, and by 16 in all
+    # the error decreases with the root of the number of features: by 4 each time, and by 16 in total
     assert errors[0] > 2 * errors[1] > 4 * errors[2]
     assert errors[2] < 0.01
 
@@ -123,7 +123,7 @@ def test_redraws_when_due_and_in_training_only(tmp_path):
         drawn.append(features.projection.clone())
     changed = [not torch.equal(a, b) for a, b in itertools.pairwise(drawn)]
     assert changed == [False, False, False, True, False, False, True]
-    # a resumed one continues with the same features and redraws at the same step
+    # after resuming, the features are the same and are redrawn at the same step
     save_file(features.state_dict(), tmp_path / "f.safetensors")
     other = RandomFeatures(4, redraw_interval=3)
     other.load_state_dict(load_file(tmp_path / "f.safetensors"))
@@ -150,7 +150,7 @@ def test_bad_features():
 @pytest.mark.parametrize("chunk", [16384, 4])
 @pytest.mark.parametrize("kernel", ["softmax", "relu"])
 def test_two_forwards_before_one_backward(chunk, kernel):
-    """The second one draws other features; the gradients of the first are those of its own."""
+    """The second pass draws other features; gradients of the first pass use the features of the first pass."""
 
     def gradients(together):
         torch.manual_seed(0)

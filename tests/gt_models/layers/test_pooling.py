@@ -1,4 +1,4 @@
-"""Sums, means and maxima over the nodes of each graph, by loops."""
+"""Sums, means and maxima over the nodes of each graph, compared with loops."""
 
 import pytest
 import torch

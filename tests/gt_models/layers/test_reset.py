@@ -1,4 +1,4 @@
-"""Parameters drawn again."""
+"""Parameters are initialised again."""
 
 import torch
 from torch import nn
@@ -11,7 +11,7 @@ def test_children_are_drawn_again_in_order():
         def __init__(self):
             super().__init__()
             self.layers, self.last = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)]), nn.Linear(2, 1)
-            self.activation = nn.ReLU()  # has nothing to draw
+            self.activation = nn.ReLU()  # has no parameters
 
     torch.manual_seed(0)
     model = Two()

@@ -1,4 +1,4 @@
-"""One self-loop at each node, as torch_geometric's layers make them."""
+"""One self-loop at each node, as in torch_geometric's layers."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 from gt_models.layers import self_loops
 from gt_models.layers.self_loops import attend, with_self_loops
 
-# node 0 has two self-loops, node 3 hears nobody, (2, 1) is there twice
+# node 0 has two self-loops, node 3 has no incoming edge, (2, 1) is stored twice
 EDGES = torch.tensor([[0, 0, 1, 2, 2, 3], [0, 0, 0, 1, 1, 2]])
 
 

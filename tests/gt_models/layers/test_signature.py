@@ -1,4 +1,4 @@
-"""The signature of a released form: the paper's arguments, then its own, and nothing else."""
+"""The signature of a released form: the arguments of the paper's model, then additional ones."""
 
 import inspect
 

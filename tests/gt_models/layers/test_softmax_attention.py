@@ -10,6 +10,7 @@ from gt_models.layers.softmax_attention import SoftmaxAttention, WeightDropout, 
 COUNTS = torch.tensor([3, 1, 4])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_padding", [0.0, 1.0])
 @pytest.mark.parametrize("own_queries", [True, False])
 def test_it_has_a_second_derivative(own_queries, max_padding):

@@ -1,4 +1,4 @@
-"""Node2Subgraph against networkx: members by hop, the size limit, induced edges with their features, draws."""
+"""Node2Subgraph compared with networkx: nodes by hop, the size limit, induced edges with features, random draws."""
 
 import networkx as nx
 import numpy as np
@@ -41,7 +41,7 @@ def test_members_and_edges(hops, limit):
         assert within[whole] <= set(nodes)
         if len(within[hops]) <= limit:
             assert set(nodes) == within[hops]
-        else:  # the next ring fills up to the limit
+        else:  # nodes of the next hop are added up to the limit
             assert len(nodes) == limit
             assert set(nodes) <= within[whole + 1]
         mine = (out.edge_index[0] >= part.start) & (out.edge_index[0] < part.stop)
@@ -77,8 +77,9 @@ def test_bad_input():
     assert node_to_subgraphs(large(), torch.zeros(0, dtype=torch.long), 2, 5).num_graphs == 0
 
 
+@pytest.mark.slow
 def test_ppgt_learns_from_subgraphs():
-    """The ogbn-arxiv setting in small: both directions, class attention, marked targets, masked nodes."""
+    """The ogbn-arxiv setting on a small graph: both directions, class attention, marked targets, masked nodes."""
     batch = node_to_subgraphs(large(), torch.tensor([3, 17, 59]), 10, 12)
     batch.encodings |= rrwp(batch, steps=2, dual=True, dtype=torch.float64)
     sizes = {

@@ -1,4 +1,4 @@
-"""The encoder's layer: forms of its attention, precision, and compilation."""
+"""The layer of the encoder: forms of its attention, precision, and compilation."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from gt_models.layers.transformer import EncoderLayer
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 @pytest.mark.parametrize("first_only", [False, True])
 def test_layer_takes_either_form(first_only, rate):
-    """Outputs and gradients, with dropped weights too, and the same draws of one seed."""
+    """Outputs and gradients, also with dropout, and the same random numbers from one seed."""
     torch.manual_seed(0)
     layer, counts = EncoderLayer(12, 3, 8, attn_dropout=rate).double(), torch.tensor([5, 3, 7, 1, 6])
     torch.nn.init.normal_(layer.attn.qkv.bias)
@@ -40,7 +40,7 @@ def test_first_only_is_the_first_rows():
 
 @pytest.mark.parametrize("attention", ["softmax", "performer"])
 def test_groups_change_nothing(attention):
-    """Padded to one length, in groups of like length, or graph by graph."""
+    """Padded to one length, in groups of similar length, or graph by graph."""
     torch.manual_seed(0)
     layer, counts, x = (
         EncoderLayer(12, 3, 8, attention=attention).double(),
@@ -69,8 +69,9 @@ def test_bfloat16_autocast(rate):
     assert (out - expected).norm() < 0.05 * expected.norm()
 
 
+@pytest.mark.slow
 def test_compiles_without_graph_breaks():
-    """The packing too: one padded group, whatever the graphs' lengths are."""
+    """The packing is one padded group, regardless of the lengths of graphs."""
     layer, x, counts = EncoderLayer(12, 3, 8), torch.randn(8, 12, requires_grad=True), torch.tensor([3, 5])
     torch._dynamo.reset()
 
@@ -87,7 +88,7 @@ def test_compiles_without_graph_breaks():
 
 
 def test_two_forwards_of_a_long_graph_before_one_backward(monkeypatch):
-    """By rows a layer computes its features again in the backward pass: with the projection that the forward pass had, not the latest."""
+    """A layer that works by rows computes its features again in the backward pass, with the forward's projection."""
     monkeypatch.setattr("gt_models.layers.transformer.LONG", 40)
     monkeypatch.setattr("gt_models.layers.transformer.ROWS", 16)
     x, packing = torch.randn(50, 12, dtype=torch.float64), Packing.of(torch.tensor([50]))

@@ -26,7 +26,7 @@ def build(level="node", name="polynormer", **arguments):
 
 
 def redraw(model: nn.Module) -> nn.Module:
-    """Weights at which every bias, norm, gate and statistic matters."""
+    """Draw weights so that every bias, norm, gate and statistic affects the output."""
     with torch.no_grad():
         for tensor in itertools.chain(model.parameters(), model.buffers()):
             if tensor.is_floating_point():
@@ -39,7 +39,7 @@ def graphs(sizes=(5, 3, 7)) -> list[GraphBatch]:
 
 
 def messy_graph() -> GraphBatch:
-    """Six nodes: a triangle, a stored self-loop (twice), a parallel edge, a directed edge, and node 5 alone."""
+    """Six nodes: a triangle, a self-loop (twice), a parallel edge, a directed edge, and an isolated node 5."""
     pairs = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2), (0, 0), (0, 0), (0, 1), (3, 4)]
     x, v2 = torch.randn(6, 4, dtype=torch.float64), torch.randn(6, 1, dtype=torch.float64)
     return GraphBatch(x, torch.tensor(pairs).T.contiguous(), torch.tensor([0, 6]), encodings={"second_eigenvector": v2})

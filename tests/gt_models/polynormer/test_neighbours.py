@@ -1,4 +1,4 @@
-"""Polynormer's layers over neighbours beside torch_geometric's."""
+"""Polynormer's layers over neighbours, compared with torch_geometric's."""
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
 from tests.gt_models.polynormer.cases import messy_graph, redraw
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heads", "width"), [(1, 8), (2, 4), (3, 5)])
 def test_attention_equals_gatconv_with_its_gradients(heads, width):
     graph = messy_graph()
@@ -51,6 +52,7 @@ def test_convolution_equals_gcnconv_with_its_gradients():
     torch.testing.assert_close(x.grad, y.grad, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layer",
     [lambda: GraphAttention(4, 8, 2), lambda: GraphConvolution(4, 8), lambda: GraphConvolution(4, 8, "random-walk")],

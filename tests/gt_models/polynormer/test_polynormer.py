@@ -1,4 +1,4 @@
-"""Polynormer against its equations, and what its theorem claims."""
+"""Polynormer: its equations and its theorem."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ VARIANTS = {
     "random walk": {"local_layer": "random-walk", "norm": "none", "version": "v2"},
 }
 
-# -- the equations -------------------------------------------------------------------------------------------------------------------
+# -- the equations
 
 
 @pytest.mark.parametrize("attention", ATTENTION)
@@ -62,9 +62,10 @@ def test_a_changed_edge_index_is_seen():
     torch.testing.assert_close(model(graph), model(fresh), rtol=0, atol=0)
 
 
-# -- what every model must satisfy ------------------------------------------------------------------------------------------------------
+# -- checks of every model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variant", "attention", "level"),
     [(v, a, "node") for v in ("equation 17", "r") for a in ATTENTION]
@@ -86,7 +87,7 @@ def test_each_phase_trains_its_own_part():
         model.set_phase("warmup")
 
 
-# -- what the paper claims --------------------------------------------------------------------------------------------------------------
+# -- claims of the paper
 
 
 def test_base_model_equals_equation_4():
@@ -99,8 +100,8 @@ def test_base_model_equals_equation_4():
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_base_model_represents_a_monomial_of_degree_two_to_the_layers(num_layers):
-    # Theorem 3.3: X_i times a monomial of degree 2^L - 1 in the rows; here with W a cyclic shift per layer, so that node i multiplies the
-    # rows i + S for the sums S of every subset of the shifts 1, 2, 4
+    # Theorem 3.3: X_i times a monomial of degree 2^L - 1 in the rows. Here each W is a cyclic shift, so that node i
+    # multiplies the rows i + S for the sums S of every subset of the shifts 1, 2, 4
     n = 8
     model = PolynomialBase(n, 2, num_layers).double()
     with torch.no_grad():
@@ -113,7 +114,7 @@ def test_base_model_represents_a_monomial_of_degree_two_to_the_layers(num_layers
 
 
 def degree(function, most: int) -> int:
-    """Degree of a polynomial in one variable from its finite differences at whole numbers, the smallest d whose (d + 1)st vanish."""
+    """Degree of a polynomial in one variable: the smallest d whose (d + 1)st finite differences vanish."""
     values = torch.stack([function(float(t)).flatten() for t in range(most + 3)])
     scale = values.abs().max()
     for d in range(most + 2):
@@ -125,7 +126,7 @@ def degree(function, most: int) -> int:
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_local_layers_without_norm_have_degree_two_to_the_layers(num_layers):
-    # fixed weights for A (random walk): attention scores would depend on the features, and the degree is that at given scores
+    # A has fixed weights (random walk), because attention scores would depend on the features
     graph = graphs()[2]
     model = redraw(build(attention="local", local_layer="random-walk", norm="none", num_local_layers=num_layers)).eval()
     direction = 0.1 * torch.randn_like(graph.x)
@@ -137,8 +138,9 @@ def test_local_layers_without_norm_have_degree_two_to_the_layers(num_layers):
 
 
 def test_version_2_tells_apart_what_version_1_cannot():
-    # Appendix K, Figure 6: decalin and bicyclopentyl, features and beta all one and no sigmoid, random walk for A, no projection. Not its circular
-    # skip links: their second eigenvalue is double, and relabelled copies of one of them differ too (gt_bench/claims/experiments/second_eigenvector.py)
+    # Appendix K, Figure 6: decalin and bicyclopentyl; features and beta are one, A is a random walk, no sigmoid, no
+    # projection. Its circular skip links are not tested: their second eigenvalue is double, so that relabelled copies
+    # of one of them differ, too (gt_bench/claims/experiments/second_eigenvector.py)
     class Ones(nn.Module):
         def forward(self, v2: Tensor | None) -> Tensor:
             return torch.ones(1, dtype=torch.float64) if v2 is None else v2
@@ -155,7 +157,8 @@ def test_version_2_tells_apart_what_version_1_cannot():
     gaps = {}
     for version in ("v1", "v2"):
         model = build(
-            "graph", in_dim=1, out_dim=1, hidden_dim=1, num_heads=1, num_local_layers=3, attention="local", local_layer="random-walk",
+            "graph", in_dim=1, out_dim=1, hidden_dim=1, num_heads=1, num_local_layers=3, attention="local",
+            local_layer="random-walk",
             norm="none", version=version, pooling="max",
         )  # fmt: skip
         with torch.no_grad():
@@ -166,7 +169,7 @@ def test_version_2_tells_apart_what_version_1_cannot():
                 layer.gate.weight.fill_(1)
                 layer.gate.bias.zero_()
                 layer.local.linear.weight.fill_(1)
-        # an eigenvector has no sign: the better of both
+        # the sign of an eigenvector is arbitrary: the better one counts
         first, *others = [
             [model.eval().forward_features(batch(g, sign)).flatten().sort().values for sign in (1, -1)]
             for g in graphs_of
@@ -178,7 +181,7 @@ def test_version_2_tells_apart_what_version_1_cannot():
     assert different > 1e-2
 
 
-# -- inputs of every kind --------------------------------------------------------------------------------------------------------------
+# -- all kinds of inputs
 
 
 @pytest.mark.parametrize("attention", ATTENTION)
@@ -213,6 +216,7 @@ def test_an_induced_subgraph_is_a_graph():
     assert out.isfinite().all()
 
 
+@pytest.mark.slow
 def test_takes_torch_geometric_data_and_categorical_features():
     graph = graphs()[0]
     model = build().eval()
@@ -234,6 +238,7 @@ def test_bfloat16_autocast_is_near_float32():
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"version": "v2", "attention": "local-and-global"}])
 def test_compiles_whole(settings):
     model = build(relu=True, num_local_layers=1, num_global_layers=1, **settings).eval()
@@ -266,7 +271,7 @@ def test_exports():
 
 
 def test_start_of_beta():
-    """Xavier normal over all layers' [L, d]."""
+    """Xavier normal over [L, d] of all layers."""
     model = build(hidden_dim=400, num_local_layers=5)
     for layers, count in ((model.local_layers, 5), (model.global_layers, 2)):
         drawn = torch.cat([layer.beta.weight for layer in layers])

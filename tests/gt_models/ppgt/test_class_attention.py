@@ -1,9 +1,9 @@
-"""The class token that reads a graph, by loops."""
+"""The class token that reads a graph, compared with loops."""
 
 import torch
 
 from tests.gt_models.checks import collate
-from tests.gt_models.ppgt.test_ppgt import described, expected_outputs, graphs, small
+from tests.gt_models.ppgt.cases import described, expected_outputs, graphs, small
 
 
 def test_class_attention_in_loops():

@@ -1,4 +1,4 @@
-"""PPGT tells apart what GD-WL with RRWP as distance does, and no more (Section 3.5, Appendix E.1): known pairs and real files."""
+"""PPGT distinguishes the same graphs as GD-WL with RRWP as distance (Section 3.5, Appendix E.1)."""
 
 import networkx as nx
 import numpy as np
@@ -12,7 +12,7 @@ STEPS = 8
 
 
 def graph(g: nx.Graph) -> GraphBatch:
-    """All nodes and edges alike, RRWP in float64."""
+    """Graphs with equal nodes and edges, and RRWP in float64."""
     edges = torch.tensor(list(nx.convert_node_labels_to_integers(g).to_directed().edges), dtype=torch.long).T.reshape(
         2, -1
     )
@@ -23,7 +23,7 @@ def graph(g: nx.Graph) -> GraphBatch:
 
 
 def gd_wl_colours(batches: list[GraphBatch], rounds: int = 6) -> list[tuple]:
-    """Eq. 13 with d = RRWP vectors, in a shared palette: one sorted tuple of node colours for each graph."""
+    """Eq. 13 with d = RRWP vectors and common colours: one sorted tuple of node colours for each graph."""
     palettes: list[dict] = [{} for _ in range(rounds)]
     results = []
     for b in batches:
@@ -53,7 +53,11 @@ def one_wl_colours(batches: list[GraphBatch], rounds: int = 6) -> list[tuple]:
 
 
 def assert_separates_as_the_oracle(batches: list[GraphBatch], **settings) -> list[tuple]:
-    """Outputs of a model with random weights differ for exactly the pairs whose GD-WL colours differ. Returns the colours."""
+    """Check that outputs of a random model differ for exactly the pairs whose GD-WL colours differ.
+
+    Returns:
+        The colours.
+    """
     torch.manual_seed(5)
     model = create_model(
         settings.pop("name", "ppgt"),
@@ -68,7 +72,7 @@ def assert_separates_as_the_oracle(batches: list[GraphBatch], **settings) -> lis
         **settings,
     )
     model.double().eval()
-    for parameter in model.parameters():  # the initial 0.02 would hide differences behind rounding
+    for parameter in model.parameters():  # with the initial 0.02, differences would be smaller than rounding
         torch.nn.init.normal_(parameter, std=0.5 if parameter.dim() == 1 else parameter.size(-1) ** -0.5)
     with torch.no_grad():
         outputs = torch.cat([model(b) for b in batches])
@@ -108,7 +112,7 @@ def test_circular_skip_links_are_separated(mirror):
 
 
 def test_strongly_regular_graphs_are_not_separated(mirror):
-    """The 15 graphs of SR(25, 12, 5, 6), and SR(16, 6, 2, 2)'s two: beyond GD-WL."""
+    """The 15 graphs of SR(25, 12, 5, 6) and the two of SR(16, 6, 2, 2) are beyond GD-WL."""
     lines = (mirror / "sr25" / "sr251256.g6").read_bytes().split()
     batches = [graph(nx.from_graph6_bytes(line)) for line in lines]
     assert len(batches) == 15

@@ -2,11 +2,13 @@
 
 import math
 
+import pytest
 import torch
 
 from gt_models.ppgt.norms import AdaRMSNorm
 
 
+@pytest.mark.slow
 def test_adarms_gradient_and_limits():
     norm = AdaRMSNorm(5).double()
     x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)

@@ -1,4 +1,4 @@
-"""PPGT: its equations in loops, printed counts, symmetries, forms, bad input."""
+"""PPGT: its equations in loops, published parameter counts, symmetries, forms, invalid input."""
 
 import math
 
@@ -8,66 +8,7 @@ import torch
 from gt_models import GraphBatch, MissingEncoding, create_model
 from gt_models.kernels import use
 from tests.gt_models.checks import assert_learns_as_the_definition, assert_sound, collate, random_graphs
-from tests.gt_models.reference import ppgt as reference
-
-SMALL = {
-    "in_dim": 4,
-    "out_dim": 2,
-    "edge_dim": 3,
-    "hidden_dim": 8,
-    "num_layers": 2,
-    "num_heads": 2,
-    "rrwp_dim": 5,
-    "stem_dim": 6,
-    "num_stem_ffn": 1,
-}
-
-
-def small(name: str = "ppgt", **changes):
-    """A small model in float64 whose every weight matters (biases, norms and gates redrawn)."""
-    model = create_model(name, **(SMALL | changes)).double()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5 if parameter.dim() == 1 else 0.7 * parameter.size(-1) ** -0.5)
-    for name, buffer in model.named_buffers():
-        if name.endswith("running_mean"):
-            buffer.normal_()
-        elif name.endswith("running_var"):
-            buffer.uniform_(0.5, 2.0)
-    return model.eval()
-
-
-def graphs(sizes=(4, 1, 5), **kinds):
-    return random_graphs(sizes, pair_encodings=(("rrwp", 6),), **kinds)
-
-
-def directed_graph() -> GraphBatch:
-    """Edges in one direction, or with other features in the other, a self-loop, and one edge twice."""
-    edges = torch.tensor([[0, 1, 2, 3, 2, 0], [1, 2, 1, 0, 2, 1]])
-    x, attr, rrwp = (torch.randn(*shape, dtype=torch.float64) for shape in ((4, 4), (6, 3), (16, 6)))
-    return GraphBatch(x, edges, torch.tensor([0, 4]), attr, encodings={"rrwp": rrwp})
-
-
-def described(name: str = "ppgt", urpe: bool = True, degree: bool = True, **changes) -> dict:
-    """A model's choices as `reference.ppgt_nodes` takes them."""
-    s = {
-        "num_layers": 2,
-        "num_heads": 2,
-        "num_frequencies": 3,
-        "attention": "sl2",
-        "norm": "adarms",
-        "num_ffn": 1,
-        "pair_degree": degree,
-    }
-    s |= {"scale_queries": True, "urpe": "linear" if urpe else "none"}
-    if name.endswith("released"):
-        s |= {
-            "scale_queries": False,
-            "urpe": "one-plus" if urpe else "none",
-            "degree": "neighbours",
-            "query_end": "target",
-        }
-    return s | changes
-
+from tests.gt_models.ppgt.cases import SMALL, ZINC, described, directed_graph, expected_outputs, graphs, small
 
 VARIANTS = [
     {},
@@ -80,25 +21,6 @@ VARIANTS = [
 ]
 
 
-def expected_outputs(model, singles, settings, pooling="sum", level="graph", head_layers=3):
-    """Equations in loops, graph by graph; encodings "position" and "target" where there are."""
-    w, results = model.state_dict(), []
-    for g in singles:
-        n = g.num_nodes
-        rrwp, target = g.encodings["rrwp"].view(n, n, -1)[..., :5], g.encodings.get("target")
-        edges = [tuple(e) for e in g.edge_index.T.tolist()]
-        target = None if target is None else int(target.argmax())
-        h = reference.ppgt_nodes(w, g.x, edges, g.edge_attr, rrwp, settings, g.encodings.get("position"), target)
-        if level == "node":
-            values = h
-        elif pooling == "class-attention":
-            values = [reference.class_attention(w, h, settings, 2)]
-        else:
-            values = [sum(h) / (n if pooling == "mean" else 1)]
-        results += [reference.head(w, v, head_layers) for v in values]
-    return torch.stack(results)
-
-
 @pytest.mark.parametrize("changes", VARIANTS, ids=lambda c: "-".join(str(v) for v in c.values()) or "paper")
 @pytest.mark.parametrize("level", ["graph", "node"])
 def test_equations_in_loops(changes, level):
@@ -108,16 +30,6 @@ def test_equations_in_loops(changes, level):
         torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
 
 
-ZINC = {
-    "in_dim": [21],
-    "edge_dim": [4],
-    "out_dim": 1,
-    "hidden_dim": 64,
-    "num_layers": 12,
-    "num_heads": 8,
-    "rrwp_dim": 25,
-    "stem_dim": 128,
-}
 BREC = {
     "in_dim": [1], "out_dim": 16, "hidden_dim": 96, "num_layers": 6, "num_heads": 16, "rrwp_dim": 33, "stem_dim": 192,
     "num_stem_ffn": 4, "num_frequencies": 15, "out_norm": True, "name": "ppgt-released",
@@ -130,11 +42,12 @@ BREC = {
     ids=["zinc-constant", "zinc-halving", "brec"],
 )
 def test_parameter_counts_printed(settings, count, printed):
-    """Tables 7 and 10. The released head keeps its width; ZINC's printed count is that of a halving head, BREC's of a constant one."""
+    """Tables 7 and 10: ZINC's published count is that of a head with halving widths, BREC's of a constant width."""
     assert sum(p.numel() for p in create_model(**({"name": "ppgt"} | settings)).parameters()) == count
     assert printed is None or round(count / 1000) == printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -148,7 +61,8 @@ def test_sound(changes):
     settings = SMALL | {"level": "graph"} | changes
     name = settings.pop("name", "ppgt")
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("position", 2), ("target", 1)))
-    # without a gate the bias of theta adds the same number to all keys of a query, which softmax takes away: its gradient is rounding alone
+    # without a gate the bias of theta adds the same number to all keys of a query, which softmax removes: its
+    # gradient is only rounding
     shifts = tuple(f"layers.{i}.attention.pair_linear.bias" for i in range(settings["num_layers"]))
     except_for = () if settings.get("urpe", True) else shifts
     assert_sound(lambda: create_model(name, **settings).double(), data, settings["level"], ("rrwp",), except_for)
@@ -163,7 +77,7 @@ def _loss_and_grads(model, batch):
 
 @pytest.mark.parametrize("changes", [{}, {"attention": "sdp", "urpe": False}, {"attn_dropout": 0.3}], ids=str)
 def test_forms_of_attention_change_nothing(changes):
-    """In training, dropout drawn alike."""
+    """In training, with the same dropout masks."""
     model, results = small(level="node", **changes).train(), []
     batch = collate(graphs((4, 1, 6, 19)))
     for form in ("reference", "numba"):
@@ -220,12 +134,12 @@ def test_stochastic_depth_is_per_graph_and_alike_in_every_layer():
     model.train()
     residual = model.layers[0].residual1
     out = residual(torch.zeros(200, 8), torch.ones(200, 8), torch.arange(40).repeat_interleave(5), 40).view(40, 40)
-    assert (out == out[:, :1]).all()  # a graph's branch stays or goes as a whole
+    assert (out == out[:, :1]).all()  # a branch is dropped for a whole graph
     torch.testing.assert_close(out[:, 0].unique(), torch.tensor([0.0, 1 / 0.75]))
 
 
 def test_odd_graphs_work():
-    """One node, no edges, isolated nodes (1/degree is 1), self-loops, edges stored twice, two components: finite numbers and gradients."""
+    """Unusual graphs have finite outputs and gradients: no edges, isolated nodes, self-loops, repeated edges."""
     one = random_graphs((1,), pair_encodings=(("rrwp", 5),))[0]
     bare = random_graphs((3,), density=0.0, pair_encodings=(("rrwp", 5),))[0]
     rng = torch.Generator().manual_seed(1)
@@ -301,6 +215,7 @@ def test_torch_geometric_data_and_safetensors(tmp_path):
     assert torch.equal(again(collate(data)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("urpe", [True, False])
 def test_bf16_autocast_stays_close(urpe):
     model = create_model("ppgt", **(SMALL | {"urpe": urpe}))
@@ -313,8 +228,9 @@ def test_bf16_autocast_stays_close(urpe):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
+@pytest.mark.slow
 def test_compiles():
-    """torch.compile gives the same numbers and gradients (the compiler's own form of attention and stem)."""
+    """torch.compile gives the same numbers and gradients, with its own form of attention and stem."""
     model, batch = small(num_layers=1, num_stem_ffn=0), collate(graphs((4, 3)))
     expected = _loss_and_grads(model, batch)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)

@@ -1,4 +1,4 @@
-"""The Edge Transformer's equations one by one (Section 3), float64, loops over nodes; weights by the names of the state dict."""
+"""The equations of the Edge Transformer (Section 3) as loops in float64; weights by names of the state dict."""
 
 import math
 
@@ -36,7 +36,7 @@ def layer_norm(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
 
 
 def batch_norm(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
-    """In evaluation."""
+    """A norm in evaluation mode."""
     x = (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt()
     return x * w[f"{name}.weight"] + w[f"{name}.bias"] if f"{name}.weight" in w else x
 
@@ -54,7 +54,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 def layer(x: Tensor, w: dict[str, Tensor], num_heads: int, act, authors: bool) -> Tensor:
-    """X <- FFN(X + TriangularAttention(LN(X))); the authors': U = LN(X + ...), X <- LN(U + FFN(U))."""
+    """X <- FFN(X + TriangularAttention(LN(X))); released code: U = LN(X + ...), X <- LN(U + FFN(U))."""
     u = x + attention(layer_norm(x, w, "norm"), part(w, "attention."), num_heads)
     if authors:
         u = layer_norm(u, w, "attention_norm")
@@ -70,7 +70,7 @@ def tokens(
     act,
     authors: bool,
 ) -> Tensor:
-    """Eq. 3 for encoded nodes [n, d] and encoded edges; the authors': Linear([F_i F_j]) + E_ij."""
+    """Eq. 3 for encoded nodes [n, d] and encoded edges; released code: Linear([F_i F_j]) + E_ij."""
     n = features.size(0)
     rows = []
     for i in range(n):
@@ -92,7 +92,10 @@ def tokens(
 
 
 def readout(x: Tensor, w: dict[str, Tensor], act, authors: bool) -> Tensor:
-    """Readout(i) = sum_j rho_1(X_ij) + rho_2(X_ji); the authors': both share BatchNorm and hidden layer, and an MLP follows."""
+    """Readout(i) = sum_j rho_1(X_ij) + rho_2(X_ji).
+
+    In the released code, both share BatchNorm and hidden layer, and an MLP follows.
+    """
     n, d = x.size(0), x.size(2)
 
     def rho(pair: Tensor, which: str) -> Tensor:
@@ -109,7 +112,7 @@ def readout(x: Tensor, w: dict[str, Tensor], act, authors: bool) -> Tensor:
 
 
 def set2set(x: Tensor, w: dict[str, Tensor], steps: int) -> Tensor:
-    """One graph: an LSTM asks, the nodes answer (Vinyals et al. 2016), [n, d] -> [2d]."""
+    """Set2Set for one graph (Vinyals et al. 2016): an LSTM queries the nodes, [n, d] -> [2d]."""
     d = x.size(1)
     h, c, q = torch.zeros(d, dtype=x.dtype), torch.zeros(d, dtype=x.dtype), torch.zeros(2 * d, dtype=x.dtype)
     for _ in range(steps):
@@ -148,5 +151,5 @@ def brec(adjacency: Tensor, w: dict[str, Tensor], num_heads: int, num_layers: in
 
 
 def part(w: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The weights under `prefix`, by the rest of their names."""
+    """The weights whose names start with `prefix`, by the remainder of the name."""
     return {name[len(prefix) :]: value for name, value in w.items() if name.startswith(prefix)}

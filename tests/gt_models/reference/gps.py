@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def layer(w: dict[str, Tensor], x: Tensor, edges: Tensor, edge_index: Tensor, num_heads: int) -> Tensor:
-    """One graph: x [n, d], encoded edges [E, d]; batch norms by their running statistics; weights under this library's names."""
+    """One graph: x [n, d], encoded edges [E, d]; batch norms use running statistics; weights by our names."""
     n, d = x.shape
     width = d // num_heads
 

@@ -1,4 +1,7 @@
-"""Graphormer of one graph, pair by pair and token by token (Ying et al. 2021, Eqs. 5 to 9; parity/README.md, "graphormer_slim_postnorm")."""
+"""Graphormer of one graph, pair by pair and token by token (Ying et al. 2021, Eqs. 5 to 9).
+
+parity/README.md describes the implementation as "graphormer_slim_postnorm".
+"""
 
 import torch
 from torch import Tensor
@@ -22,7 +25,12 @@ def bias(
     edges: Tensor | None,
     kept: int,
 ) -> Tensor:
-    """[1 + n, 1 + n, H]: token 0 is the graph's; `distance` -1 without a path; `paths[i, j]` the edges along one."""
+    """Biases [1 + n, 1 + n, H]; token 0 is that of the graph.
+
+    Args:
+        distance: -1 if there is no path.
+        paths: [i, j] lists the edges along a shortest path.
+    """
     table = w["distance_bias.weight"]
     out = torch.zeros(1 + n, 1 + n, table.size(1), dtype=table.dtype)
     for i in range(n):
@@ -47,7 +55,7 @@ def model(
     num_layers: int,
     pre: bool,
 ) -> Tensor:
-    """Encoded node features [n, d] -> tokens [1 + n, d] after the last layer, embedding norm included."""
+    """Encoded node features [n, d] -> tokens [1 + n, d] after the last layer, with the embedding norm."""
     n, d = nodes.shape
     width = d // num_heads
     leave, arrive = ([int((side == i).sum()) for i in range(n)] for side in edge_index)

@@ -11,7 +11,7 @@ def rho(x: Tensor) -> Tensor:
 def layer(
     w: dict[str, Tensor], x: Tensor, pairs: Tensor, log_degree: Tensor, num_heads: int, clamp: float | None
 ) -> tuple[Tensor, Tensor]:
-    """One graph: x [n, d], pairs [n, n, d] (query, key), batch norms by their running statistics; weights under this library's names."""
+    """One graph: x [n, d], pairs [n, n, d] (query, key); batch norms use running statistics; weights by our names."""
     n, d = x.shape
     width = d // num_heads
 

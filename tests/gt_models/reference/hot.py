@@ -1,4 +1,4 @@
-"""Higher-order Transformer, literally: every equation as loops over pairs of stored tuples, float64 (Kim et al. 2021)."""
+"""Higher-order Transformer (Kim et al. 2021): every equation as loops over pairs of stored tuples, in float64."""
 
 import math
 
@@ -51,19 +51,19 @@ def kernel_score(phi_query, phi_key):
 
 
 def exact_keys(i: tuple, j: tuple, blocks) -> bool:
-    """(i, j) in mu."""
+    """Whether (i, j) is in mu."""
     return _same_class(i, j, blocks)
 
 
 def union_keys(i: tuple, j: tuple, blocks) -> bool:
-    """i in the union over j' of {i | (i, j') in mu}, j' agreeing with j on the nodes that mu shares (Eq. 21)."""
+    """Whether i is in the union over j' of {i | (i, j') in mu}, where j' equals j on nodes that mu shares (Eq. 21)."""
     k = len(i)
     inside = tuple(sorted(b for b in (tuple(p for p in block if p < k) for block in blocks) if b))
     return pattern_of(i) == inside and _shared_agree(i, j, blocks)
 
 
 def union_keys_with_diagonal(i: tuple, j: tuple, blocks) -> bool:
-    """As the authors' kernel form: sums over row or column neighbours contain the diagonal entry."""
+    """The classes of the authors' kernel form: sums over row or column neighbours contain the diagonal entry."""
     k = len(i)
     shared = any(min(block) < k <= max(block) for block in blocks)
     inside = [b for b in (tuple(p for p in block if p < k) for block in blocks) if b]
@@ -82,8 +82,11 @@ def _same_class(i: tuple, j: tuple, blocks) -> bool:
 
 
 def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=None) -> Tensor:
-    """Attn_{k->l} (Eq. 10, 16, 17, 21) with the weights of a `HigherOrderAttention`, as the paper has it or as released; `tuples`: stored tuples
-    by order (one graph)."""
+    """Attn_{k->l} (Eq. 10, 16, 17, 21) with the weights of a `HigherOrderAttention` of the paper or the released code.
+
+    Args:
+        tuples: stored tuples of one graph by order.
+    """
     released = isinstance(module, ReleasedAttention)
     k, l, heads = module.k, module.l, module.num_heads
     slots: dict = {}  # (class, "q" | "k") -> {tuple of distinct nodes: [heads, head]}
@@ -138,7 +141,7 @@ def attention(module, values: Tensor, tuples: dict[int, list[tuple]], features=N
 
 
 def run_linear(layer, values: Tensor, tuples: dict[int, list[tuple]]) -> Tensor:
-    """An `EquivariantLinear`'s weights through `linear`."""
+    """`linear` with the weights of an `EquivariantLinear`."""
     weights = layer.weight.reshape(len(layer.classes), layer.in_dim, layer.out_dim)
     zero = torch.zeros(layer.out_dim, dtype=values.dtype)
     biases = {p: zero if layer.bias is None else layer.bias[a] for a, p in enumerate(layer.patterns)}
@@ -148,7 +151,7 @@ def run_linear(layer, values: Tensor, tuples: dict[int, list[tuple]]) -> Tensor:
 
 
 def generalized_features(projection: Tensor, eps: float = 1e-3):
-    """(phi of queries, phi of keys): relu(c P u) + eps."""
+    """Returns (phi of queries, phi of keys), with phi(u) = relu(c P u) + eps."""
     phi = lambda u: torch.relu(projection @ u * len(u) ** -0.25) + eps  # noqa: E731
     return phi, phi
 

@@ -1,4 +1,4 @@
-"""Layers of the message-passing baselines, edge by edge and node by node."""
+"""Layers of message-passing baselines, edge by edge and node by node."""
 
 import math
 
@@ -12,7 +12,7 @@ def incoming(edge_index: Tensor, node: int) -> list[tuple[int, int]]:
 
 
 def gat(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | None, num_heads: int) -> Tensor:
-    """Velickovic et al. 2018, Eqs. 1 to 5, a self-loop each (its edge features: the mean of the incoming ones)."""
+    """Velickovic et al. 2018, Eqs. 1 to 5, with self-loops, whose edge features are the mean of the incoming ones."""
     z = (x @ w["lin.weight"].T).view(len(x), num_heads, -1)
     out = torch.zeros_like(z)
     for i in range(len(x)):
@@ -36,7 +36,7 @@ def gat(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | Non
 
 
 def gatv2(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | None, num_heads: int) -> Tensor:
-    """Brody et al. 2022, Eq. 7: the nonlinearity stands before the attention vector."""
+    """Brody et al. 2022, Eq. 7: the nonlinearity is applied before the attention vector."""
     left, right = ((x @ w[f"lin_{s}.weight"].T + w[f"lin_{s}.bias"]).view(len(x), num_heads, -1) for s in "lr")
     out = torch.zeros_like(left)
     for i in range(len(x)):
@@ -85,7 +85,7 @@ def gin(w: dict[str, Tensor], x: Tensor, edge_index: Tensor, edges: Tensor | Non
 def gcnii(
     w: dict[str, Tensor], x: Tensor, first: Tensor, edge_index: Tensor, layer: int, alpha: float, theta: float
 ) -> Tensor:
-    """Chen et al. 2020, Eqs. 5 and 6 (6 where there is a second matrix)."""
+    """Chen et al. 2020, Eq. 5, or Eq. 6 if there is a second matrix."""
     n, beta = len(x), math.log(theta / layer + 1)
     adjacency = torch.eye(n, dtype=x.dtype)
     adjacency[edge_index[1], edge_index[0]] = 1.0

@@ -1,4 +1,4 @@
-"""Polynormer's equations read out loud: loops over nodes, heads and edges, in float64, with the model's own weights."""
+"""Polynormer's equations as loops over nodes, heads and edges, in float64, with the weights of the model."""
 
 import math
 
@@ -20,7 +20,7 @@ def layer_norm(layer, v: Tensor) -> Tensor:
 
 
 def incoming(n: int, edges: list[tuple[int, int]], target: int, self_loops: bool) -> list[int]:
-    """Sources of the edges into `target`; with `self_loops` exactly one of them is the node itself."""
+    """Sources of the edges to `target`; with `self_loops` exactly one of them is the node itself."""
     sources = [s for s, t in edges if t == target]
     return [*[s for s in sources if s != target], target] if self_loops else sources
 
@@ -56,7 +56,7 @@ def random_walk(layer, value: list[Tensor], edges: list[tuple[int, int]]) -> lis
 
 
 def global_attention(heads: int, query: list[Tensor], key: list[Tensor], value: list[Tensor]) -> list[Tensor]:
-    """Equation 6, quadratic as it stands, with Listing 2's [N, D / H, H]: head h holds channels h, h + H, h + 2H ..."""
+    """Equation 6 in its quadratic form, with Listing 2's [N, D / H, H]: head h has channels h, h + H, h + 2H ..."""
     out = [torch.zeros_like(v) for v in value]
     for i in range(len(query)):
         for h in range(heads):
@@ -72,19 +72,19 @@ def attention(layer, x: list[Tensor], value: list[Tensor] | None = None) -> list
 
 
 def beta(layer, v2: float | None) -> Tensor:
-    """Equation 5's sigmoid of the parameter; the released code also has the parameter itself, and a constant."""
+    """Equation 5's sigmoid of the parameter; the released code can also use the parameter itself, or a constant."""
     b = layer.weight if hasattr(layer, "weight") else torch.full((len(layer.like),), layer.init, dtype=torch.float64)
     b = b if v2 is None else v2 * b
     return b if hasattr(layer, "init") else 1 / (1 + torch.exp(-b))
 
 
 def part(module, name: str):
-    """What only the released form has."""
+    """An attribute that only the released form has."""
     return getattr(module, name, None)
 
 
 def polynormer(model: Polynormer, graph: GraphBatch) -> Tensor:
-    """Output of one graph in evaluation mode, from the model's weights and its arguments alone."""
+    """Output of one graph in evaluation mode, computed from the weights and arguments of the model."""
     n = graph.num_nodes
     edges = list(zip(*graph.edge_index.tolist(), strict=True))
     v2 = graph.encodings["second_eigenvector"][:, 0].tolist() if model.version == "v2" else [None] * n

@@ -1,4 +1,4 @@
-"""PPGT in loops, node by node and pair by pair, from the paper's equations (numbers as there) and the weights of a state dict."""
+"""The equations of PPGT in loops over nodes and pairs, with the paper's numbers and weights of a state dict."""
 
 import math
 
@@ -38,9 +38,19 @@ def ppgt_nodes(
     w: dict[str, Tensor], x: Tensor, edges: list[tuple[int, int]], edge_attr: Tensor | None, rrwp: Tensor, s: dict,
     position: Tensor | None = None, target: int | None = None,
 ) -> list[Tensor]:  # fmt: skip
-    """Backbone's output per node of one graph: x [n, F], rrwp [n, n, K], `s`: num_layers, num_heads, num_frequencies, attention,
-    scale_queries, urpe, norm, num_ffn, and pair_order and pair_degree where they are off, degree and query_end. position [n, p]; the
-    target node."""
+    """Output of the backbone per node of one graph.
+
+    Args:
+        w: weights by names of the state dict.
+        x: node features [n, F].
+        edges: (source, target) of each edge.
+        edge_attr: features of the edges.
+        rrwp: [n, n, K].
+        s: num_layers, num_heads, num_frequencies, attention, scale_queries, urpe, norm, num_ffn; pair_order and
+            pair_degree if they are off; degree and query_end.
+        position: [n, p].
+        target: the target node.
+    """
     n = x.size(0)
     degree = [sum(1 for a, _ in edges if a == i) for i in range(n)]
     if s.get("degree") == "neighbours":
@@ -122,7 +132,7 @@ def attention(
 
 
 def class_attention(w: dict[str, Tensor], h: list[Tensor], s: dict, num_layers: int) -> Tensor:
-    """The class token through its layers, [d]."""
+    """The class token after its layers, [d]."""
     dim, heads = h[0].numel(), s["num_heads"]
     width = dim // heads
     order = torch.tensor([float(len(h))], dtype=h[0].dtype)
@@ -151,7 +161,7 @@ def class_attention(w: dict[str, Tensor], h: list[Tensor], s: dict, num_layers: 
 
 
 def head(w: dict[str, Tensor], value: Tensor, num_layers: int) -> Tensor:
-    """The prediction MLP on one vector."""
+    """The prediction MLP for one vector."""
     for i in range(num_layers):
         value = linear(w, f"head.{i}", gelu(value) if i else value)
     return value

@@ -1,5 +1,8 @@
-"""TokenGT transcribed word by word (Sections 2 and 3, appendices on identifiers, PCQM4Mv2 and node classification): one graph, one token,
-one head at a time. Weights come by the names of `gt_models.tokengt.TokenGT`."""
+"""The equations of TokenGT for one graph, one token and one head at a time.
+
+From Sections 2 and 3 and the appendices on identifiers, PCQM4Mv2 and node classification. Weights have the names of
+`gt_models.tokengt.TokenGT`.
+"""
 
 import math
 
@@ -23,7 +26,12 @@ def linear(x: Tensor, w: dict[str, Tensor], name: str) -> Tensor:
 def tokens(
     w: dict[str, Tensor], x: Tensor, tuples: list[tuple[int, ...]], features: Tensor | None, p: Tensor | None
 ) -> list[Tensor]:
-    """Z^(0) of Section 2: [graph], [null], nodes, edges. `tuples`: node ids of each edge or hyperedge; `p`: rows of node identifiers."""
+    """Z^(0) of Section 2: [graph], [null], nodes, edges.
+
+    Args:
+        tuples: node ids of each edge or hyperedge.
+        p: rows of node identifiers.
+    """
     out = [w[name][0] for name in ("graph_token", "null_token") if name in w]
     order = len(tuples[0]) if tuples else 2
     for v in range(x.size(0)):
@@ -44,7 +52,7 @@ def tokens(
 
 
 def pattern(members: tuple[int, ...]) -> int:
-    """Equivalence classes from all different (0) to all equal (the last), falling in their restricted growth strings."""
+    """Equivalence classes by descending restricted growth strings: all different (0) to all equal (the last)."""
     strings = [[0]]
     for _ in members[1:]:
         strings = [[*s, block] for s in strings for block in range(max(s) + 2)]
@@ -69,7 +77,7 @@ def attention(q: list[Tensor], k: list[Tensor], v: list[Tensor]) -> list[Tensor]
 
 
 def performer(q: list[Tensor], k: list[Tensor], v: list[Tensor], projection: Tensor, eps: float = 1e-4) -> list[Tensor]:
-    """FAVOR+, one head: positive features, stabilised per query and over all keys of the graph."""
+    """FAVOR+ for one head: positive features, stabilised per query and over all keys of the graph."""
     m, c = projection.size(0), q[0].numel() ** -0.25
     highest = max(float((c * projection @ k_j).max()) for k_j in k)
 
@@ -87,7 +95,11 @@ def performer(q: list[Tensor], k: list[Tensor], v: list[Tensor], projection: Ten
 def encoder(
     w: dict[str, Tensor], z: list[Tensor], num_heads: int, edges: list[tuple[int, int]] | None = None, first: int = 0
 ) -> list[Tensor]:
-    """PreLN layers; `edges`: the SEB variant, whose node tokens begin at `first` and edge tokens follow the nodes."""
+    """PreLN layers.
+
+    Args:
+        edges: for the SEB variant, whose node tokens start at `first`; edge tokens follow the nodes.
+    """
     layer = 0
     if "embedding_norm.weight" in w:
         z = [layer_norm(t, w, "embedding_norm") for t in z]

@@ -1,5 +1,7 @@
-"""Edge Transformer's released form: against the stored numbers and counts of the authors' code; what it has in common with the paper's is
-tested there."""
+"""The released form of the Edge Transformer equals stored outputs and counts of the authors' code.
+
+tests/gt_models/edge_transformer tests the parts that it has in common with the paper's form.
+"""
 
 import pytest
 import torch
@@ -7,13 +9,14 @@ import torch
 from gt_models import create_model
 from gt_models.released.edge_transformer import ReleasedLayer
 from tests.gt_models import checks
-from tests.gt_models.edge_transformer.test_edge_transformer import RELEASED, build, graphs
+from tests.gt_models.edge_transformer.cases import RELEASED, build, graphs
 
 
 def test_layer_parity(parity):
     case = parity("et_layer")
     names = {
-        "norm": "norm", "ffn.hidden": "ffn.mlp.0", "ffn.out": "ffn.mlp.3", "ffn_norm": "ffn.norm", "attention_norm": "ffn.norm_aggregate",
+        "norm": "norm", "ffn.hidden": "ffn.mlp.0", "ffn.out": "ffn.mlp.3", "ffn_norm": "ffn.norm",
+        "attention_norm": "ffn.norm_aggregate",
     }  # fmt: skip
     layer = ReleasedLayer(8, int(case["meta.heads"]), 0.0, 0.0, "gelu").double()
 

@@ -1,4 +1,4 @@
-"""Edge Transformer as released for BREC, against its equations."""
+"""The Edge Transformer as released for BREC equals its equations."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from gt_models import create_model
 from gt_models.released.edge_transformer_brec import _largest
 from tests.gt_models import checks, oracles
-from tests.gt_models.edge_transformer.test_edge_transformer import directed_graph, graphs, redraw, tells_apart
+from tests.gt_models.edge_transformer.cases import directed_graph, graphs, redraw, tells_apart
 from tests.gt_models.reference import edge_transformer as reference
 
 
@@ -63,5 +63,6 @@ def test_brec_separates_twins_and_has_the_released_size():
     model = create_model("edge-transformer-brec-released").double()
     model.output_norm = None
     assert tells_apart(model, oracles.twins())
-    # first layer 1 -> 32: Linear 64, head norm 16, Linear 33 x 32 + 32, norm 64; four layers 32 -> 32; five readouts 64 x 16 + 16
+    # first layer 1 -> 32: Linear 64, head norm 16, Linear 33 x 32 + 32, norm 64; four layers 32 -> 32;
+    # five readouts 64 x 16 + 16
     assert sum(p.numel() for p in model.parameters()) == (64 + 16 + 1088 + 64) + 4 * (1056 + 16 + 2080 + 64) + 5 * 1040

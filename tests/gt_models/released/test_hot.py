@@ -1,4 +1,4 @@
-"""HOT's released form: against the stored numbers and counts of the authors' code, and its layers one after the other by loops."""
+"""The released form of HOT equals stored outputs and counts of the authors' code, and each layer equals loops."""
 
 import pytest
 import torch
@@ -9,8 +9,7 @@ from gt_models.hot.equivalence_classes import light_classes
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 from tests.gt_models import checks
-from tests.gt_models.hot.test_equivariant_linear import parity_support, to_rows
-from tests.gt_models.hot.test_hot import _float64, build, one_way_graph  # noqa: F401
+from tests.gt_models.hot.cases import _float64, build, one_way_graph, parity_support, to_rows  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
 CLASSES = {
@@ -73,7 +72,7 @@ OUTPUTS = {number: number - 1 for number in range(1, 11)}
 
 
 def load_authors(layer: ReleasedAttention, case, keys) -> None:
-    """The authors' weights into ours: their slots in their order, ours plan after plan."""
+    """Convert the authors' weights: their slots in their order, ours plan by plan."""
     number = {blocks: n for n, blocks in CLASSES.items()}
     fc = {
         "1": case["w.fc_1.weight.weight"].reshape(1, 8, 48),
@@ -134,7 +133,7 @@ def parameters(model) -> int:
 
 
 def test_parameter_counts_of_the_authors_models():
-    """The runtime study's model exactly; the others to the digits that are known of them (by construction, from the released code)."""
+    """The model of the runtime study exactly; the others to their known digits (computed from the released code)."""
     torch.set_default_dtype(torch.float32)
     runtime = create_model("hot-released", in_dim=16, out_dim=32, edge_dim=16, hidden_dim=32, num_layers=4, num_heads=4)
     assert parameters(runtime) == 387_840
@@ -143,17 +142,20 @@ def test_parameter_counts_of_the_authors_models():
     )
     assert round(parameters(jets) / 1e6, 3) == 0.895
     delaunay = create_model(
-        "hot-released", in_dim=2, out_dim=1, level="pair", hidden_dim=256, num_layers=5, head_dims=[256, 256], head_diagonal=True,
+        "hot-released", in_dim=2, out_dim=1, level="pair", hidden_dim=256, num_layers=5, head_dims=[256, 256],
+        head_diagonal=True,
     )  # fmt: skip
     assert round(parameters(delaunay) / 1e6, 2) == 4.15
     with torch.device("meta"):
         pcqm = create_model(
-            "hot-released", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, hidden_dim=512, num_layers=8, qk_dim=64, v_dim=64,
+            "hot-released", in_dim=[512] * 9, edge_dim=[512] * 3, out_dim=1, hidden_dim=512, num_layers=8, qk_dim=64,
+            v_dim=64,
             readout_dim=256, readout_heads=16, head_dims=[], degree_embeddings=512,
         )  # fmt: skip
     assert round(parameters(pcqm) / 1e6, 1) == 59.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("level", "form"),
     [("graph", "sparse"), ("graph", "dense"), ("node", "sparse"), ("node", "dense"), ("pair", "dense")],
@@ -186,7 +188,7 @@ def test_model_is_its_parts_one_after_the_other(level, attention, form):
 
 
 def test_settings_reach_every_layer():
-    """What the reference reads from the layers themselves."""
+    """The layers as the reference reads them."""
     paper, authors = (
         build("graph", num_layers=2),
         build("graph", "hot-released", num_layers=2, qk_dim=4, v_dim=6, redraw_interval=None),

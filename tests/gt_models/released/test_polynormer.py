@@ -1,4 +1,4 @@
-"""Polynormer as released: against its equations, the authors' numbers and torch_geometric's model."""
+"""Polynormer as released equals its equations, the authors' outputs and torch_geometric's model."""
 
 import copy
 import re
@@ -40,15 +40,25 @@ def test_equals_the_equations(variant, attention):
 
 
 OFFICIAL_NAMES = (
-    (r"^global_attn\.h_lins\.(\d)", r"global_layers.\1.gate"), (r"^global_attn\.k_lins\.(\d)", r"global_layers.\1.attention.key"),
-    (r"^global_attn\.v_lins\.(\d)", r"global_layers.\1.attention.value"), (r"^global_attn\.lns\.(\d)", r"global_layers.\1.norm"),
-    (r"^global_attn\.lin_out", "global_output"), (r"^h_lins\.(\d)", r"local_layers.\1.gate"), (r"^lins\.(\d)", r"local_layers.\1.skip"),
-    (r"^lns\.(\d)", r"local_layers.\1.norm"), (r"^pre_lns\.(\d)", r"local_layers.\1.pre_norm"),
-    (r"^post_bns\.(\d)", r"local_layers.\1.batch_norm"), (r"^local_convs\.(\d)\.lin", r"local_layers.\1.local.linear"),
-    (r"^local_convs\.(\d)\.bias", r"local_layers.\1.local.bias"), (r"^local_convs\.(\d)\.att_src", r"local_layers.\1.local.att_source"),
-    (r"^local_convs\.(\d)\.att_dst", r"local_layers.\1.local.att_target"), (r"^lin_in", "input.linear"), (r"^ln\.", "between_norm."),
-    (r"^pred_local", "local_head"), (r"^pred_global", "head"),
-)  # fmt: skip
+    (r"^global_attn\.h_lins\.(\d)", r"global_layers.\1.gate"),
+    (r"^global_attn\.k_lins\.(\d)", r"global_layers.\1.attention.key"),
+    (r"^global_attn\.v_lins\.(\d)", r"global_layers.\1.attention.value"),
+    (r"^global_attn\.lns\.(\d)", r"global_layers.\1.norm"),
+    (r"^global_attn\.lin_out", "global_output"),
+    (r"^h_lins\.(\d)", r"local_layers.\1.gate"),
+    (r"^lins\.(\d)", r"local_layers.\1.skip"),
+    (r"^lns\.(\d)", r"local_layers.\1.norm"),
+    (r"^pre_lns\.(\d)", r"local_layers.\1.pre_norm"),
+    (r"^post_bns\.(\d)", r"local_layers.\1.batch_norm"),
+    (r"^local_convs\.(\d)\.lin", r"local_layers.\1.local.linear"),
+    (r"^local_convs\.(\d)\.bias", r"local_layers.\1.local.bias"),
+    (r"^local_convs\.(\d)\.att_src", r"local_layers.\1.local.att_source"),
+    (r"^local_convs\.(\d)\.att_dst", r"local_layers.\1.local.att_target"),
+    (r"^lin_in", "input.linear"),
+    (r"^ln\.", "between_norm."),
+    (r"^pred_local", "local_head"),
+    (r"^pred_global", "head"),
+)
 
 
 def renamed(case: dict, prefix: str) -> dict:
@@ -112,14 +122,17 @@ def test_equals_the_authors_numbers_for_large_graphs(parity):
 
 
 def test_torch_geometrics_polynormer_agrees_where_it_can():
-    # Different there: beta is constant, the denominator has 1e-6 added, it returns log-probabilities, its global layers accept one head
-    # only, and in a batch of unlike graphs padded keys, sigmoid(0) and not zero, enter the denominator: compared on one graph.
+    # Differences there: beta is constant, 1e-6 is added to the denominator, it returns log-probabilities, and its
+    # global layers accept only one head. In a batch, padded keys (sigmoid(0), not zero) enter the denominator, so the
+    # comparison uses one graph.
     theirs = pytest.importorskip("torch_geometric.nn.models").Polynormer(
-        8, 8, 3, local_layers=2, global_layers=2, in_dropout=0.0, dropout=0.0, global_dropout=0.0, heads=1, beta=0.9, qk_shared=True
+        8, 8, 3, local_layers=2, global_layers=2, in_dropout=0.0, dropout=0.0, global_dropout=0.0, heads=1, beta=0.9,
+        qk_shared=True
     ).double().eval()  # fmt: skip
     theirs._global = True
     model = build(
-        name=RELEASED, in_dim=8, num_heads=1, relu=True, beta="constant", beta_init=0.9, input_layer=False, batch_norm=theirs.post_bn,
+        name=RELEASED, in_dim=8, num_heads=1, relu=True, beta="constant", beta_init=0.9, input_layer=False,
+        batch_norm=theirs.post_bn,
         pre_norm=theirs.pre_ln, local_layer="gat" if isinstance(theirs.local_convs[0], GATConv) else "gcn",
     ).eval()  # fmt: skip
     with torch.no_grad():
@@ -166,12 +179,12 @@ def test_the_local_phase_trains_a_head_of_its_own():
         model.set_phase("warmup")
 
 
-# -- sizes --------------------------------------------------------------------------------------------------------------------------------
+# -- sizes
 
 
 @pytest.mark.parametrize(
     ("in_dim", "out_dim", "width", "heads", "local", "global_", "beta", "pre_norm", "printed"),
-    [  # authors' settings; features and classes of the dataset (Table 4); printed: MATH.md, in millions
+    [  # authors' settings; features and classes of the dataset (Table 4); published: MATH.md, in millions
         pytest.param(300, 18, 512, 8, 10, 2, 0.5, False, 9.92, id="roman-empire"),
         pytest.param(300, 5, 512, 2, 10, 1, None, False, 9.11, id="amazon-ratings"),
         pytest.param(7, 2, 512, 8, 10, 3, None, False, 10.54, id="minesweeper"),
@@ -185,7 +198,8 @@ def test_the_local_phase_trains_a_head_of_its_own():
 def test_parameter_counts(in_dim, out_dim, width, heads, local, global_, beta, pre_norm, printed):
     with torch.device("meta"):
         model = create_model(
-            RELEASED, in_dim=in_dim, out_dim=out_dim, level="node", hidden_dim=width, num_heads=heads, num_local_layers=local,
+            RELEASED, in_dim=in_dim, out_dim=out_dim, level="node", hidden_dim=width, num_heads=heads,
+            num_local_layers=local,
             num_global_layers=global_, relu=True, beta="sigmoid" if beta is None else "raw", beta_init=beta,
             pre_norm=pre_norm,
         )  # fmt: skip

@@ -1,11 +1,11 @@
-"""PPGT as released: stored numbers of the authors' implementation, what joins nodes and pairs in loops, starts, Node2Subgraph."""
+"""PPGT as released: stored outputs of the authors' code, encoders in loops, initialisation, Node2Subgraph."""
 
 import pytest
 import torch
 
 from gt_models import GraphBatch, create_model
 from tests.gt_models.checks import assert_gradients_reach, assert_sound, collate, random_graphs
-from tests.gt_models.ppgt.test_ppgt import SMALL, ZINC, described, directed_graph, expected_outputs, graphs, small
+from tests.gt_models.ppgt.cases import SMALL, ZINC, described, directed_graph, expected_outputs, graphs, small
 
 NAME, SUBGRAPHS = "ppgt-released", "ppgt-node2subgraph-released"
 SMALL_SUBGRAPHS = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"pair_dim": 8}
@@ -14,7 +14,8 @@ SMALL_SUBGRAPHS = {key: value for key, value in SMALL.items() if key != "edge_di
 def test_stored_numbers_of_the_authors_implementation(parity):
     case = parity("ppgt_model")
     model = create_model(
-        "ppgt-released", in_dim=[6], out_dim=1, edge_dim=[4], hidden_dim=8, num_layers=2, num_heads=2, rrwp_dim=5, stem_dim=16, num_frequencies=2,
+        "ppgt-released", in_dim=[6], out_dim=1, edge_dim=[4], hidden_dim=8, num_layers=2, num_heads=2, rrwp_dim=5,
+        stem_dim=16, num_frequencies=2,
     ).double()  # fmt: skip
     w = {k[2:]: v for k, v in case.items() if k.startswith("w.")}
     names = _parity_names()
@@ -70,7 +71,7 @@ def _qkv(q, kv):
 
 
 def _parity_names() -> dict[str, str]:
-    """Our state dict's names -> theirs (queries, keys and values apart)."""
+    """Names of our state dict -> theirs, where queries, keys and values are separate."""
     names = {"node_encoder.embedding.weight": "node_enc.weight", "edge_encoder.embedding.weight": "edge_enc.weight"}
     for end in ("weight", "bias"):
         for i, ours in enumerate(("diagonal_encoder", "degree_encoder", "order_encoder")):
@@ -99,7 +100,7 @@ def _parity_names() -> dict[str, str]:
 
 
 def _parity_columns(channels: int, frequencies: int) -> list[int]:
-    """Their columns [raw, then per channel and frequency sin, cos] in our order [raw, then per frequency all sin, all cos]."""
+    """Their columns [raw; per channel and frequency sin, cos] in our order [raw; per frequency all sin, all cos]."""
     order = list(range(channels))
     for f in range(frequencies):
         for part in range(2):
@@ -108,7 +109,7 @@ def _parity_columns(channels: int, frequencies: int) -> list[int]:
 
 
 def with_encodings() -> list[GraphBatch]:
-    """Graphs, one of them directed, with positions and a marked node."""
+    """Graphs with positions and a marked node; one is directed."""
     singles = [*random_graphs((4, 1), pair_encodings=(("rrwp", 6),)), directed_graph()]
     rng = torch.Generator().manual_seed(2)
     for number, g in enumerate(singles):
@@ -117,6 +118,7 @@ def with_encodings() -> list[GraphBatch]:
     return singles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -128,7 +130,7 @@ def with_encodings() -> list[GraphBatch]:
     ids=lambda c: "-".join(c),
 )
 def test_inputs_and_stems_in_loops(changes):
-    """What joins nodes and pairs, and the norms and scales around, on directed graphs."""
+    """Inputs of nodes and pairs, with their norms and scales, on directed graphs."""
     model, singles = small(NAME, **changes), with_encodings()
     for g in singles:
         g.encodings = {
@@ -179,6 +181,7 @@ def test_sound(changes):
     assert_sound(lambda: create_model(NAME, **(SMALL | changes)).double(), data, "graph", ("rrwp",))
 
 
+@pytest.mark.slow
 def test_node2subgraph_is_sound():
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))
     given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
@@ -189,16 +192,16 @@ def test_node2subgraph_is_sound():
 
 
 def test_batch_norms_of_the_head():
-    """Pooled and output batch norm: gradients reach (a batch in training), singles agree in evaluation."""
+    """With batch norms of pooled features and outputs: gradients in training, no effect of the batch in evaluation."""
     model = create_model(NAME, **(SMALL | {"pool_norm": True, "out_norm": True})).double()
     data = graphs((4, 3, 5))
-    assert_gradients_reach(model, collate(data), except_for=("head.2.bias",))  # batch norm takes the last bias away
+    assert_gradients_reach(model, collate(data), except_for=("head.2.bias",))  # batch norm removes the last bias
     model.eval()
     torch.testing.assert_close(model(collate(data)), torch.cat([model(g) for g in data]), rtol=1e-10, atol=1e-10)
 
 
 def test_initialisation():
-    """What its stems leave at the backbone's start, and the scales and learnt vectors of Node2Subgraph."""
+    """Initialisation of the stems, and the scales and learned vectors of Node2Subgraph."""
     model = create_model(SUBGRAPHS, in_dim=[21], out_dim=1, hidden_dim=256, pair_dim=64, layer_scale=1e-4)
     drawn = [linear.weight for block in model.stem.blocks for linear in (block.linear1, block.linear2)]
     drawn += [
@@ -230,7 +233,7 @@ def test_start_of_the_stem(init, std):
 
 
 def test_stochastic_depth_of_the_stem_is_drawn_for_each_block():
-    """Each branch stays (doubled) or goes for a graph as a whole, whatever the other block's does."""
+    """Each branch is doubled or dropped for a whole graph, independently of the other block."""
     model, given = small_subgraphs(stem_drop_path=0.5).train(), []
     batch = collate(random_graphs((3, 4) * 40, pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),)))
     model.stem.register_forward_pre_hook(lambda _, args: given.append(args[2]))
@@ -252,7 +255,7 @@ def test_node_masks_draw_in_training_only():
 
 
 def test_order_and_degree_reach_their_places():
-    """Log degree and order join nodes, reciprocals join pairs; switched off they leave no weights."""
+    """Log degree and order are inputs of nodes, reciprocals of pairs; switched off, they have no weights."""
     on, off = create_model(NAME, **SMALL), create_model(NAME, **(SMALL | {"degree": False, "node_order": False}))
     assert on.stem.linear1.in_features - off.stem.linear1.in_features == 2 * 7
     assert {name for name, _ in on.named_children()} - {name for name, _ in off.named_children()} == {

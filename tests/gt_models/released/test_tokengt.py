@@ -1,4 +1,7 @@
-"""TokenGT's released form: against the stored numbers and counts of the authors' code; what it has in common with the paper's is tested there."""
+"""The released form of TokenGT equals stored outputs and counts of the authors' code.
+
+tests/gt_models/test_tokengt.py tests the parts that it has in common with the paper's form.
+"""
 
 import torch
 from torch import Tensor
@@ -6,7 +9,7 @@ from torch import Tensor
 from gt_models import GraphBatch, create_model
 from gt_models.released.tokengt import TokenGTReleased
 from tests.gt_models import checks
-from tests.gt_models.test_tokengt import build, graphs, orthonormal
+from tests.gt_models.tokengt_cases import build, graphs, orthonormal
 
 
 def parity_model(case: dict[str, Tensor]) -> TokenGTReleased:
@@ -16,7 +19,7 @@ def parity_model(case: dict[str, Tensor]) -> TokenGTReleased:
     ).double()
     state = dict(model.state_dict())
     old = "graph_encoder.graph_feature."
-    # the stored columns are offset already, into one table
+    # the stored columns already have offsets into one table
     state["node_encoder.embedding.weight"] = w[old + "atom_encoder.weight"]
     state["edge_encoder.embedding.weight"] = w[old + "edge_encoder.weight"]
     state["graph_token"], state["null_token"] = w[old + "graph_token.weight"], w[old + "null_token.weight"]
@@ -41,7 +44,7 @@ def parity_model(case: dict[str, Tensor]) -> TokenGTReleased:
 
 
 class TableEncoder(torch.nn.Module):
-    """Sum of rows of one table at ids that were offset before."""
+    """Sum of rows of one table at ids with offsets."""
 
     def __init__(self, rows: int, width: int):
         super().__init__()
@@ -56,7 +59,7 @@ def test_parity(parity):
     model = parity_model(case).eval()
     sizes = case["in.node_num"]
     ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-    # the stored edges name the nodes of their own graph
+    # the stored edges number the nodes of each graph from 0
     index = case["in.edge_index"] + ptr[torch.repeat_interleave(torch.arange(2), case["in.edge_num"])]
     batch = GraphBatch(
         case["in.node_data"],

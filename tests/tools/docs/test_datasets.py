@@ -1,4 +1,4 @@
-"""docs/datasets.md: its tables are made, and the notes on it are those of the catalog."""
+"""docs/datasets.md: the tables are generated, and its notes equal those of the catalog."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The table of results in README.md is that of docs/results.md."""
+"""The table of results in README.md equals that of docs/results.md."""
 
 from tests.conftest import ROOT
 from tools.docs.readme import with_results

@@ -1,4 +1,4 @@
-"""docs/search.md has the keys that the schema has, and its example is a search."""
+"""docs/search.md has the keys of the schema, and its example is a valid search."""
 
 import re
 

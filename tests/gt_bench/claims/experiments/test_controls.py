@@ -100,7 +100,7 @@ def test_what_is_kept_has_its_control_and_it_holds(name, key):
     found = values(name)
     for case, value in found.items():
         if name == "separation" and case.rpartition(", ")[0] in separation.REFINEMENTS:
-            continue  # held above, on any graph
+            continue  # asserted above, on any graph
         if (name, case) == ("second_eigenvector", "CSL(11, 2) and CSL(11, 3), v2"):
             assert largest(value[key]) > 0.01  # a double eigenvalue: as the verdict states
         elif name == "identifiers" and any(word in case for word in ARBITRARY):

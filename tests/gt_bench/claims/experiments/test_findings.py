@@ -40,6 +40,7 @@ def _one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "case"), [(name, case) for name in registry.experiments() for case in module_of(name).QUICK]
 )

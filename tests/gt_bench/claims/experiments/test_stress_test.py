@@ -42,7 +42,7 @@ def test_the_three_norms_are_three_runs_and_the_bad_one_begins_as_the_identity(d
     x = torch.randn(3, norms["Bad-AdaRMSN"][-1].alpha.numel())
     torch.testing.assert_close(norms["Bad-AdaRMSN"][-1](x), x, rtol=1e-4, atol=1e-5)
     assert all((m.alpha == 0).all() and (m.beta == 1).all() for m in norms["AdaRMSN"])
-    # one of them, through the engine: stored, and not computed again
+    # one of them, trained as a run: stored, and not computed again
     with kernels.use("reference"):
         record, computed_now = runs["Bad-AdaRMSN"].run(0, test=False)
     assert computed_now

@@ -29,9 +29,7 @@ def test_other_weights_than_the_proofs_are_no_equivariant_layer():
     orthonormal = torch.eye(n, dtype=torch.float64)
     assert error(layer, orthonormal) < 1e-12
     assert error(replace(layer, weight=layer.weight.flip(0)), orthonormal) > 0.1
-    assert (
-        error(layer, torch.randn(n, n, generator=rng, dtype=torch.float64)) > 0.1
-    )  # Lemma 1 asks for orthonormal rows
+    assert error(layer, torch.randn(n, n, generator=rng, dtype=torch.float64)) > 0.1  # Lemma 1 assumes orthonormal rows
 
 
 def test_an_equivariant_layer_is_equivariant():

@@ -29,14 +29,14 @@ SMALL = {"model.hidden_dim": 8, "model.num_heads": 2}
 
 @pytest.fixture(autouse=True)
 def _definitions():
-    """What is computed is small: compiling would take the time."""
+    """Without compilation, which would take longer than these small computations."""
     with kernels.use("reference"):
         yield
 
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Makes the miniature of a cell's dataset in `tmp_path`, and its run small: the Experiment."""
+    """Creates the miniature of a cell's dataset in `tmp_path`. Returns an Experiment with a small run."""
 
     def make(cell, values, encodings=None):
         name = cell.split("/")[1]
@@ -83,7 +83,7 @@ def test_the_attention_is_that_of_the_last_layer(name):
     torch.testing.assert_close(
         same_label.attention(*same_label.features(model, batch), some), weights[:, some][:, :, some]
     )
-    assert len(layer._forward_pre_hooks) == 1  # its own hook is gone
+    assert len(layer._forward_pre_hooks) == 1  # its hook was removed
 
 
 def by_keys(sharpness: float) -> tuple[torch.nn.Module, GraphBatch, np.ndarray]:
@@ -162,7 +162,7 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
     assert found["trained"] != found["untrained"]
     assert json.loads(json.dumps(found)) == found
     assert all(len(value) == same_label.DRAWS for name in ("trained", "untrained") for value in found[name].values())
-    # the weights are those that the run left
+    # the weights are the saved ones of the run
     batch = run.loader(best["deterministic"]["seed"]).whole.to("cpu", torch.float64)
     nodes, same, near = same_label.drawn(run.packed, 0)
     taken = same_label.features(load_trained(run.store.folder(best["digest"])).double(), batch)
@@ -265,7 +265,7 @@ def test_the_maps_of_a_kept_run(small, tmp_path):
     found = attention_maps.compute("sparse, ORF", tmp_path)
     assert found["run"] == record["digest"]
     assert found["graphs"] == len(run.loader(0).ids["test"])
-    assert found == attention_maps.compute("sparse, ORF", tmp_path)  # identifiers are drawn alike
+    assert found == attention_maps.compute("sparse, ORF", tmp_path)  # the same identifiers are drawn
     assert all(0 < share < 1 for share in found["share"])
 
 
@@ -290,7 +290,7 @@ def test_the_verdict_on_maps(monkeypatch):
     monkeypatch.setattr(
         findings.registry, "partial", lambda name: {"stand-in": right | {"nearest": [1, *range(1, 15)]}}
     )
-    stand_in = find_check("maps_are_bases")(paper="tokengt", cases=["dense, ORF"])  # decides nothing, and is shown
+    stand_in = find_check("maps_are_bases")(paper="tokengt", cases=["dense, ORF"])  # shown, but decides nothing
     assert (stand_in.computed, stand_in.holds) == (False, None)
     assert "; stand-in: 14 of 15 heads nearest to their own tensor" in stand_in.reason
     one = verdict(ORF=right)

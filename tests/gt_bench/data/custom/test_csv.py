@@ -50,7 +50,7 @@ def test_edges_are_joined_by_an_identifier(name, ids, tmp_path):
 def test_numbers_are_one_identifier_however_they_are_written(tmp_path):
     arrays, _ = read(folder(tmp_path, nodes="id,y\n7.0,0\n3.0,1\n", edges="source,target\n3,7\n7.00,+3\n"))
     assert arrays["edge_index"].tolist() == [[1, 0], [0, 1]]
-    arrays, _ = read(folder(tmp_path, nodes="id,y\n07,0\n7,1\n", edges="source,target\n7,07\n"))  # postal codes, say
+    arrays, _ = read(folder(tmp_path, nodes="id,y\n07,0\n7,1\n", edges="source,target\n7,07\n"))  # as in postal codes
     assert arrays["edge_index"].tolist() == [[1], [0]]
 
 
@@ -100,7 +100,10 @@ def test_targets_and_parts_go_with_their_nodes(tmp_path):
 
 
 def test_several_splits_are_columns_with_numbers(tmp_path):
-    nodes = "graph,id,y,split_1,split_0,f\n1,c,2,test,train,0.5\n0,b,0,val,test,1.5\n1,d,1,train,val,2.5\n0,a,1,none,none,3.5\n"
+    nodes = (
+        "graph,id,y,split_1,split_0,f\n"
+        "1,c,2,test,train,0.5\n0,b,0,val,test,1.5\n1,d,1,train,val,2.5\n0,a,1,none,none,3.5\n"
+    )
     folder(tmp_path, nodes=nodes, edges="graph,source,target\n1,d,c\n0,b,a\n")
     arrays, _ = read(tmp_path)
     assert arrays["x"].shape == (4, 1)
@@ -259,7 +262,7 @@ def test_messages_hold_no_control_characters(tmp_path):
 
 
 def test_words_are_classes_in_sorted_order(tmp_path):
-    """The mapping is printed as a remark and returned; a missing word is no class."""
+    """The mapping is printed as a remark and returned; a missing value is not a class."""
     labels: list[str] = []
     remarks: list[str] = []
     folder(tmp_path, nodes="f,y\n0.5,dog\n1.5,cat\n2.5,zebra\n3.5,dog\n4.5,\n", edges="source,target\n0,1\n")

@@ -199,6 +199,7 @@ def graphs_in(arrays: dict[str, np.ndarray], level: str) -> list[Graph]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["node", "graph"])
 @settings(fixed, max_examples=150)
 @given(data=st.data())
@@ -231,6 +232,7 @@ WRONG = {  # wrong content of a cell -> kinds of columns that then cannot be rea
 }
 
 
+@pytest.mark.slow
 @settings(fixed, max_examples=200)
 @given(data=st.data())
 def test_a_wrong_cell_is_named(tmp_path_factory, data):
@@ -304,6 +306,7 @@ def test_any_bytes_give_arrays_or_an_error_with_the_file(tmp_path_factory, data)
         assert ".csv" in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["node", "graph"])
 @settings(fixed, max_examples=40)
 @given(data=st.data())

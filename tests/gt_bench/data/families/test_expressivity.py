@@ -56,6 +56,7 @@ def test_sr25_is_strongly_regular(tmp_path, mirror):
         assert set(map(frozenset, g.edges)) == set(map(frozenset, expected.edges))
 
 
+@pytest.mark.slow
 def test_brec_layout_on_its_first_pairs(tmp_path, mirror, monkeypatch):
     with lzma.open(mirror / "brec/brec_v3.npy.xz") as file:
         lines = np.lib.format.read_array(file, allow_pickle=False)

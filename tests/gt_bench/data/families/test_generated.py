@@ -45,6 +45,7 @@ def small(tmp_path):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_the_same_bytes_on_every_machine(name, small):
     dataset = small(name)
@@ -72,6 +73,7 @@ def test_delaunay_targets(name, sizes, small):
         np.testing.assert_array_equal(targets[b, :n, :n], expected)
 
 
+@pytest.mark.slow
 def test_basis_graphs_have_the_published_means(tmp_path):
     dataset = prepared("ba-equivariant-basis-sparse", tmp_path, None)
     split, edges = dataset.array("split"), dataset.array("edge_ptr").diff()

@@ -14,6 +14,7 @@ from tests.gt_bench.data.checks import assert_sound, prepared
 from tests.gt_bench.data.raw_files import heterophilous_npz
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["minesweeper", "tolokers"])
 def test_real_files(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)

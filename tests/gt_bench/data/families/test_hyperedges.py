@@ -15,6 +15,7 @@ def distinct(dataset, part, index):
     return set(map(tuple, dataset.array("hyperedges")[dataset.split(part, index)].tolist()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gps", "movielens", "drug"])
 def test_real_files(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)

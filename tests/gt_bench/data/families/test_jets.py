@@ -37,6 +37,7 @@ def test_jets(tmp_path):
         jets.jets({jets.VERTEX: trees["test"][jets.VERTEX]}, "x")
 
 
+@pytest.mark.slow
 def test_damaged_root_files_are_clean_errors(tmp_path):
     uproot = pytest.importorskip("uproot", reason="pip install .[jets]")
     write_root(tmp_path / "whole.root", jet_tree([3, 1, 5, 2]))

@@ -73,6 +73,7 @@ def test_other_contents_of_zinc_are_clean_errors(edit, chosen, message, tmp_path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pcqm4mv2-2k", "qm9-1k", "peptides-func"])
 def test_ogb_molecules(name, tmp_path, mirror):
     dataset = prepared(name, tmp_path, mirror)

@@ -12,6 +12,7 @@ from tests.gt_bench.data.checks import assert_sound, prepared
 from tests.gt_bench.data.raw_files import shchur_npz
 
 
+@pytest.mark.slow
 def test_photo_under_both_protocols(tmp_path, mirror):
     dataset = prepared("photo", tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))

@@ -1,4 +1,4 @@
-"""Theory datasets: bytes, the properties on which the theory is based, and the limits in suites/embedded/theory.yaml."""
+"""Theory datasets: bytes, the properties that the theory uses, and the limits in suites/embedded/theory.yaml."""
 
 from collections import Counter
 from functools import cache

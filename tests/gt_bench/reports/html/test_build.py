@@ -1,4 +1,4 @@
-"""The page: what stands on it, that text stays text, and that it works in a browser without any request."""
+"""The page: its content, escaped text, and that it works in a browser without any request."""
 
 import hashlib
 import json
@@ -18,6 +18,8 @@ from gt_bench.reports.html.build import HERE, page_html, safe_json, write_page
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, write
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "</script><script>document.title='run'</script><img src=x onerror=\"document.title='run'\">&amp;{{7*7}}"
 
 
@@ -34,7 +36,7 @@ def make_grid(cells: list[str], root: Path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two cells that were run, one of them by a recipe of hostile texts, and one that was not."""
+    """Two cells that were run, one of them with a recipe of hostile texts, and one that was not run."""
     root = tmp_path_factory.mktemp("page")
     cells = [f"edge-transformer/{name}" for name in ("cornell/gcn", "cornell/gin", "texas/edge-transformer")]
     runs = {cell: [make_record(cell, seed, test=0.56 + 0.01 * seed) for seed in range(3)] for cell in cells[:2]}
@@ -66,6 +68,7 @@ def cells_of(html: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="cells">(.*?)</script>', html, re.S)[1])
 
 
+@pytest.mark.slow
 def test_every_printed_number_is_on_the_page(html):
     shown = re.findall(r'<span class="theirs">(.*?)(?:<sup>.*?)?</span>', html)
     assert sorted(shown) == sorted(number.printed for number in everything())
@@ -126,6 +129,7 @@ def test_the_grid_says_how_far_it_is(folder, monkeypatch):
     assert [line[key] for key in ("cells", "done", "begun", "absent", "rest")] == [3, 2, 0, 1, "not known"]
 
 
+@pytest.mark.slow
 def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     grid = load_grid()
@@ -139,7 +143,7 @@ def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path,
 
 @pytest.fixture
 def look(browser, tmp_path):
-    """`look(html, **context)` -> the page, opened; at the end nothing was asked of any network and nothing went wrong."""
+    """`look(html, **context)` opens the page; at the end there was no request and no error."""
     opened = []
 
     def opening(html: str, **context):
@@ -168,7 +172,7 @@ def look(browser, tmp_path):
 
 @pytest.fixture(scope="module")
 def shipped():
-    """The page of this repository's own records."""
+    """The page of the records of this repository."""
     before = os.getcwd()
     os.chdir(ROOT)
     try:
@@ -179,7 +183,7 @@ def shipped():
 
 
 def until(page, expression: str) -> None:
-    """Waits for it; the page's own policy forbids playwright's way of waiting, which evaluates text."""
+    """Wait for the condition; the page's security policy forbids playwright's waiting, which evaluates text."""
     for _ in range(200):
         if page.evaluate(expression):
             return
@@ -192,7 +196,7 @@ def choose(page, name: str, value: str) -> None:
 
 
 def through(page) -> None:
-    """Scrolls to the end, so that everything is drawn."""
+    """Scroll to the end, so that everything is drawn."""
     for id in ("differences", "cost", "curves", "scaling", "claims"):
         page.evaluate(f"document.getElementById('{id}').scrollIntoView()")
         page.wait_for_timeout(80)
@@ -361,13 +365,14 @@ def test_many_records_open(look, tmp_path, monkeypatch):
     assert "of 1,000" in page.locator("#board_info, .dt-info").first.text_content()
 
 
+@pytest.mark.slow
 def test_a_paper_is_told_in_short_from_shipped_records_and_a_broken_one_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder)
     grid = load_grid()
     suite = Suite(title="ET", summary="First. It is {edge-transformer/cornell/gcn}. Last.")
     monkeypatch.setattr("gt_bench.reports.paper_summary.load_suite", lambda name: suite)
     held = gather(grid, root=tmp_path)
-    assert "suite.yaml: summary: no number of" in page_html(grid, held)  # own runs are not what the text is of
+    assert "suite.yaml: summary: no number of" in page_html(grid, held)  # the text is not about local runs
     monkeypatch.setattr(content, "shipped", lambda held: held.rows)
     shown = page_html(grid, held)
     assert "suite.yaml: summary" not in shown

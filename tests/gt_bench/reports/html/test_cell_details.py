@@ -1,4 +1,4 @@
-"""What the page says of one cell."""
+"""The details of one cell on the page."""
 
 from gt_bench.reports.html.cell_details import POINTS, curves
 

@@ -1,4 +1,4 @@
-"""What the page says of the rows of leaderboards."""
+"""The rows of leaderboards on the page."""
 
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.reports.html import content

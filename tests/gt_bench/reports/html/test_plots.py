@@ -1,4 +1,4 @@
-"""What the page's plots read."""
+"""The data of the page's plots."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How far the grid is, and what the rest costs."""
+"""Progress of the grid, and the cost of the remaining runs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Dropout in one pass, in place of the plain module."""
+"""Dropout in one pass replaces the plain module."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The Edge Transformer's fast paths give the numbers and gradients of its equations, and run where they say."""
+"""The Edge Transformer's fast paths equal its equations in values and gradients, and are used as documented."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from torch import nn
 from gt_models.edge_transformer import EdgeTransformerLayer
 from gt_models.kernels import forms_taken, use
 from tests.gt_models import checks
-from tests.gt_models.edge_transformer.test_edge_transformer import graphs
+from tests.gt_models.edge_transformer.cases import graphs
 
 
 def layer(dropout: float = 0.0, act: str = "gelu") -> EdgeTransformerLayer:
@@ -58,4 +58,4 @@ def test_a_layer_in_place_of_a_linear_is_called():
     with forms_taken() as taken:
         assert not torch.allclose(model(x, batch), before, rtol=1e-4, atol=1e-4)
     assert taken["triangular_attention_maps"] == {"reference": 1}
-    assert taken["triangles"] == {"no triples": 1}  # this part is as it was
+    assert taken["triangles"] == {"no triples": 1}  # this part is unchanged

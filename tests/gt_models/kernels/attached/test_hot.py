@@ -1,4 +1,4 @@
-"""HOT's fast paths give the numbers and gradients of its equations, and run where they say."""
+"""HOT's fast paths equal its equations in values and gradients, and are used as documented."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def build(name: str = "hot", **arguments) -> nn.Module:
 
 
 def batch() -> GraphBatch:
-    """With parallel edges, a self-loop and a graph without edges."""
+    """A batch with parallel edges, a self-loop and a graph without edges."""
     rng = torch.Generator().manual_seed(0)
     edges = torch.tensor([[0, 1, 1, 4, 5, 7, 0, 3, 2], [1, 0, 2, 0, 7, 5, 1, 3, 4]])
     x, attr = (torch.randn(n, d, generator=rng, dtype=torch.float64) for n, d in ((10, 4), (9, 3)))
@@ -39,7 +39,7 @@ def batch() -> GraphBatch:
 
 
 def step(model: nn.Module, form: str | None) -> tuple[list[Tensor], dict[str, set[str]]]:
-    """Output and gradients of a training step, and the forms that it used."""
+    """Output and gradients of a training step, and the forms that were used."""
     model.zero_grad()
     torch.manual_seed(1)
     with use(form), forms_taken() as taken:
@@ -49,6 +49,7 @@ def step(model: nn.Module, form: str | None) -> tuple[list[Tensor], dict[str, se
     return [out.detach(), *gradients], {name: set(forms) for name, forms in taken.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hot", "hot-released"])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_they_are_the_equations(name, settings):
@@ -97,10 +98,11 @@ def test_reasons_against_the_kernel_form(form):
     assert why_not(layer) == "output is a Scaled"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("columns", [slice(None), slice(16, None)])
 def test_a_large_product_is_given_to_onednn_without_gaps(monkeypatch, turned, columns):
-    """oneDNN needs a thousand times as long for a weight with gaps between its rows and columns."""
+    """oneDNN is a thousand times slower for a weight with gaps between its rows and columns."""
     torch.manual_seed(0)
     whole = torch.randn(64, 48, requires_grad=True)
     weight = whole[:, columns].T if turned else whole[:, columns]

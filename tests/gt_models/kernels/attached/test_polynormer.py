@@ -1,4 +1,4 @@
-"""Polynormer's fast paths give the numbers and gradients of its equations, and run where they say."""
+"""Polynormer's fast paths equal its equations in values and gradients, and are used as documented."""
 
 import pytest
 import torch
@@ -17,7 +17,8 @@ MODELS = {
     "both": {"attention": "local-and-global"},
     "released": {"name": "polynormer-released", "beta": "raw", "beta_init": 0.3},
     "large graphs": {
-        "name": "polynormer-released", "local_layer": "gcn", "beta": "constant", "beta_init": 0.9, "batch_norm": True, "input_layer": False,
+        "name": "polynormer-released", "local_layer": "gcn", "beta": "constant", "beta_init": 0.9, "batch_norm": True,
+        "input_layer": False,
     },
 }  # fmt: skip
 

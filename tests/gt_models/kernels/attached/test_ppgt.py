@@ -1,4 +1,4 @@
-"""PPGT's fast paths give the numbers and gradients of its equations, and run where they say."""
+"""PPGT's fast paths equal its equations in values and gradients, and are used as documented."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from gt_models.kernels import all_operations
 from gt_models.kernels.attached import ppgt as module
 from gt_models.ppgt.stem import PairStem
 from tests.gt_models import checks
-from tests.gt_models.ppgt.test_ppgt import SMALL, ZINC, graphs, small
+from tests.gt_models.ppgt.cases import SMALL, ZINC, graphs, small
 
 MODELS = {
     "paper": {"attn_dropout": 0.3, "drop_path": 0.2},
@@ -46,6 +46,7 @@ def test_they_are_the_equations(settings):
     assert taken["gated_attention"] == {"numba": 2}
 
 
+@pytest.mark.slow
 def test_in_single_precision_maps_of_pairs_take_their_kernels():
     torch.manual_seed(0)
     settings = ZINC | {"num_layers": 2, "rrwp_dim": 5, "edge_dim": None, "in_dim": 3}
@@ -72,7 +73,7 @@ def test_layers_with_hooks_or_another_forward_are_called_one_by_one():
         with kernels.forms_taken() as taken:
             torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
         assert taken["ppgt_bias_and_gate"] == {"reference": 1}
-        assert taken["gated_attention"] == {"numba": 2}  # this part is as it was
+        assert taken["gated_attention"] == {"numba": 2}  # this part is unchanged
     assert seen == ["hook", "forward"]
 
 
@@ -88,7 +89,7 @@ def test_a_subclass_of_attention_keeps_its_equations():
     assert not torch.allclose(model(batch), before)
 
 
-# -- memory of many pairs --------------------------------------------------------------------------------------------
+# -- memory of many pairs
 
 
 def stem_and_inputs(norm: str = "adarms") -> tuple[PairStem, list[torch.Tensor]]:

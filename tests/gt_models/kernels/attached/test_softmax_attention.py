@@ -1,4 +1,4 @@
-"""Attention without a tensor of all weights, in place of the plain equations."""
+"""Attention without a tensor of all weights replaces the plain equations."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Maps of nodes in place of maps of tokens give the numbers and gradients of the plain layer."""
+"""Linear maps of nodes instead of tokens give the same numbers and gradients as the plain layer."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The encoder's maps by oneDNN give the numbers and gradients of the plain layer."""
+"""The encoder's linear maps by oneDNN give the same numbers and gradients as the plain layer."""
 
 import pytest
 import torch
