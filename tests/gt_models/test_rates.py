@@ -73,7 +73,7 @@ def test_rate_acts_in_training_alone(name, rate):
 @pytest.mark.parametrize("form", [None, "reference"])
 @pytest.mark.parametrize(("name", "rate"), RATES)
 def test_a_dropout_module_has_a_mode_of_its_own(name, rate, form):
-    """A model in evaluation with its dropout modules in training draws (Monte Carlo dropout); the reverse draws nothing."""
+    """A model in evaluation draws if its dropout modules are in training (Monte Carlo dropout), and the reverse not."""
     model, data = build(name, **BESIDE.get((name, rate), {}), **{rate: 0.5}), batch()
     modules = [module for module in model.modules() if isinstance(module, RateOfDropout | nn.Dropout)]
     if not any(getattr(module, "rate", 0) or getattr(module, "p", 0) for module in modules):
