@@ -38,6 +38,7 @@ def work(
     jobs: int | None = None,
     export: Path = SUITES,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
+    measure: bool = True,
 ) -> bool:
     """Compute the missing runs of the entries.
 
@@ -48,6 +49,8 @@ def work(
         jobs: runs that are computed at once; None for the setting `run.parallel`.
         export: folder for the records of finished cells. suites/ gets only runs of committed code.
         say: called for each line of output.
+        measure: False to skip forecasts of cells whose cost is not known yet; the order within an entry of the plan
+            then ignores their cost.
 
     Returns:
         Whether all runs are stored.
@@ -65,7 +68,7 @@ def work(
     check_locks(Path("store"))
     queue = _Queue(grid, most, export, say, until=None if hours is None else time.monotonic() + hours * 3600)
     while True:
-        found = plan(entries, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
+        found = plan(entries, grid, queue.store, at_once=most, say=say, measure=measure and not queue.is_over)
         if not queue.round(found):
             return queue.close(found)
 
