@@ -135,10 +135,10 @@ def command(section: Section, given: argparse.Namespace, found: Machine, seconds
     """Return the command of a section."""
     common = ["--out", str(given.out.resolve())]
     if section.name == "queue":
-        # the queue needs a moment to stop its runs, which write checkpoints
-        stop = max(1.0, seconds - 2 * budget.GRACE_SECONDS if seconds > 4 * budget.GRACE_SECONDS else 0.5 * seconds)
+        # runs need a moment to write checkpoints, and the queue to collect records
+        until = time.time() + max(0.5 * seconds, seconds - 3 * budget.GRACE_SECONDS)
         jobs = given.jobs or found.jobs
-        more = [*common, "--plan", str(queue_plan(given)), "--seconds", f"{stop:.1f}", "--jobs", str(jobs)]
+        more = [*common, "--plan", str(queue_plan(given)), "--until", f"{until:.1f}", "--jobs", str(jobs)]
         return [sys.executable, "-m", "tools.gpu.runs", *more]
     small = ["--small"] if given.small else []
     more = [*common, "--device", given.device, *small]
@@ -152,7 +152,7 @@ def run(arguments: Sequence[str], log: Path, seconds: float, variables: dict[str
     """Run a command with a hard limit; its output goes to `log`.
 
     Returns:
-        How it ended: "ok", "status N", "killed by signal N" or "cut after N s".
+        How it ended: "ok", "status N", "killed by signal N" or "cut at its limit".
     """
     with log.open("ab") as file:
         process = subprocess.Popen(
@@ -162,7 +162,7 @@ def run(arguments: Sequence[str], log: Path, seconds: float, variables: dict[str
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
             _end(process)
-            return f"cut after {seconds:.0f} s"
+            return "cut at its limit"
         except BaseException:
             _end(process)
             raise
@@ -247,9 +247,9 @@ def session(given: argparse.Namespace) -> int:
             print(f"{section.name}: at most {seconds:.0f} s", flush=True)
             start = time.monotonic()
             ended = run(command(section, given, found, seconds), given.out / f"{section.name}.log", seconds, variables)
-            print(f"{section.name}: {ended} after {time.monotonic() - start:.0f} s", flush=True)
+            print(f"{section.name}: {ended}, {time.monotonic() - start:.0f} s", flush=True)
             status |= ended != "ok"
-            if section.name == "queue":
+            if section.name == "queue" and ended != "ok":
                 _collect(given, variables)
             archive.pack(given.out, given.limit_mib)  # a cut later loses nothing of this section
     except Stopped:

@@ -85,7 +85,7 @@ def summary(out: Path, dropped: Sequence[str] = ()) -> str:
     failed = [row for row in checks if row["outcome"] == "failed"]
     passed = sum(row["outcome"] == "passed" for row in checks)
     lines += [f"## Checks: {passed} passed, {len(failed)} failed, {len(checks) - passed - len(failed)} skipped", ""]
-    lines += [f"- {row['test']}: {(row['why'] or '').strip().splitlines()[-1:]}" for row in failed]
+    lines += [f"- {row['test']}: {last_line(row['why'])}" for row in failed]
     lines += ["", "## Training steps", ""]
     columns = (
         "cell",
@@ -121,3 +121,8 @@ def summary(out: Path, dropped: Sequence[str] = ()) -> str:
     lines += ["", f"## Records: {len(records)} cells", "", *(f"- {path.relative_to(out)}" for path in records)]
     lines += ["", f"## Left out: {len(dropped)} files", "", *(f"- {line}" for line in dropped)]
     return "\n".join(lines) + "\n"
+
+
+def last_line(text: str | None) -> str:
+    """Return the last line of an error; an empty text if there is none."""
+    return (text or "").strip().rpartition("\n")[2]

@@ -7,7 +7,7 @@ earlier sections leave unused goes to the last one, the queue. The end of the bu
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PACK_SECONDS = 20.0  # reserved for the archive
+PACK_SECONDS = 20.0  # reserved for the archive, and for records of a queue that crashed
 PACK_SHARE = 0.1  # of a short budget
 GRACE_SECONDS = 10.0  # from SIGTERM to SIGKILL: runs finish their epoch and write a checkpoint
 
@@ -51,7 +51,7 @@ def limit(section: Section, total: float, left: float) -> float:
     """
     free = left - reserve(total)
     granted = free if section.share is None else min(free, section.share * total)
-    return granted if granted >= min(section.least, (section.share or 1.0) * total) > 0 else 0.0
+    return granted if granted >= section.least else 0.0
 
 
 def forecast(sections: Sequence[Section], total: float) -> list[tuple[Section, float]]:

@@ -1,18 +1,19 @@
 """The queue: `gt-bench work` on the plan, until the time is over. Then its records and checkpoints are collected.
 
-    python -m tools.gpu.runs --out FOLDER --plan PLAN --seconds 300 --jobs 8
+    python -m tools.gpu.runs --out FOLDER --plan PLAN --until UNIX_TIME --jobs 8
     python -m tools.gpu.runs --out FOLDER --plan PLAN --collect
     python -m tools.gpu.runs --out FOLDER --plan PLAN --check [CELL ...]
 
 Shipped records of the cells are imported first, so that no run is computed twice. Data that are missing are prepared
 from the mirrors of params.yaml and GT_DATA_MIRROR; cells whose data are not available are reported and skipped.
-`--collect` exports what the store has of each cell of the plan, also of unfinished cells, to FOLDER/records, and copies
-checkpoints to FOLDER/checkpoints. It runs again after a crash of the queue.
+What the store has of each cell of the plan is exported to FOLDER/records, also of unfinished cells, and checkpoints are
+copied to FOLDER/checkpoints. The queue does that at its end; `--collect` does it after a crash of the queue.
 """
 
 import argparse
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,20 +33,27 @@ from gt_bench.utils.io import write_json
 REASON = "the time on the GPU was over"
 
 
-def compute(entries: Sequence[Entry], grid: Grid, seconds: float, jobs: int, out: Path) -> None:
+def compute(entries: Sequence[Entry], grid: Grid, until: float, jobs: int, out: Path) -> None:
     """Compute the missing runs of the entries until the time is over.
 
     Args:
         entries: what to compute, in order.
         grid: the grid.
-        seconds: after which running processes are asked to write a checkpoint.
+        until: time by `time.time()` at which running processes are asked to write a checkpoint.
         jobs: processes side by side.
         out: folder of results.
     """
     shipped = [cell.cell for entry in entries for cell in entry.cells if file_of(cell.cell).exists()]
     if shipped:
-        import_cells(list(dict.fromkeys(shipped)), grid)
-    work(entries, grid, seconds / 3600, jobs, out / "records", measure=False)
+        try:
+            import_cells(list(dict.fromkeys(shipped)), grid)
+        except UserError as error:  # the queue computes what it cannot import
+            print(f"shipped records are not imported: {error}", flush=True)
+    seconds = until - time.time()
+    if seconds > 0:
+        work(entries, grid, seconds / 3600, jobs, out / "records", measure=False)
+    else:
+        print("the time limit was reached before the first run", flush=True)
 
 
 def collect(entries: Sequence[Entry], grid: Grid, out: Path) -> list[str]:
@@ -98,7 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--until", type=float, required=False, default=time.time() + 300)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--collect", action="store_true")
     parser.add_argument("--check", nargs="*", metavar="CELL")
@@ -109,11 +117,11 @@ def main() -> int:
         entries = entries_of([], given.plan, grid)
         if given.check is not None:
             print(check(entries, grid, given.check), flush=True)
-        elif given.collect:
-            for problem in collect(entries, grid, given.out):
-                print(problem, flush=True)
-        else:
-            compute(entries, grid, given.seconds, given.jobs, given.out)
+            return
+        if not given.collect:
+            compute(entries, grid, given.until, given.jobs, given.out)
+        for problem in collect(entries, grid, given.out):
+            print(problem, flush=True)
 
     with handled():
         return status_of(run)
