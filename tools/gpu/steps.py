@@ -56,7 +56,8 @@ def device_use(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
         which at least one kernel or copy ran; `span_ms`: from the first to the last; `top`: the longest kernels, as
         (name, milliseconds, calls).
     """
-    intervals, by_name, launches, kernels = [], {}, 0, 0
+    by_name: dict[str, tuple[float, int]] = {}
+    intervals, launches, kernels = [], 0, 0
     for event in events:
         category, name = event.get("cat", ""), event.get("name", "")
         if category in BUSY:
@@ -118,8 +119,10 @@ def traced(step: Callable[[], object], wait: Callable[[], object], file: Path) -
     return device_use(json.loads(content)["traceEvents"])
 
 
-def stepper(cell: str, form: str, data: Path, store: Path, authors: Path | None, backend: str) -> tuple[Any, Any]:
-    """Return (the bench, step) of a cell in a form, on the device of `params.yaml`."""
+def stepper(
+    cell: str, form: str, data: Path, store: Path, authors: Path | None, backend: str
+) -> tuple[int | None, Callable[[], object]]:
+    """Return (number of parameters, step) of a cell in a form, on the device of `params.yaml`."""
     import torch
 
     from benchmarks.cells import Bench
@@ -132,14 +135,13 @@ def stepper(cell: str, form: str, data: Path, store: Path, authors: Path | None,
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return bench, module.stepper(bench)
+        return None, module.stepper(bench)
     run, step = bench.stepper()
     if form in ("compiled", "replayed"):
         torch._dynamo.config.recompile_limit = 64  # batches differ in size: see how many graphs that takes
         options = {"mode": "reduce-overhead"} if form == "replayed" else {}
         run.model.compile(**({"backend": backend} if backend != "inductor" else options))
-    bench.parameters = sum(p.numel() for p in run.model.parameters())
-    return bench, step
+    return sum(p.numel() for p in run.model.parameters()), step
 
 
 def authors_file(cell: str, folder: Path) -> Path:
@@ -162,8 +164,8 @@ def measure(cell: str, form: str, given: argparse.Namespace) -> dict[str, Any]:
         folder, data = prepare(cell, given.data.resolve(), temporary)
         if form == "definitions":
             stack.enter_context(use("reference"))
-        bench, step = stepper(cell, form, folder, temporary / "store", given.authors, backend)
-        row: dict[str, Any] = {"data": data, "parameters": getattr(bench, "parameters", None)}
+        parameters, step = stepper(cell, form, folder, temporary / "store", given.authors, backend)
+        row: dict[str, Any] = {"data": data, "parameters": parameters}
         if form in ("compiled", "replayed"):
             row["backend"] = backend
         with forms_taken(training=True) as taken:
@@ -239,7 +241,7 @@ def main() -> int:
         from gt_bench.runtime.threads import settle_environment
 
         settle_environment()
-        print(json.dumps({"cell": given.one[0], "form": given.one[1]} | measure(*given.one, given)))
+        print(json.dumps({"cell": given.one[0], "form": given.one[1]} | measure(given.one[0], given.one[1], given)))
         return 0
     cells = given.cells or (SMALL_CELLS if given.small else CELLS)
     side, writing, failed = max(1, min(4, cores() // 4)), threading.Lock(), []
