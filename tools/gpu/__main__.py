@@ -196,7 +196,7 @@ def plan_text(sections: Sequence[Section], given: argparse.Namespace, found: Mac
         f"archive: {given.out / archive.NAME}.tar.gz, at most {given.limit_mib:g} MiB; {budget.reserve(total):.0f} s"
     )
     if found is not None:
-        lines.append(f"queue: {given.jobs or found.jobs} runs side by side, {queue_plan(given)}")
+        lines.append(f"queue: {given.jobs or found.jobs} runs side by side, {os.path.relpath(queue_plan(given))}")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -239,6 +240,45 @@ def test_the_queue_stops_before_its_limit():
         assert 0 < until < seconds
     assert until > 360
     assert found[found.index("--jobs") + 1] == "8"
+
+
+def test_the_queue_needs_neither_mlflow_nor_dvc_nor_optuna(tmp_path, monkeypatch):
+    """One run from generated data to the archive, in a process that cannot import them."""
+    from gt_bench.pipeline.grid import main as write_grid
+
+    monkeypatch.chdir(tmp_path)
+    recipe = Path("suites/embedded/recipes/chains/mlp.yaml")
+    recipe.parent.mkdir(parents=True)
+    recipe.write_text((ROOT / recipe).read_text())
+    Path("params.yaml").write_text("limits: {}\n")
+    assert write_grid([]) == 0
+    Path("plan.yaml").write_text("runs:\n- {cells: [embedded/chains/mlp], seeds: 1, epochs: 2}\n")
+    Path("blocked").mkdir()
+    Path("blocked/sitecustomize.py").write_text(BLOCKED)
+    arguments = ["--minutes", "4", "--device", "cpu", "--only", "queue", "--plan", "plan.yaml"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.gpu", *arguments],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path / "blocked"), str(ROOT)])},
+        capture_output=True,
+        text=True,
+    )
+    log = Path("gpu-session/queue.log")
+    assert done.returncode == 0, (done.stdout, done.stderr, log.exists() and log.read_text())
+    assert "embedded/chains/mlp seed 0: ok" in log.read_text()
+    with tarfile.open("gpu-session/gpu-session.tar.gz") as file:
+        assert "records/embedded/records/chains/mlp.json.gz" in file.getnames()
+
+
+BLOCKED = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"mlflow", "dvc", "optuna", "ruamel", "plotly", "ogb", "matplotlib", "autorank"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------
