@@ -55,8 +55,8 @@ docs: $(READY) ## the pages of docs/ as a site in site/; a broken link fails
 
 $(READY): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "python3 (3.11 or newer) is needed"; exit 1; }
-	@echo "installing $$(grep -c == constraints.txt) packages into $(VENV), once: 3 GB with a CPU build of torch, more with CUDA; minutes"
+	@echo "installing $$(grep -c == constraints.txt) packages into $(VENV), once: 3 GB with a CPU build of torch, more with CUDA; minutes by pip, less if uv is on PATH"
 	$(PYTHON) -m venv $(VENV)
-	@start=$$(date +%s); $(VENV)/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[pipeline,dev]" \
+	@start=$$(date +%s); tools/install.sh $(VENV) \
 	  && echo "installed: $$(du -sh $(VENV) | cut -f1) in $$(($$(date +%s) - start)) s"
 	@touch $(READY)

@@ -73,6 +73,9 @@ NOT_RUN = {
     "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/gt_bench/pipeline/test_tune.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
+    "python -m tools.gpu --minutes 13 --dry-run --device cpu": "runs in the root of the checkout; tests/tools/gpu/test_gpu.py",
+    "python -m tools.gpu --minutes 13": "needs a GPU; tests/tools/gpu/test_gpu.py",
+    "gt-bench store import --records gpu-session/gpu-session.tar.gz": "needs a session; tests/gt_bench/provenance/test_sessions.py",
     "make check-grid": "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     "python -m gt_bench.testing.check_grid CELL --update":

@@ -183,7 +183,7 @@ def work(
         "suites"
     ),
 ) -> None:
-    """Compute missing runs in parallel on this machine, those of the highest value first.
+    """Compute missing runs in parallel on this machine: the longest first, with --hours those of the highest value.
 
     The order is that of gt_bench/scheduling/planner.py. Exit 1 if a run failed.
     """

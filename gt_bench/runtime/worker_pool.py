@@ -129,6 +129,7 @@ class WorkerPool(Generic[Task]):
         is_ready: Callable[[Task, list[Task]], bool] = lambda task, unfinished: True,
         on_done: Callable[[Task, TaskResult], None] = lambda task, result: None,
         deadline: float | None = None,
+        is_needed: Callable[[Task], bool] = lambda task: True,
     ) -> dict[Task, TaskResult]:
         """Run all tasks; a task that fails does not stop the others, but a disk that cannot be written stops new tasks.
 
@@ -139,6 +140,7 @@ class WorkerPool(Generic[Task]):
             is_ready: called as `is_ready(task, unfinished)`; whether a task may start while others are unfinished.
             on_done: called when a task has ended.
             deadline: time by `time.monotonic()` at which to return; the end of the context stops running tasks.
+            is_needed: called as `is_needed(task)`; a waiting task that is no longer needed is dropped.
 
         Returns:
             The result of each task that has ended.
@@ -146,6 +148,7 @@ class WorkerPool(Generic[Task]):
         waiting = list(tasks)
         results: dict[Task, TaskResult] = {}
         while (waiting or self._busy) and (deadline is None or time.monotonic() < deadline):
+            waiting = [task for task in waiting if is_needed(task)]
             while (task := self._next(waiting, may_add, is_ready)) is not None:
                 self._start(task)
                 waiting.remove(task)

@@ -16,8 +16,9 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.resources import at_once, available_mib, resident_mib
 from gt_bench.runtime.worker_pool import TaskResult, WorkerPool
 from gt_bench.scheduling.job import Line, as_json, run_job
+from gt_bench.scheduling.order import shared_seconds
 from gt_bench.scheduling.plan_file import Entry, limited_grid
-from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, plan
+from gt_bench.scheduling.planner import SHARED, Job, Missing, Plan, jobs_of, longest_first, plan
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.verdict_changes import changed_results
 from gt_bench.store.run_store import Store
@@ -38,6 +39,7 @@ def work(
     jobs: int | None = None,
     export: Path = SUITES,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
+    measure: bool = True,
 ) -> bool:
     """Compute the missing runs of the entries.
 
@@ -48,6 +50,8 @@ def work(
         jobs: runs that are computed at once; None for the setting `run.parallel`.
         export: folder for the records of finished cells. suites/ gets only runs of committed code.
         say: called for each line of output.
+        measure: False to skip forecasts of cells whose cost is not known yet; the order within an entry of the plan
+            then ignores their cost.
 
     Returns:
         Whether all runs are stored.
@@ -65,7 +69,7 @@ def work(
     check_locks(Path("store"))
     queue = _Queue(grid, most, export, say, until=None if hours is None else time.monotonic() + hours * 3600)
     while True:
-        found = plan(entries, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
+        found = plan(entries, grid, queue.store, at_once=most, say=say, measure=measure and not queue.is_over)
         if not queue.round(found):
             return queue.close(found)
 
@@ -154,7 +158,11 @@ class _Queue:
     def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
         apart = [run for run in runs if _name(run) in self.alone]
         together = [run for run in runs if _name(run) not in self.alone]
-        return [*jobs_of(found, together), *(job for run in apart for job in jobs_of(found, [run]))]
+        known = sum(run.seconds or 0.0 for run in together)
+        jobs = jobs_of(found, together, shared_seconds(known, self.most, SHARED))
+        if self.until is None:  # everything will be computed: the order decides only when the last run ends
+            jobs = longest_first(jobs, {_name(run): run.entry for run in together})
+        return [*jobs, *(job for run in apart for job in jobs_of(found, [run]))]
 
     def _too_large(self, run: Missing) -> bool:
         from gt_bench.runtime.environment import choose_device, memory_limit_mib

@@ -9,11 +9,11 @@ All runs of a cell together are worth N: the first is worth N/2, the first three
   1. by the entry of the plan;
   2. cells for which a paper publishes a number of its own method, then those it compares with, then all others;
   3. by value per remaining hour, highest first. A run with a checkpoint has fewer remaining hours; a run whose cell
-      must be
-     searched first has those of the search in addition. Runs without a forecast come last;
+     must be searched first has those of the search in addition. Runs without a forecast come last;
   4. by seed.
 
-Runs of minutes share a process with other runs of their cell, and trials with others of their search (`jobs_of`).
+Without a time limit everything is computed, and `longest_first` orders the jobs of an entry by length instead. Runs of
+minutes share a process with other runs of their cell, and trials with others of their search (`jobs_of`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -245,6 +245,28 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
         if took is not None:
             open_jobs[kind] = key
     return list(jobs.values())
+
+
+def longest_first(jobs: Sequence[Job], entries: Mapping[tuple[str, Limits, int], int]) -> list[Job]:
+    """Return jobs by entry of the plan, then by length, so that no core is idle at the end.
+
+    Jobs without a forecast come first, because they may be long. Data and searches come with the first job that needs
+    them.
+
+    Args:
+        jobs: as `jobs_of` returns them.
+        entries: number of the entry of each run, by cell, limits and seed.
+    """
+    keys = {
+        job: (entries[job.name, job.limits, job.seeds[0]], job.seconds is not None, -(job.seconds or 0.0))
+        for job in jobs
+        if job.kind == "runs"
+    }
+
+    def key(job: Job) -> tuple[int, bool, float]:
+        return keys.get(job) or min((keys[other] for other in keys if other.waits_for(job)), default=(0, False, 0.0))
+
+    return sorted(jobs, key=key)  # stable
 
 
 def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:

@@ -22,7 +22,6 @@ from pathlib import Path
 import typer
 
 from gt_bench.config.grid import Cell, Grid, load_grid
-from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting.counted import announcement
 from gt_bench.pipeline.leaderboard import leaderboard, show_written
@@ -30,6 +29,7 @@ from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.resources import at_once
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
+from gt_bench.scheduling.order import threads_of
 from gt_bench.utils.dvc import repaired, without_git_user
 
 ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "terminated"}
@@ -85,7 +85,7 @@ def without_git() -> Iterator[str]:
 
 def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
     """Train cells as DVC would, but in parallel on all cores, after DVC has run the stages that they depend on."""
-    jobs = at_once(grid.run.parallel, len(cells), threads=max((_cores(cell) for cell in cells), default=1))
+    jobs = at_once(grid.run.parallel, len(cells), threads=max((threads_of(cell) for cell in cells), default=1))
     if jobs == 1:
         return
     before = [f"encode@{name}" for name in dict.fromkeys(cell.dataset for cell in cells)]
@@ -103,13 +103,6 @@ def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
         lost = train_cells(cells, grid, jobs)
     if not lost:
         _dvc("commit", "--force", *(f"{'finetune' if cell.after else 'train'}@{cell.key}" for cell in cells))
-
-
-def _cores(cell: Cell) -> int:
-    try:
-        return load_recipe(cell.recipe_path).cores
-    except RecipeError:  # the stage of the cell reports it
-        return 1
 
 
 def _dvc(*arguments: str) -> int:

@@ -1,15 +1,25 @@
-"""Train several cells in parallel, each in a process of its own. Cells that fail are reported; the others continue."""
+"""Train several cells in parallel, each in a process of its own. Cells that fail are reported; the others continue.
+
+The longest cells start first. Cores for which no cell is left compute seeds of running cells ahead (order.py).
+"""
 
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.cell import experiment_of, limited, settings_of
+from gt_bench.forecasting.counted import counted_costs
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.resources import at_once, cores
 from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
+from gt_bench.scheduling.order import Task, tasks_of, threads_of
+from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
+from gt_bench.utils.io import make_folder
 
 
 def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Path) -> list[str]:
@@ -30,7 +40,7 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
     if jobs < 1:
         raise RecipeError(f"--jobs {jobs}: expected 1 or more, the number of cells that train at once")
     cells = sorted(cells, key=lambda cell: cell.after is not None and cell.after in {c.cell for c in cells})
-    most = at_once(jobs, len(cells))
+    most = _most(cells, grid, jobs)
     failed: list[str] = []
 
     def report(cell: str, error: Exception) -> None:
@@ -46,33 +56,97 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
         return failed
     import gt_bench.experiment.run  # noqa: F401 - imported once, before the forks
 
-    if grid.run.parallel == "auto":  # the cells share the cores; the seeds of a cell get the rest
-        grid = grid.model_copy(update={"run": grid.run.model_copy(update={"parallel": max(1, cores() // most)})})
+    ahead = grid.run.parallel == "auto" and most > 1 and "tensorboard" not in grid.run.trackers  # it is fed only live
+    if grid.run.parallel == "auto":  # free cores take seeds of running cells
+        grid = grid.model_copy(
+            update={"run": grid.run.model_copy(update={"parallel": 1 if ahead else cores() // most})}
+        )
     by_name = {cell.cell: cell for cell in cells}
-    begun: set[str] = set()
+    costs = {name: cost.seconds for name, cost in counted_costs(grid).items() if cost.seconds is not None}
+    tasks = tasks_of({cell.cell: _seeds(cell, grid) if ahead else () for cell in cells}, costs)
+    begun: set[Task] = set()
+    finished: set[str] = set()
 
-    def work(name: str, tell: Callable[..., None]) -> None:
-        def notice() -> None:
-            if name not in begun:  # once per process of a cell
-                begun.add(name)
+    def work(task: Task, tell: Callable[..., None]) -> None:
+        def notice(*_: object) -> None:
+            if task not in begun:  # once per process
+                begun.add(task)
                 tell()
 
-        train_cell(by_name[name], grid, bar=most == 1, notice=notice, **folders)
+        if task.seed is None:
+            train_cell(by_name[task.cell], grid, bar=most == 1, notice=notice, **folders)
+        else:
+            _compute_ahead(by_name[task.cell], grid, task.seed, notice, **folders)
 
-    def on_done(name: str, result: TaskResult) -> None:
-        begun.discard(name)
+    def on_done(task: Task, result: TaskResult) -> None:
+        begun.discard(task)
+        if task.seed is not None:  # whatever happened, the process of the cell finds the record or computes it
+            return
+        finished.add(task.cell)
         if not result.ok:
-            report(name, result.error or Lost(f"{result.died}; its finished seeds are saved, run the command again"))
+            lost = Lost(f"{result.died}; its finished seeds are saved, run the command again")
+            report(task.cell, result.error or lost)
             if result.error is not None and not isinstance(result.error, UserError):
                 print("\n".join(result.error.__notes__), file=sys.stderr, flush=True)
 
     with WorkerPool(work, most, fresh=True) as pool:
+
+        def is_ready(task: Task, unfinished: list[Task]) -> bool:
+            if task.seed is not None:
+                return Task(task.cell) in pool.tasks
+            running = sum(other.seed is None for other in pool.tasks)
+            return running < jobs and Task(by_name[task.cell].after or "") not in unfinished
+
         # Another cell starts only after all running cells have finished an epoch: their memory is known then.
         pool.run(
-            list(by_name),
-            on_message=lambda name: begun.add(name),
+            tasks,
+            on_message=lambda task: begun.add(task),
             may_add=lambda _: begun.issuperset(pool.tasks),
-            is_ready=lambda name, unfinished: by_name[name].after not in unfinished,
+            is_ready=is_ready,
             on_done=on_done,
+            is_needed=lambda task: task.seed is None or task.cell not in finished,
         )
     return failed
+
+
+def _most(cells: Sequence[Cell], grid: Grid, jobs: int) -> int:
+    """Return how many processes run at once: with run.parallel: auto on the CPU, as many as there are cores."""
+    import torch
+
+    gpu = grid.run.device != "cpu" and torch.cuda.device_count() > 0
+    if jobs == 1 or gpu or grid.run.parallel != "auto" or "tensorboard" in grid.run.trackers:
+        return at_once(jobs, len(cells))
+    threads = max((threads_of(cell) for cell in cells), default=1)
+    return max(at_once(jobs, len(cells)), at_once("auto", 10**6, threads))
+
+
+def _seeds(cell: Cell, grid: Grid) -> list[int]:
+    """Return the seeds of a cell; none if its recipe is invalid, which the training of the cell reports."""
+    try:
+        return limited(settings_of(cell), grid, cell)[0].seeds
+    except RecipeError:
+        return []
+
+
+def _compute_ahead(
+    cell: Cell,
+    grid: Grid,
+    seed: int,
+    notice: Callable[..., None],
+    data: Path = Path("data"),
+    store_root: Path = Path("store"),
+    **_: Path | None,
+) -> None:
+    """Compute a seed of a cell that another process trains, unless a process has begun it."""
+    from gt_bench.experiment.run import prepare_process
+
+    recipe, _cuts = limited(settings_of(cell), grid, cell)
+    store = Store(store_root)
+    experiment = experiment_of(cell, recipe, grid, store, data, prepare_process(grid.run))
+    lock = FileLock(make_folder(store.folder(experiment.digest(seed))) / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return
+    lock.release()
+    experiment.run(seed, on_epoch=notice, shared=True)

@@ -1,4 +1,4 @@
-"""Linear maps of the transformer encoder by oneDNN, and only those rows of the weights that are needed."""
+"""Linear maps of the transformer encoder, on the CPU by oneDNN, and only those rows of the weights that are needed."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -57,13 +57,13 @@ attach(
     EncoderLayer,
     "feed_forward",
     "encoder_feed_forward",
-    [Form("oneDNN", lambda: feed_forward, _feed_forward_why_not, BOTH)],
+    [Form("linear maps", lambda: feed_forward, _feed_forward_why_not, BOTH)],
 )
-attach(SelfAttention, "project", "attention_projection", [Form("oneDNN", lambda: project, _qkv_why_not, BOTH)])
+attach(SelfAttention, "project", "attention_projection", [Form("linear maps", lambda: project, _qkv_why_not, BOTH)])
 attach(
     SelfAttention,
     "project_one",
     "attention_projection_of_one",
-    [Form("oneDNN", lambda: project_one, _qkv_why_not, BOTH)],
+    [Form("linear maps", lambda: project_one, _qkv_why_not, BOTH)],
 )
-attach(SelfAttention, "output", "attention_output", [Form("oneDNN", lambda: output, _output_why_not, BOTH)])
+attach(SelfAttention, "output", "attention_output", [Form("linear maps", lambda: output, _output_why_not, BOTH)])
