@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, Names, Records
+from gt_bench.cli.options import RECORDS, AsJson, Names, Records, print_json
 from gt_bench.utils.format import print_text
 
 
@@ -66,4 +66,52 @@ def store_verify(names: Names = None, records: Records = RECORDS) -> None:
     from gt_bench.provenance.transfer import verify_cells
 
     if not verify_cells(names or [], load_grid(), records):
+        raise typer.Exit(1)
+
+
+def submit(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="RECORDS", help="files of records, as `gt-bench store export` writes them")
+    ],
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="mark the records as contributed by NAME, if acceptable")
+    ] = None,
+    mark: Annotated[bool, typer.Option("--mark", help="mark the records as contributed, without a name")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check contributed records and print a report for a pull request. Exit 1 unless all files are acceptable.
+
+    Nothing is computed again. See docs/submit.md.
+    """
+    from gt_bench.config.grid import load_grid
+    from gt_bench.provenance import submission
+
+    reports = submission.submit(files, load_grid(), by, mark)
+    if as_json:
+        print_json([report.as_json() for report in reports])
+    else:
+        submission.show(reports)
+    if not all(report.acceptable for report in reports):
+        raise typer.Exit(1)
+
+
+def verify_submission(
+    file: Annotated[Path, typer.Argument(metavar="RECORDS", help="a contributed file of records")],
+    runs: Annotated[int, typer.Option(metavar="N", min=1, help="number of seeds, drawn by the digest of the file")] = 1,
+    seed: Annotated[list[int] | None, typer.Option(metavar="SEED", help="this seed; may be repeated")] = None,
+    mark: Annotated[
+        bool, typer.Option("--mark", help="mark the seeds as recomputed in RECORDS, if all are confirmed")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute seeds of contributed records again and compare them. Exit 1 unless all of them confirm the records."""
+    from gt_bench.config.grid import load_grid
+    from gt_bench.provenance import recompute
+
+    found = recompute.verify(file, load_grid(), runs, seed or (), mark)
+    if as_json:
+        print_json(recompute.as_json(file, found))
+    else:
+        print_text("\n".join(recompute.lines(file, found)))
+    if not all(one.is_verified for one in found):
         raise typer.Exit(1)
