@@ -66,6 +66,7 @@ NOT_RUN = {
     "gt-bench train edge-transformer/texas/gcn": "needs data of another host; tests/gt_bench/pipeline/test_train.py",
     'gt-bench submit suites/edge-transformer/records/texas/gcn.json.gz --by "Jane Doe, Some University"': "writes a mark; tests/gt_bench/provenance/test_submission.py",
     "gt-bench verify-submission suites/edge-transformer/records/texas/gcn.json.gz --runs 1 --mark": "needs data of another host; tests/gt_bench/provenance/test_recompute.py",
+    "python -m every_eval_ever validate 'data/*/*/*/*.json'": "a package of another project; tests/gt_bench/reports/exchange/test_every_eval_ever.py",
     "gt-bench try gcn ring-molecules --debug one-batch": "makes data; tests/gt_bench/experiment/test_debug.py",
     "gt-bench try bad.py:Bad torus-colours --debug nan": "needs a model of the reader's own; tests/gt_bench/experiment/test_debug.py",
     "gt-bench score embedded/chains/gcn": "trains first; tests/gt_bench/store/test_weights.py",

@@ -1,11 +1,13 @@
 """Check everything, and move records between stores."""
 
+import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, Names, Records, print_json
+from gt_bench.cli.options import RECORDS, AsJson, Names, Records, every_cell, print_json
 from gt_bench.utils.format import print_text
 
 
@@ -66,6 +68,42 @@ def store_verify(names: Names = None, records: Records = RECORDS) -> None:
     from gt_bench.provenance.transfer import verify_cells
 
     if not verify_cells(names or [], load_grid(), records):
+        raise typer.Exit(1)
+
+
+class Format(StrEnum):
+    """A format of `gt-bench export`."""
+
+    every_eval_ever = "every_eval_ever"
+    croissant = "croissant"
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder to write")],
+    names: Names = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="every_eval_ever: all results; croissant: metadata of the datasets")
+    ] = Format.every_eval_ever,
+    records: Records = RECORDS,
+) -> None:
+    """Write results or metadata of datasets in the format of another project (docs/export.md)."""
+    grid = every_cell()
+    cells = grid.chosen(names or [])
+    if format_ is Format.croissant:
+        from gt_bench.reports.exchange import croissant
+
+        found, problems = croissant.write(dict.fromkeys(cell.dataset for cell in cells), folder)
+    else:
+        from gt_bench.leaderboard.collect import gather
+        from gt_bench.reports.exchange import every_eval_ever
+
+        keys, suites = {cell.key: cell for cell in cells}, list(dict.fromkeys(cell.suite for cell in cells))
+        held = gather(grid.model_copy(update={"cells": keys, "suites": suites}), root=records)
+        found, problems = every_eval_ever.write(held, folder), held.problems
+    for problem in problems:
+        print_text(problem, file=sys.stderr)
+    print_text(f"{len(found)} files written to {folder}{f'; {len(problems)} problems' if problems else ''}")
+    if problems:
         raise typer.Exit(1)
 
 
