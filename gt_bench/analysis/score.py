@@ -110,6 +110,19 @@ def loaded(name: str, grid: Grid, root: Path = ROOT, part: str = "test") -> tupl
     return cell, found
 
 
+def check_own_runs(cell: Cell, root: Path = ROOT) -> None:
+    """Checks that a cell was trained here, because weights are not shipped.
+
+    Raises:
+        PredictionsError: it has only shipped records.
+    """
+    if not Path("results", f"{cell.cell}.json").exists() and file_of(cell.cell, root).exists():
+        raise PredictionsError(
+            f"{cell.cell}: its records are shipped, but weights are not; `gt-bench score {cell.cell} --metric NAME` "
+            f"uses stored predictions, and `gt-bench train {cell.cell}` trains it here"
+        )
+
+
 def fitting_metrics(one: Predictions) -> tuple[str, ...]:
     """Returns the registered metrics that are meaningful for the task of a run."""
     kind = next((names for end, names in FITTING.items() if one.task.endswith(end)), None)

@@ -213,6 +213,11 @@ def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -
     """
     seed, said = record["deterministic"]["seed"], record.get("predictions") or {}
     again = f"`gt-bench train {cell} --predictions` computes the run again and stores them"
+    if not (store.folder(record["digest"]) / "record.json").exists():
+        again = (
+            f"`gt-bench store import {cell}` copies its shipped records to the store, then {again} if the numbers are "
+            "those of the record"
+        )
     if "sha256" not in said:
         why = said.get("left_out") or "its run was computed without them"
         if "left_out_mib" in said:
