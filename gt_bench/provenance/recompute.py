@@ -27,7 +27,7 @@ from gt_bench.experiment.cell import experiment_of
 from gt_bench.experiment.run import Experiment, prepare_process
 from gt_bench.provenance.staleness import recipe_now
 from gt_bench.provenance.submission import marked
-from gt_bench.provenance.transfer import differences
+from gt_bench.provenance.transfer import differences, kind_differences
 from gt_bench.schemas import Record
 from gt_bench.store.archive import RECOMPUTED, Shipped, content_problems, read, write
 from gt_bench.store.predictions import same_value
@@ -155,19 +155,6 @@ def _progress(seed: int, epochs: int) -> Callable[[int, dict[str, float]], None]
             print(f"seed {seed}: {epoch} of {epochs}", file=sys.stderr, flush=True)
 
     return tell
-
-
-def kind_differences(one: Record, other: Record) -> list[str]:
-    """Returns what decides the last digits and is not known to be equal in two records: machine, libraries, forms."""
-    keys = ("cpu", "cpu_capability", "device", "torch", "numpy", "scipy", "blas")
-    a, b = one["measured"], other["measured"]
-    found = [
-        key
-        for key in keys
-        if a["environment"].get(key) is None or a["environment"].get(key) != b["environment"].get(key)
-    ]
-    found += [key for key in ("device", "threads", "forms") if a.get(key) is None or a.get(key) != b.get(key)]
-    return list(dict.fromkeys(found))
 
 
 def compare(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record], level: float) -> list[Verified]:

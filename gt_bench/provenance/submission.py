@@ -15,7 +15,7 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, nearest, validated
 from gt_bench.experiment.match_size import parameters_of
 from gt_bench.provenance.staleness import compare_golden_values, freshness, recipe_now, without_source
-from gt_bench.provenance.transfer import commit_of_changed_code
+from gt_bench.provenance.transfer import commit_of_changed_code, differences, kind_differences
 from gt_bench.schemas import Record, Settings
 from gt_bench.store import predictions
 from gt_bench.store.archive import (
@@ -25,6 +25,7 @@ from gt_bench.store.archive import (
     Shipped,
     content_problems,
     contribution_of,
+    file_of,
     read,
     write,
 )
@@ -267,13 +268,31 @@ def _of_cell(one: Shipped, cell: Cell, grid: Grid) -> list[Check]:
             [] if unknown else ["digests are those of the current code"],
             [f"{line}: `python -m stages.download {cell.dataset}` makes the data" for line in unknown],
         ),
-        _check(
-            "committed code",
-            changed,
-        ),
+        _check("committed code", changed),
+        _check("shipped records", *_shipped(one)),
         _check("seeds", seeds, _reductions(one)),
         _check("plausibility", *_plausible(one, recipe, cell)),
     ]
+
+
+def _shipped(one: Shipped) -> tuple[list[str], list[str]]:
+    """Returns (contradictions, remarks) of a file that would replace shipped records of its cell."""
+    path = file_of(one.cell)
+    if not path.exists() or path.resolve() == one.path.resolve():
+        return [], ["no other records of this cell are shipped"]
+    try:
+        held = {record["digest"]: record for record in read(path).records}
+    except StoreError as error:
+        return [], [str(error)]
+    wrong, rounded = [], []
+    for record in one.records:
+        if (other := held.get(record["digest"])) and (keys := differences(other, record)):
+            kinds = ", ".join(kind_differences(other, record))
+            where = f"differs: {kinds}" if kinds else "same kind of processor"
+            line = f"seed {record['deterministic']['seed']} differs from the shipped record of the same run in {keys}"
+            (rounded if kinds else wrong).append(f"{line} ({where})")
+    common = sum(record["digest"] in held for record in one.records)
+    return wrong, [f"replaces {len(held)} shipped runs, {common} of them the same runs", *rounded]
 
 
 def _recipe_problems(one: Shipped, recipe: Recipe, cell: Cell, grid: Grid) -> Iterator[str]:

@@ -269,6 +269,19 @@ def differences(one: Record, other: Record) -> str:
     )
 
 
+def kind_differences(one: Record, other: Record) -> list[str]:
+    """Returns what decides the last digits and is not known to be equal in two records: machine, libraries, forms."""
+    keys = ("cpu", "cpu_capability", "device", "torch", "numpy", "scipy", "blas")
+    a, b = one["measured"], other["measured"]
+    found = [
+        key
+        for key in keys
+        if a["environment"].get(key) is None or a["environment"].get(key) != b["environment"].get(key)
+    ]
+    found += [key for key in ("device", "threads", "forms") if a.get(key) is None or a.get(key) != b.get(key)]
+    return list(dict.fromkeys(found))
+
+
 def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:
     """Verifies shipped files and all records of the store.
 

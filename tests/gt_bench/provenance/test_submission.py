@@ -227,6 +227,21 @@ def test_a_file_that_cannot_be_read_has_a_report_too(contributed, content, says)
     assert "not acceptable" in run("submit", str(contributed)).output
 
 
+def test_a_run_that_is_shipped_with_other_numbers(contributed):
+    def found():
+        return next(one for one in check(contributed, load_grid()).checks if one.what == "shipped records")
+
+    assert (found().outcome, found().lines) == ("ok", ("replaces 2 shipped runs, 2 of them the same runs",))
+    rewrite(contributed, with_test(0.9))
+    assert found().outcome == "problem"
+    said = "seed 0 differs from the shipped record of the same run in test, test_metrics"
+    assert found().lines[0] == f"{said} (same kind of processor)"
+    rewrite(contributed, in_first(lambda r: r["measured"]["environment"].update(cpu="another")))
+    assert (found().outcome, found().lines[1]) == ("ok", f"{said} (differs: cpu)")
+    record_file(CELL).unlink()
+    assert found().lines == ("no other records of this cell are shipped",)
+
+
 def test_a_file_that_does_not_exist(contributed):
     shown = run("submit", "nowhere.json.gz")
     assert shown.exit_code == 1
