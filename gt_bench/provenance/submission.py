@@ -284,7 +284,8 @@ def _shipped(one: Shipped) -> tuple[list[str], list[str]]:
         held = {record["digest"]: record for record in read(path).records}
     except StoreError as error:
         return [], [str(error)]
-    wrong, rounded = [], []
+    wrong: list[str] = []
+    rounded: list[str] = []
     for record in one.records:
         if (other := held.get(record["digest"])) and (keys := differences(other, record)):
             kinds = ", ".join(kind_differences(other, record))
