@@ -118,6 +118,7 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> list[R
           theory predicts
         - parameters, seconds_per_epoch, peak_memory_mib, device: cost of a run; seconds are medians, memory in MiB
         - flags, notes, digests: remarks, and the digests of the records
+        - contributed: who contributed the records and what was verified (docs/submit.md); None: the maintainers' own
         - source: "own" or "shipped"; a cell that has both has two rows
 
     Raises:

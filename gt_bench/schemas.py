@@ -157,7 +157,8 @@ class StoredPredictions(TypedDict, total=False):
 class Record(TypedDict):
     """The artifact of a run: `store/<digest>/record.json`.
 
-    `legacy_key`: its digest while keys contained the text of the code.
+    `legacy_key`: its digest while keys contained the text of the code. `verified`: "schema only" or "recomputed" of a
+    contributed record; records of the maintainers have none. `by`: who computed it, if stated (docs/submit.md).
     """
 
     schema: int
@@ -167,6 +168,8 @@ class Record(TypedDict):
     checksum: NotRequired[str]
     predictions: NotRequired[StoredPredictions]
     legacy_key: NotRequired[str]
+    by: NotRequired[str]
+    verified: NotRequired[str]
 
 
 class Origins(TypedDict, total=False):
@@ -284,6 +287,7 @@ class Columns(TypedDict):
     expected_margin: float | None
     expected_because: str | None
     as_expected: str | None
+    contributed: str | None
 
 
 class Row(Columns):

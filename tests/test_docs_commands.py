@@ -73,9 +73,11 @@ NOT_RUN = {
     "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/gt_bench/pipeline/test_tune.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
-    "python -m tools.gpu --minutes 13 --dry-run --device cpu": "runs in the root of the checkout; tests/tools/gpu/test_gpu.py",
+    "python -m tools.gpu --minutes 13 --dry-run --device cpu":
+        "runs in the root of the checkout; tests/tools/gpu/test_gpu.py",
     "python -m tools.gpu --minutes 13": "needs a GPU; tests/tools/gpu/test_gpu.py",
-    "gt-bench store import --records gpu-session/gpu-session.tar.gz": "needs a session; tests/gt_bench/provenance/test_sessions.py",
+    "gt-bench store import --records gpu-session/gpu-session.tar.gz":
+        "needs a session; tests/gt_bench/provenance/test_sessions.py",
     "make check-grid": "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     "python -m gt_bench.testing.check_grid CELL --update":
@@ -86,6 +88,14 @@ NOT_RUN = {
         "needs a trained cell; tests/gt_bench/analysis/test_score.py",
     "gt-bench score embedded/ring-molecules/gin --against embedded/ring-molecules/gcn":
         "needs trained cells; tests/gt_bench/analysis/test_score.py",
+    "gt-bench train edge-transformer/texas/gcn":
+        "needs data of another host; tests/gt_bench/pipeline/test_train.py",
+    'gt-bench submit suites/edge-transformer/records/texas/gcn.json.gz --by "Jane Doe, Some University"':
+        "writes a mark; tests/gt_bench/provenance/test_submission.py",
+    "gt-bench verify-submission suites/edge-transformer/records/texas/gcn.json.gz --runs 1 --mark":
+        "needs data of another host; tests/gt_bench/provenance/test_recompute.py",
+    "python -m every_eval_ever validate 'data/*/*/*/*.json'":
+        "a package of another project; tests/gt_bench/reports/exchange/test_every_eval_ever.py",
     "gt-bench try gcn ring-molecules --debug one-batch": "makes data; tests/gt_bench/experiment/test_debug.py",
     "gt-bench try bad.py:Bad torus-colours --debug nan":
         "needs a model of the reader; tests/gt_bench/experiment/test_debug.py",

@@ -18,13 +18,12 @@ from gt_bench.leaderboard.terminal import print_table
 from gt_bench.papers.units import PERCENT
 from gt_bench.schemas import Record
 from gt_bench.store.archive import ROOT, file_of, read, read_result
-from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, shipped_file
+from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_text
 
 BY = ("class", "graph-size")
 BINS = 4  # groups of graphs of similar size
-RELATIVE = 1e-6  # of a recomputed metric to the recorded one
 # the registered metrics that fit the standard tasks, by the end of their names; other tasks have their own
 FITTING = {
     "classification": ("accuracy", "balanced-accuracy", "f1-macro", "f1-micro", "roc-auc"),
@@ -60,11 +59,7 @@ class Scored:
     @property
     def differing(self) -> list[int]:
         """Seeds whose value is not the one in the record."""
-        return [
-            seed
-            for seed, value in self.recorded.items()
-            if not math.isclose(self.values[seed], value, rel_tol=RELATIVE, abs_tol=1e-9)
-        ]
+        return [seed for seed, value in self.recorded.items() if not same_value(self.values[seed], value)]
 
 
 @dataclass(frozen=True)
@@ -113,6 +108,19 @@ def loaded(name: str, grid: Grid, root: Path = ROOT, part: str = "test") -> tupl
                 f"not of {part}"
             )
     return cell, found
+
+
+def check_own_runs(cell: Cell, root: Path = ROOT) -> None:
+    """Checks that a cell was trained here, because weights are not shipped.
+
+    Raises:
+        PredictionsError: it has only shipped records.
+    """
+    if not Path("results", f"{cell.cell}.json").exists() and file_of(cell.cell, root).exists():
+        raise PredictionsError(
+            f"{cell.cell}: its records are shipped, but weights are not; `gt-bench score {cell.cell} --metric NAME` "
+            f"uses stored predictions, and `gt-bench train {cell.cell}` trains it here"
+        )
 
 
 def fitting_metrics(one: Predictions) -> tuple[str, ...]:

@@ -41,7 +41,12 @@ GROUPS: dict[str, Commands] = {
         "rank": analyse.rank,
         "ablate": analyse.ablate,
     },
-    "Check and carry": {"doctor": records.doctor},
+    "Check and carry": {
+        "doctor": records.doctor,
+        "export": records.export,
+        "submit": records.submit,
+        "verify-submission": records.verify_submission,
+    },
 }
 STORE: Commands = {
     "export": records.store_export,
@@ -73,6 +78,9 @@ EXAMPLES = {
     "ablate": "gt-bench ablate model.dropout edge-transformer --plot dropout.html",
     "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
+    "export": "gt-bench export exported --format every_eval_ever",
+    "submit": "gt-bench submit contribution.json.gz --by 'Jane Doe'",
+    "verify-submission": "gt-bench verify-submission contribution.json.gz --runs 1",
     "store export": "gt-bench store export edge-transformer/cornell/gcn",
     "store import": "gt-bench store import edge-transformer",
     "store prune": "gt-bench store prune",

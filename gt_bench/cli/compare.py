@@ -166,7 +166,9 @@ def score(
         if not show(cell, grid, metric or [], by and by.value, part.value, ensemble, as_json, records):
             raise typer.Exit(1)
         return
+    from gt_bench.analysis.score import check_own_runs
     from gt_bench.experiment.pretrained import score_cell
 
+    check_own_runs(grid.find(cell), records)
     if not score_cell(grid.find(cell), grid):
         raise typer.Exit(1)

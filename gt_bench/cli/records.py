@@ -1,11 +1,13 @@
 """Check everything, and move records between stores."""
 
+import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import RECORDS, Names, Records
+from gt_bench.cli.options import RECORDS, AsJson, Names, Records, every_cell, print_json
 from gt_bench.utils.format import print_text
 
 
@@ -79,4 +81,88 @@ def store_verify(names: Names = None, records: Records = RECORDS) -> None:
     from gt_bench.provenance.transfer import verify_cells
 
     if not verify_cells(names or [], load_grid(), records):
+        raise typer.Exit(1)
+
+
+class Format(StrEnum):
+    """A format of `gt-bench export`."""
+
+    every_eval_ever = "every_eval_ever"
+    croissant = "croissant"
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder to write")],
+    names: Names = None,
+    format_: Annotated[
+        Format, typer.Option("--format", help="every_eval_ever: all results; croissant: metadata of the datasets")
+    ] = Format.every_eval_ever,
+    records: Records = RECORDS,
+) -> None:
+    """Write results or metadata of datasets in the format of another project (docs/export.md)."""
+    grid = every_cell()
+    cells = grid.chosen(names or [])
+    if format_ is Format.croissant:
+        from gt_bench.reports.exchange import croissant
+
+        found, problems = croissant.write(dict.fromkeys(cell.dataset for cell in cells), folder)
+    else:
+        from gt_bench.leaderboard.collect import gather
+        from gt_bench.reports.exchange import every_eval_ever
+
+        keys, suites = {cell.key: cell for cell in cells}, list(dict.fromkeys(cell.suite for cell in cells))
+        held = gather(grid.model_copy(update={"cells": keys, "suites": suites}), root=records)
+        found, problems = every_eval_ever.write(held, folder), held.problems
+    for problem in problems:
+        print_text(problem, file=sys.stderr)
+    print_text(f"{len(found)} files written to {folder}{f'; {len(problems)} problems' if problems else ''}")
+    if problems:
+        raise typer.Exit(1)
+
+
+def submit(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="RECORDS", help="files of records, as `gt-bench store export` writes them")
+    ],
+    by: Annotated[
+        str | None, typer.Option(metavar="NAME", help="mark the records as contributed by NAME, if acceptable")
+    ] = None,
+    mark: Annotated[bool, typer.Option("--mark", help="mark the records as contributed, without a name")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check contributed records and print a report for a pull request. Exit 1 unless all files are acceptable.
+
+    Nothing is computed again. See docs/submit.md.
+    """
+    from gt_bench.config.grid import load_grid
+    from gt_bench.provenance import submission
+
+    reports = submission.submit(files, load_grid(), by, mark)
+    if as_json:
+        print_json([report.as_json() for report in reports])
+    else:
+        submission.show(reports)
+    if not all(report.acceptable for report in reports):
+        raise typer.Exit(1)
+
+
+def verify_submission(
+    file: Annotated[Path, typer.Argument(metavar="RECORDS", help="a contributed file of records")],
+    runs: Annotated[int, typer.Option(metavar="N", min=1, help="number of seeds, drawn by the digest of the file")] = 1,
+    seed: Annotated[list[int] | None, typer.Option(metavar="SEED", help="this seed; may be repeated")] = None,
+    mark: Annotated[
+        bool, typer.Option("--mark", help="mark the seeds as recomputed in RECORDS, if all are confirmed")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute seeds of contributed records again and compare them. Exit 1 unless all of them confirm the records."""
+    from gt_bench.config.grid import load_grid
+    from gt_bench.provenance import recompute
+
+    found = recompute.verify(file, load_grid(), runs, seed or (), mark)
+    if as_json:
+        print_json(recompute.as_json(file, found))
+    else:
+        print_text("\n".join(recompute.lines(file, found)))
+    if not all(one.is_verified for one in found):
         raise typer.Exit(1)

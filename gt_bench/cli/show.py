@@ -131,10 +131,18 @@ def page(
     out: Annotated[Path, typer.Option(metavar="FILE", help="the file to write")] = Path("reports/index.html"),
     records: Records = RECORDS,
 ) -> None:
-    """Write all published numbers and results as one HTML page, from own and shipped records. Trains nothing."""
+    """Write all published numbers and results as one HTML page, from own and shipped records. Trains nothing.
+
+    Functions in plots/ add custom plots (docs/custom_plots.md). Exit 1 if one of them fails; the page is written.
+    """
     from gt_bench.reports.html.build import write_page
 
-    print_text(f"written: {write_page(every_cell(), out, records=records)}")
+    failed: list[str] = []
+    print_text(f"written: {write_page(every_cell(), out, records=records, warn=failed.append)}")
+    for line in failed:
+        print_text(line, file=sys.stderr)
+    if failed:
+        raise typer.Exit(1)
 
 
 def history(cell: CellName, as_json: AsJson = False) -> None:

@@ -23,6 +23,7 @@ from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.interfaces import Header
+from gt_bench.utils.errors import UserError
 from gt_models.registry import create_model
 
 WIDTHS = ("hidden_dim", "hidden", "hidden_channels", "dim", "width", "channels")
@@ -106,9 +107,7 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
             f"expected one of {', '.join(known)}"
         )
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
-    dims = {k: v for k, v in dims_of(dataset).items() if k in parameters}
-    dims |= {"level": recipe.level_of(dims["level"])} if "level" in dims else {}
-    arguments = check_model(_with(recipe, by, 8, path), path)
+    dims, arguments = _dims(recipe, dataset), check_model(_with(recipe, by, 8, path), path)
     head = next((name for name in parameters if HEADS.search(name) and name != by), None)
     heads = arguments.get(head, parameters[head].default) if head else 1
     step = heads if WIDTH.search(by) and type(heads) is int and heads > 0 else 1
@@ -138,6 +137,34 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
             f"choose one of {', '.join(name for name in known if name != by)}"
         )
     return Matched(by, value, size, step)
+
+
+def parameters_of(recipe: Recipe, dataset: str, path: str) -> int:
+    """Returns the number of parameters of a recipe's model on a dataset.
+
+    Args:
+        recipe: the recipe.
+        dataset: name of the dataset, which need not be on disk if its shape is known.
+        path: file of the recipe, for messages.
+
+    Raises:
+        RecipeError: the model does not exist, or its arguments do not fit it.
+        DatasetError: the dataset does not exist, or its shape is not known.
+    """
+    arguments = check_model(recipe, path)
+    try:
+        return _parameters(recipe.model.name, _dims(recipe, dataset) | arguments)
+    except (ValueError, RuntimeError, ZeroDivisionError, AssertionError, TypeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise RecipeError(f"{path}: model: {error}") from error
+
+
+def _dims(recipe: Recipe, dataset: str) -> Settings:
+    """Returns the arguments of the model's constructor that describe the dataset."""
+    parameters = inspect.signature(find(recipe.model.name).cls).parameters
+    dims = {k: v for k, v in dims_of(dataset).items() if k in parameters}
+    return dims | ({"level": recipe.level_of(dims["level"])} if "level" in dims else {})
 
 
 def _first(count: Callable[[int], int | None], start: int, step: int) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from gt_bench.papers.published import Published, PublishedError, further
 from gt_bench.papers.units import PERCENT
 from gt_bench.schemas import COLUMNS, Record, Result, Row, SearchSummary
 from gt_bench.stats.equivalence import STD_DDOF
+from gt_bench.store.archive import contribution_of
 from gt_bench.utils.versions import version_text
 
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
@@ -68,7 +69,7 @@ def summarise(
         if published and published.whole_in(r) and r["deterministic"]["status"] in ("ok", "timed-out")
     ]
     good = [r for r in records if r["deterministic"]["status"] == "ok" or r in whole]
-    seeds = len(result.get("seeds") or ())
+    seeds, contributed = len(result.get("seeds") or ()), contribution_of(records)
     failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
     reasons = [reason] if (reason := result.get("reason")) else []
     row |= {
@@ -80,7 +81,8 @@ def summarise(
         "reduced": [
             line for line in result.get("reduced") or () if not (whole and len(whole) == len(good) and _of_parts(line))
         ],
-        "notes": [*notes, *_not_unique(records)],
+        "notes": [*([contributed] if contributed else []), *notes, *_not_unique(records)],
+        "contributed": contributed,
         "flags": [],
         "values": [],
         "std_ddof": STD_DDOF,

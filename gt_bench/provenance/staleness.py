@@ -140,7 +140,7 @@ def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:
         now = recipe_now(shipped, ran, load_recipe(cell.recipe_path), grid, cell)
     except (RecipeError, KeyError):
         return True
-    return _without_source(now.decisive()) != _without_source(ran) or list(now.seeds) != list(shipped.result["seeds"])
+    return without_source(now.decisive()) != without_source(ran) or list(now.seeds) != list(shipped.result["seeds"])
 
 
 def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell: Cell) -> Recipe:
@@ -157,7 +157,7 @@ def recipe_now(shipped: Shipped, ran: Settings, recipe: Recipe, grid: Grid, cell
     return limited(recipe, grid.model_copy(update={"limits": limits}), cell)[0]
 
 
-def _without_source(decisive: Settings) -> Settings:
+def without_source(decisive: Settings) -> Settings:
     """Removes the source of a fine-tuning, which is a run in records and a cell in recipes; only `load` is compared."""
     start = decisive.get("start")
     return decisive if start is None else decisive | {"start": start["load"]}

@@ -88,7 +88,7 @@ def export_cell(
     wrong = problems_of(shipped, root)
     if wrong:
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
-    if not dirty and (changed := _in_no_commit(cell, records)):
+    if not dirty and (changed := commit_of_changed_code(cell, records)):
         raise StoreError(
             f"{cell.cell} is not exported: the code of its runs differs from commit {changed[:12]}; commit that "
             "code, or delete "
@@ -123,7 +123,7 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
     print_text(f"{written} cells exported; {len(without)} without a run{some}")
 
 
-def _in_no_commit(cell: Cell, records: list[Record]) -> str | None:
+def commit_of_changed_code(cell: Cell, records: list[Record]) -> str | None:
     """Returns the commit that the code of a run differs from, None if the code of every run is committed.
 
     Code counts as committed if it is in the commit of the run or, committed later, in the current one.
@@ -267,6 +267,19 @@ def differences(one: Record, other: Record) -> str:
     return ", ".join(
         k for k in sorted({*a, *b}) if json.dumps(a.get(k), sort_keys=True) != json.dumps(b.get(k), sort_keys=True)
     )
+
+
+def kind_differences(one: Record, other: Record) -> list[str]:
+    """Returns what decides the last digits and is not known to be equal in two records: machine, libraries, forms."""
+    keys = ("cpu", "cpu_capability", "device", "torch", "numpy", "scipy", "blas")
+    a, b = one["measured"], other["measured"]
+    found = [
+        key
+        for key in keys
+        if a["environment"].get(key) is None or a["environment"].get(key) != b["environment"].get(key)
+    ]
+    found += [key for key in ("device", "threads", "forms") if a.get(key) is None or a.get(key) != b.get(key)]
+    return list(dict.fromkeys(found))
 
 
 def verify(shipped: Sequence[Shipped], store: Store | None = None, root: Path = ROOT) -> list[str]:

@@ -23,6 +23,7 @@ from gt_bench.schemas import Origins, Ran, Record, Result
 from gt_bench.store.run_store import FINAL, SCHEMA, Store, StoreError, fault_of, run_digest
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
+from gt_bench.utils.redact import printable
 
 ROOT = SUITES
 STATUSES = (*FINAL, "oom", "timed-out")
@@ -60,10 +61,14 @@ RESULT_OPTIONS = {
 SEARCH_FORM = {"trials": WHOLE, "states": MAPPING}
 RUN_KEYS, MEASURED_KEYS = tuple(RUN_FORM), tuple(MEASURED_FORM)
 NULLABLE = ("error", "best_epoch", "val", "test")
+# marks of contributed records; records of the maintainers have none
+SCHEMA_ONLY, RECOMPUTED = "schema only", "recomputed"
+MAX_NAME = 200  # characters of the name of a contributor
 MAX_BYTES = 1 << 29  # size of a file after decompression
 # curves that every run has
 CURVES = ("epoch", "train_loss", "val")
 # metrics between 0 and 1; "f1@jets-b" counts as "f1"
+NOT_NEGATIVE = {"mae", "mse", "rmse", "squared-error"}
 UNIT_INTERVAL = {
     "accuracy", "balanced-accuracy", "roc-auc", "auc", "ap", "aupr", "f1", "f1-macro", "f1-micro", "precision",
     "recall", "partition-f1", "rand-index", "ordered-pair-accuracy",
@@ -115,13 +120,28 @@ def read(path: Path) -> Shipped:
             raise ValueError(f"more than {MAX_BYTES:,} bytes after decompression")
         content = json.loads(text)
         if content["schema"] != SCHEMA:
-            raise ValueError(f"schema {content['schema']}, but this code reads schema {SCHEMA}")
+            raise _WrongSchema(
+                f"{path}: has schema {content['schema']!r:.80}, but this code reads schema {SCHEMA}; "
+                f"{_schema_remedy(content['schema'])}"
+            )
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
         return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
+    except _WrongSchema:
+        raise
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
-            f"{path}: not an export of records ({error}); restore the file (`git checkout {path}`)"
+            f"{path}: not an export of records ({error}); restore the file (`git checkout {path}`) or export it again"
         ) from None
+
+
+class _WrongSchema(StoreError):
+    """A file was written by another version of the benchmark."""
+
+
+def _schema_remedy(schema: object) -> str:
+    if type(schema) is int and schema > SCHEMA:
+        return "it was written by a newer version of the benchmark: update this one"
+    return "export it again with this version of the benchmark"
 
 
 def write(shipped: Shipped) -> Path:
@@ -265,6 +285,8 @@ def record_problems(record: object) -> list[str]:
         return [f"{', '.join(dict.fromkeys(missing))} is missing"]
     if wrong := [*_form_problems(run, RUN_FORM), *_form_problems(measured, MEASURED_FORM), *_number_problems(run)]:
         return wrong
+    if wrong := mark_problems(record):
+        return wrong
     record = cast(Record, record)
     wrong, digests = [fault] if (fault := fault_of(record)) else [], run["digests"]
     absent = [k for k in ("recipe", "data", "encodings") if k not in digests]
@@ -292,6 +314,33 @@ def record_problems(record: object) -> list[str]:
     if not tested and (run["test"] is not None or run["test_metrics"]):
         wrong.append("a search trial with a test value" if trial else f"status {run['status']} with a test value")
     return wrong + _validation_problems(run) + _metric_problems(run)
+
+
+def mark_problems(record: Mapping[str, object]) -> list[str]:
+    """Returns what is wrong with the marks of a contributed record: `by` and `verified`."""
+    by, verified = record.get("by"), record.get("verified")
+    wrong = []
+    if by is not None and (not isinstance(by, str) or not 0 < len(by) <= MAX_NAME or by != printable(by)):
+        wrong.append(f"its `by` is {by!r:.80}; expected a name of at most {MAX_NAME} characters on one line")
+    if verified not in (None, SCHEMA_ONLY, RECOMPUTED):
+        wrong.append(f"its `verified` is {verified!r:.80}; expected {SCHEMA_ONLY!r} or {RECOMPUTED!r}")
+    if by is not None and verified is None:
+        wrong.append(f"it has `by` but not `verified`; expected {SCHEMA_ONLY!r} or {RECOMPUTED!r}")
+    return wrong
+
+
+def contribution_of(records: Sequence[Record]) -> str | None:
+    """Returns who contributed records and what was verified, as text; None if all were computed by the maintainers."""
+    marked = [record for record in records if "verified" in record]
+    if not marked:
+        return None
+    names = list(dict.fromkeys(record.get("by") or "name not stated" for record in marked))
+    done = [str(record["deterministic"]["seed"]) for record in marked if record.get("verified") == RECOMPUTED]
+    verified = SCHEMA_ONLY
+    if done:
+        verified = f"{RECOMPUTED}" if len(done) == len(marked) else f"seed {', '.join(done)} {RECOMPUTED}"
+    part = "" if len(marked) == len(records) else f" ({len(marked)} of {len(records)} runs)"
+    return f"contributed by {', '.join(names)}{part}; verified: {verified}"
 
 
 def _form_problems(content: Mapping[str, object], form: Mapping[str, str]) -> list[str]:
@@ -324,6 +373,7 @@ def _number_problems(run: Ran) -> list[str]:
 
 
 def _validation_problems(run: Ran) -> list[str]:
+    """Returns why the tested epoch is not the one that validation selects."""
     epoch, validated = run["best_epoch"], dict(zip(run["epochs"]["epoch"], run["epochs"]["val"], strict=False))
     if epoch is None and all(v is None for v in (run["val"], *validated.values())):
         return []  # no validation, or the run ended before it
@@ -331,7 +381,24 @@ def _validation_problems(run: Ran) -> list[str]:
         return [f"its best epoch is {epoch}, but its validation curve has no value there"]
     if not _same(run["val"], validated[epoch]):
         return [f"its validation value is {run['val']}, but its curve has {validated[epoch]} in epoch {epoch}"]
+    if (selected := selected_epoch(run)) != epoch:
+        rule = "last" if run["recipe"].get("select") == "last" else "first best"
+        return [
+            f"its best epoch is {epoch}, but the {rule} validation value is in epoch {selected}: the tested epoch was "
+            "not selected on validation"
+        ]
     return []
+
+
+def selected_epoch(run: Ran) -> int | None:
+    """Returns the epoch that validation selects, as the training loop does: the first best one, or the last one."""
+    last, best, selected = run["recipe"].get("select") == "last", None, None
+    for epoch, value in zip(run["epochs"]["epoch"], run["epochs"]["val"], strict=False):
+        if value is None:
+            continue
+        if best is None or last or (value > best if run["direction"] == "max" else value < best):
+            best, selected = value, epoch
+    return selected
 
 
 def _metric_problems(run: Ran) -> list[str]:
@@ -351,11 +418,17 @@ def _metric_problems(run: Ran) -> list[str]:
     numbers = [(f"{run['metric']} on validation", run["metric"], run["val"])]
     numbers += [(f"{k} on the test split", k.partition("@")[0], v) for k, v in run["test_metrics"].items()]
     # NaN is allowed, because a metric can be undefined on a split
+    known = [(what, name, v) for what, name, v in numbers if v is not None and not math.isnan(v)]
+    wrong += [f"its {what} is {v}, but it must not be negative" for what, name, v in known if _is_negative(name, v)]
     return wrong + [
         f"its {what} is {v}, but it must be between 0 and 1"
-        for what, name, v in numbers
-        if name in bounded and v is not None and not math.isnan(v) and not 0 <= v <= 1 + 1e-9
+        for what, name, v in known
+        if name in bounded and not 0 <= v <= 1 + 1e-9
     ]
+
+
+def _is_negative(metric: str, value: float) -> bool:
+    return metric in NOT_NEGATIVE and value < 0
 
 
 def _same(one: float | None, other: float | None) -> bool:
@@ -370,6 +443,14 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
         shipped: content of the file.
         root: folder of shipped records.
     """
+    wrong, cell, where = content_problems(shipped), shipped.result.get("cell"), shipped.path
+    if isinstance(cell, str) and where not in (record_file(cell, root), file_of(cell, root)):
+        wrong.append(f"{where}: is the file of {cell}")
+    return wrong
+
+
+def content_problems(shipped: Shipped) -> list[str]:
+    """Returns the same, except for the name of the file."""
     result, where = shipped.result, shipped.path
     if wrong := result_problems(result):
         return [f"{where}: its result: {line}" for line in wrong]
@@ -390,8 +471,6 @@ def problems_of(shipped: Shipped, root: Path = ROOT) -> list[str]:
     ]
     digests = [r["digest"] for r in shipped.records]
     seeds = [r["deterministic"]["seed"] for r in shipped.records]
-    if where not in (record_file(result["cell"], root), file_of(result["cell"], root)):
-        wrong.append(f"{where}: is the file of {result['cell']}")
     if digests != list(result["runs"]):
         wrong.append(f"{where}: its records are not the runs that its result lists")
     repeated = sorted({s for s in seeds if seeds.count(s) > 1})

@@ -11,6 +11,7 @@ rows of the batches, if targets are not one tensor), `P/ids` (ids of nodes or gr
 import hashlib
 import io
 import json
+import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -31,6 +32,7 @@ from gt_bench.utils.io import read_bytes, write_bytes
 
 FILE = "predictions.npz"
 MAX_SHIPPED = 200_000  # bytes of the file of a cell
+RELATIVE = 1e-6  # of a metric that is computed again to the recorded one
 PARTS = ("val", "test")
 
 
@@ -211,6 +213,11 @@ def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -
     """
     seed, said = record["deterministic"]["seed"], record.get("predictions") or {}
     again = f"`gt-bench train {cell} --predictions` computes the run again and stores them"
+    if not (store.folder(record["digest"]) / "record.json").exists():
+        again = (
+            f"`gt-bench store import {cell}` copies its shipped records to the store, then {again} if the numbers are "
+            "those of the record"
+        )
     if "sha256" not in said:
         why = said.get("left_out") or "its run was computed without them"
         if "left_out_mib" in said:
@@ -253,6 +260,26 @@ def _read(content: bytes, record: Record, where: str, again: str) -> Predictions
         return Predictions(record, about["task"], about["loss"], about["level"], parts)
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise PredictionsError(f"{where}: not a file of predictions ({error}); delete it, then {again}") from None
+
+
+def same_value(computed: float, recorded: float) -> bool:
+    """Returns whether a metric that is computed again from predictions is the recorded one."""
+    return math.isclose(computed, recorded, rel_tol=RELATIVE, abs_tol=1e-9)
+
+
+def shipped_predictions(record_path: Path, records: Sequence[Record]) -> list[Predictions]:
+    """Reads the predictions next to a shipped file of records, in the order of the records that have some.
+
+    Raises:
+        PredictionsError: the file is damaged.
+    """
+    path = shipped_file(record_path)
+    members = _members(path) if path.exists() else {}
+    return [
+        _read(members[record["digest"]], record, f"{path}: {record['digest']}.npz", "export the cell again")
+        for record in records
+        if record["digest"] in members
+    ]
 
 
 def shipped_file(record_path: Path) -> Path:

@@ -9,7 +9,8 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -22,13 +23,15 @@ from gt_bench.leaderboard.collect import Gathered, gather
 from gt_bench.leaderboard.export import explanation, tally
 from gt_bench.papers.coverage import added, coverage, spent
 from gt_bench.papers.published import paper_titles
-from gt_bench.reports.html import cell_details, content, overview, plots, progress
+from gt_bench.reports.html import cell_details, content, custom_plots, overview, plots, progress
+from gt_bench.reports.html.custom_plots import CustomPlot
 from gt_bench.reports.html.tables import table_content
 from gt_bench.reports.paper_summary import Summary, every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable
 from gt_bench.schemas import Row
 from gt_bench.store.archive import ROOT
 from gt_bench.utils.errors import UserError
+from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
 
 if TYPE_CHECKING:  # only a page that is written needs them
@@ -36,7 +39,8 @@ if TYPE_CHECKING:  # only a page that is written needs them
     from markupsafe import Markup
 
 HERE = Path(__file__).parent
-SCRIPTS = ("vendor/dataTables.min.js", "vendor/plotly-basic.min.js", "templates/page.js")
+PLOTLY = "vendor/plotly-basic.min.js"
+SCRIPTS = ("vendor/dataTables.min.js", PLOTLY, "templates/page.js")
 
 
 def write_page(
@@ -45,13 +49,37 @@ def write_page(
     results: Path = Path("results"),
     store: Path = Path("store"),
     records: Path = ROOT,
+    warn: Callable[[str], None] = lambda line: print_text(f"warning: {line}", file=sys.stderr),
 ) -> Path:
-    """Writes the page of what results/, store/ and the shipped records hold. Raises WriteError."""
-    return write_bytes(out, page_html(grid, gather(grid, results, store, records), store, records=records).encode())
+    """Writes the page of what results/, store/ and the shipped records hold, with the custom plots of this folder.
+
+    Args:
+        grid: the grid.
+        out: the file.
+        results: folder of results.
+        store: folder of the store.
+        records: folder of shipped records.
+        warn: called with a line for each custom plot that failed. The page shows it in its place.
+
+    Raises:
+        WriteError: the file cannot be written.
+    """
+    held = gather(grid, results, store, records)
+    custom = custom_plots.load([*held.rows, *held.others])
+    path = write_bytes(out, page_html(grid, held, store, records=records, custom=custom).encode())
+    for plot in custom:
+        if plot.error:
+            warn(f"custom plot {plot.error}")
+    return path
 
 
 def page_html(
-    grid: Grid, held: Gathered, store: Path = Path("store"), data: Path = Path("data"), records: Path = ROOT
+    grid: Grid,
+    held: Gathered,
+    store: Path = Path("store"),
+    data: Path = Path("data"),
+    records: Path = ROOT,
+    custom: Sequence[CustomPlot] = (),
 ) -> str:
     """The page as one document that contains its scripts, styles and data."""
     found = {row["cell"] for row in held.rows}
@@ -72,9 +100,12 @@ def page_html(
         "scaling": plots.scaling(held.rows),
         "growth": plots.growth(),
         "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
+        "custom": [plot.figure for plot in custom],
     }
     lines = overview.of_papers(covered, held.rows)
     scripts = [(HERE / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    if any(plot.needs_full_plotly for plot in custom):
+        scripts[SCRIPTS.index(PLOTLY)] = custom_plots.full_plotly()
     return (
         environment()
         .get_template("page.html.jinja")
@@ -85,6 +116,7 @@ def page_html(
             judged=overview.total(lines),
             papers=[_paper(name, title, short.get(name), tables) for name, title in paper_titles().items()],
             claims=claims,
+            custom=custom,
             spent=spent(added(one.seconds for one in covered)),
             tally=tally(held.rows, grid.run.verdict),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],

@@ -27,7 +27,7 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]
              "order": {"mean ± std": row["mean"], "published": row["published_mean"],
                        "difference [95 %]": row["difference"], "s/epoch": row["seconds_per_epoch"],
                        "peak MiB": row["peak_memory_mib"]},
-             "state": state_of(row), "source": row["source"]}
+             "state": state_of(row), "source": f"{row['source']}, contributed" if row["contributed"] else row["source"]}
         )  # fmt: skip
     for cell in absent:
         texts = dict.fromkeys(SHOWN, "–") | {"dataset": cell.dataset, "model": cell.model}

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +122,26 @@ def test_a_cell_without_a_run_and_one_without_predictions(project):
     project.recipe()
     assert run("train", CELL, "--predictions").exit_code == 0
     assert len(list(Path("store").glob(f"??/*/{FILE}"))) == 2
+    assert run("score", CELL, "--metric", "accuracy").exit_code == 0
+
+
+def test_a_shipped_cell_without_predictions_says_how_to_get_them(trained):
+    trained.recipe(run={"predictions": 0})
+    shutil.rmtree("store")
+    train()
+    export()
+    for folder in ("store", "results"):
+        shutil.rmtree(folder)
+    said = str(run("score", CELL, "--metric", "accuracy").exception)
+    assert "seed 0 has no stored predictions: run.predictions is 0; set `run.predictions: 1` in params.yaml" in said
+    assert (
+        f"`gt-bench store import {CELL}` copies its shipped records to the store, then `gt-bench train {CELL}" in said
+    )
+    assert "weights are not; `gt-bench score small/web/mlp --metric NAME` uses" in str(run("score", CELL).exception)
+    # as it says
+    trained.recipe()
+    assert run("store", "import", CELL).exit_code == 0
+    assert run("train", CELL, "--predictions").exit_code == 0
     assert run("score", CELL, "--metric", "accuracy").exit_code == 0
 
 

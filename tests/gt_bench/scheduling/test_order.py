@@ -18,7 +18,7 @@ CORES = (2, 16, 64)
 
 
 def simulated_cells(seeds: dict[str, list[int]], seconds: dict[str, float], cores: int) -> float:
-    """The end of `train_cells`: cores take the first task that is ready; the process of a cell skips what others took."""
+    """When `train_cells` ends: cores take the first task that is ready, and a cell skips the seeds that others took."""
     waiting = tasks_of(seeds, seconds)
     taken: set[tuple[str, int]] = set()  # computed, or being computed
     running: dict[str, list[float]] = {cell: [] for cell in seeds}  # ends of seeds that are computed ahead

@@ -10,7 +10,7 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.provenance.transfer import export_cell, import_records
-from gt_bench.store.archive import problems_of, read, record_problems
+from gt_bench.store.archive import contribution_of, problems_of, read, record_problems, selected_epoch
 from gt_bench.store.run_store import StoreError, sealed
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import export, in_first, rewrite, run, train
@@ -119,13 +119,83 @@ DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"no gzip", gzip.compress(b"{"), gzip.compress(b'{"schema": 4}'), ZEROED, DEEP]
+    ("content", "says"),
+    [
+        (b"", "not an export"),
+        (b"no gzip", "not an export"),
+        (gzip.compress(b"{"), "not an export"),
+        (ZEROED, "not an export"),
+        (DEEP, "not an export"),
+        (gzip.compress(b'{"schema": 4}'), "has schema 4, but this code reads schema 2; .* newer version .*: update"),
+        (gzip.compress(b'{"schema": 1}'), "has schema 1, but this code reads schema 2; export it again"),
+    ],
 )
-def test_a_file_that_is_no_export(trained, content):
+def test_a_file_that_is_no_export(trained, content, says):
     path = export()
     path.write_bytes(content)
-    with pytest.raises(StoreError, match=f"{path}: not an export"):
+    with pytest.raises(StoreError, match=f"{path}: {says}"):
         read(path)
+
+
+def selected_elsewhere(record):
+    """The tested epoch becomes the one with the worst validation value; the checksum is computed again."""
+    run = record["deterministic"]
+    run["epochs"]["val"] = [0.1, 0.2, 0.9, 0.4, 0.5, 0.6]
+    run.update(best_epoch=1, val=0.1)
+    record.update(sealed(record))
+
+
+def test_an_epoch_that_validation_did_not_select_is_a_problem(trained):
+    path = export()
+    rewrite(path, in_first(selected_elsewhere))
+    (problem,) = problems_of(read(path))
+    assert problem == (
+        f"{path}: record 0: its best epoch is 1, but the first best validation value is in epoch 3: the tested epoch "
+        "was not selected on validation"
+    )
+
+
+@pytest.mark.parametrize(
+    ("direction", "select", "expected"),
+    [("max", "best", 2), ("min", "best", 1), ("max", "last", 4), ("min", "last", 4)],
+)
+def test_the_selected_epoch_is_the_first_best_one_or_the_last(direction, select, expected):
+    run = {
+        "direction": direction,
+        "recipe": {"select": select},
+        "epochs": {"epoch": [1, 2, 3, 4, 5], "val": [0.1, 0.7, 0.7, 0.1, None]},
+    }
+    assert selected_epoch(run) == expected
+
+
+@pytest.mark.parametrize(
+    ("marks", "says"),
+    [
+        ({"verified": "yes"}, "its `verified` is 'yes'; expected 'schema only' or 'recomputed'"),
+        ({"by": "Jane"}, "it has `by` but not `verified`"),
+        ({"by": "", "verified": "schema only"}, "expected a name of at most 200 characters on one line"),
+        ({"by": "x" * 201, "verified": "schema only"}, "expected a name of at most 200 characters"),
+        ({"by": "two\nlines", "verified": "schema only"}, "on one line"),
+        ({"by": 7, "verified": "schema only"}, "its `by` is 7"),
+    ],
+)
+def test_marks_of_contributed_records_are_checked(trained, marks, says):
+    path = export()
+    rewrite(path, in_first(lambda record: record.update(marks)))
+    assert says in "\n".join(problems_of(read(path)))
+
+
+def test_what_is_said_of_contributed_records():
+    records = [{"deterministic": {"seed": seed}} for seed in range(3)]
+    assert contribution_of(records) is None
+    marked = [record | {"by": "Jane", "verified": "schema only"} for record in records]
+    assert contribution_of(marked) == "contributed by Jane; verified: schema only"
+    marked[1]["verified"] = "recomputed"
+    assert contribution_of(marked) == "contributed by Jane; verified: seed 1 recomputed"
+    assert contribution_of([record | {"verified": "recomputed"} for record in records]) == (
+        "contributed by name not stated; verified: recomputed"
+    )
+    assert contribution_of([marked[0], *records[1:]]) == "contributed by Jane (1 of 3 runs); verified: schema only"
 
 
 def test_verify_goes_on_after_a_file_that_cannot_be_read(trained):

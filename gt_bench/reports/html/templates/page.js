@@ -215,6 +215,13 @@
   whenSeen("hot-seconds", () => series(hot, "edges", "seconds", "directed edges", "forward seconds", unrun));
   whenSeen("hot-memory", () => series(hot, "edges", "memory", "directed edges", "peak MiB", unrun));
 
+  // custom plots, whose layout has priority
+  data.custom.forEach((figure, n) => {
+    if (!figure) return;
+    const margin = { l: 60, r: 15, t: figure.layout.title ? 50 : 10, b: 60 };
+    whenSeen(`custom-${n}`, () => ({ traces: structuredClone(figure.data), layout: { margin, ...structuredClone(figure.layout) }, empty: "the figure is empty" }));
+  });
+
   // ---- one cell
   const copyButton = (text) => {
     const button = el("button", { type: "button", class: "copy" }, "copy");

@@ -141,35 +141,6 @@ def test_outside_a_checkout_papers_are_told_from_the_installed_records(tmp_path,
 # in a browser
 
 
-@pytest.fixture
-def look(browser, tmp_path):
-    """`look(html, **context)` opens the page; at the end there was no request and no error."""
-    opened = []
-
-    def opening(html: str, **context):
-        path = tmp_path / "index.html"
-        path.write_text(html)
-        place = browser.new_context(**context)
-        page, wrong = place.new_page(), []
-        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                wrong.append(request.url) if request.url.partition(":")[0] not in ("file", "data", "blob") else None
-            ),
-        )
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready=yes]", state="attached")
-        opened.append((place, wrong))
-        return page
-
-    yield opening
-    for place, wrong in opened:
-        place.close()
-        assert wrong == []
-
-
 @pytest.fixture(scope="module")
 def shipped():
     """The page of the records of this repository."""

@@ -1,0 +1,244 @@
+"""Recomputation of runs of a contributed file: `gt-bench verify-submission`.
+
+A seed is computed again from recipe, data and code of this checkout, in store/recomputed/, never from a stored record.
+On the same kind of processor, with the same libraries, all numbers must be equal bit for bit. Otherwise rounding
+differs, and training amplifies it. Then these rules hold:
+
+- What does not depend on rounding is equal: status, number of parameters, recipe, split, versions, digests.
+- On the same kind of device, the training losses of the first epoch differ by at most FIRST_LOSS.
+- The mean difference of the test metrics lies within the interval for two means of as many seeds, at the level of
+  `run.verdict`: Student's t with the standard deviation over the seeds of the file.
+"""
+
+import hashlib
+import json
+import math
+import random
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gt_bench.config.grid import Grid
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.cell import experiment_of
+from gt_bench.experiment.run import Experiment, prepare_process
+from gt_bench.provenance.staleness import recipe_now
+from gt_bench.provenance.submission import marked
+from gt_bench.provenance.transfer import differences, kind_differences
+from gt_bench.schemas import Record
+from gt_bench.store.archive import RECOMPUTED, Shipped, content_problems, read, write
+from gt_bench.store.predictions import same_value
+from gt_bench.store.run_store import FINAL, Store, StoreError
+from gt_bench.utils.io import read_bytes
+
+FOLDER = Path("store/recomputed")
+FIRST_LOSS = 0.01  # relative difference of the training losses of the first epoch on another processor
+ROUNDED = ("epochs", "best_epoch", "val", "test", "test_metrics")  # parts of a record that depend on rounding
+EQUAL, CLOSE, DIFFERENT, UNDECIDED = "equal", "within tolerance", "different", "undecided"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One seed that was computed again.
+
+    Attributes:
+        seed: the seed.
+        outcome: EQUAL, CLOSE, DIFFERENT or UNDECIDED.
+        why: what was compared.
+        recorded: test metric in the file.
+        recomputed: test metric here.
+    """
+
+    seed: int
+    outcome: str
+    why: str
+    recorded: float | None
+    recomputed: float | None
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the recomputed run confirms the record."""
+        return self.outcome in (EQUAL, CLOSE)
+
+
+def chosen_seeds(one: Shipped, runs: int, seeds: Sequence[int] = ()) -> list[int]:
+    """Returns the seeds to compute again: `seeds`, or else `runs` seeds drawn by the digest of the file.
+
+    Raises:
+        RecipeError: the file has no such seed, or fewer runs.
+    """
+    known = [r["deterministic"]["seed"] for r in one.records if r["deterministic"]["status"] in FINAL]
+    if unknown := [seed for seed in seeds if seed not in known]:
+        raise RecipeError(
+            f"--seed {unknown[0]}: {one.path} has no finished run with this seed; expected one of "
+            f"{', '.join(map(str, known))}"
+        )
+    if seeds:
+        return list(dict.fromkeys(seeds))
+    if runs > len(known):
+        raise RecipeError(f"--runs {runs}: {one.path} has {len(known)} finished runs; use --runs {len(known)} or less")
+    draw = random.Random(hashlib.sha256(read_bytes(one.path)).digest())
+    return sorted(draw.sample(known, runs))
+
+
+def verify(path: Path, grid: Grid, runs: int = 1, seeds: Sequence[int] = (), mark: bool = False) -> list[Verified]:
+    """Computes runs of a contributed file again and compares them with its records.
+
+    Args:
+        path: the file.
+        grid: the grid, with the cell of the file.
+        runs: number of seeds, drawn by the digest of the file.
+        seeds: these seeds instead.
+        mark: whether to mark the seeds as recomputed in the file, if all are confirmed.
+
+    Returns:
+        A comparison per seed.
+
+    Raises:
+        StoreError: the file is damaged, or its records are invalid.
+        RecipeError: the cell does not exist, or its runs would have other keys here.
+        DatasetError: data or encodings are missing.
+    """
+    one = read(path)
+    if problems := content_problems(one):
+        raise StoreError("\n".join(["nothing is computed:", *problems, f"see `gt-bench submit {path}`"]))
+    wanted, experiment = chosen_seeds(one, runs, seeds), _experiment(one, grid)
+    theirs = {record["deterministic"]["seed"]: record for record in one.records}
+    for seed in wanted:
+        _check_key(experiment, theirs[seed], path)
+    pairs = []
+    for seed in wanted:
+        print(f"{one.cell}: seed {seed} is computed again", file=sys.stderr, flush=True)
+        if experiment.source:
+            experiment.source.run(seed)
+        pairs.append((theirs[seed], experiment.run(seed, on_epoch=_progress(seed, experiment.recipe.reports))[0]))
+    found = compare(pairs, one.records, grid.run.verdict.level)
+    if mark and all(verified.is_verified for verified in found):
+        earlier = [r["deterministic"]["seed"] for r in one.records if r.get("verified") == RECOMPUTED]
+        write(marked(one, None, [*earlier, *wanted]))
+    return found
+
+
+def _experiment(one: Shipped, grid: Grid) -> Experiment:
+    cell = grid.find(one.cell)
+    try:
+        recipe = recipe_now(one, one.records[0]["deterministic"]["recipe"], load_recipe(cell.recipe_path), grid, cell)
+    except KeyError as error:
+        raise RecipeError(
+            f"{one.path}: the value of {error.args[0]} is not in the search space of {cell.recipe_path}; see "
+            f"`gt-bench submit {one.path}`"
+        ) from None
+    allocator = prepare_process(grid.run)
+    return experiment_of(cell, recipe, grid, Store(FOLDER), Path("data"), allocator)
+
+
+def _check_key(experiment: Experiment, record: Record, path: Path) -> None:
+    """Raises RecipeError if the run of a record would have another key here."""
+    run = record["deterministic"]
+    if experiment.digest(run["seed"]) == record["digest"]:
+        return
+    here = {**experiment.digests, **experiment.versions, "recipe": experiment.decisive(run["seed"])}
+    there = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
+    keys = sorted(key for key in {*here, *there} if here.get(key) != there.get(key))
+    raise RecipeError(
+        f"{path}: seed {run['seed']}: {', '.join(keys or ['split'])} of its run is not the one of this checkout, so "
+        f"nothing is computed; `gt-bench submit {path}` says what differs"
+    )
+
+
+def _progress(seed: int, epochs: int) -> Callable[[int, dict[str, float]], None]:
+    def tell(epoch: int, _: dict[str, float]) -> None:
+        if epoch % max(1, epochs // 10) == 0:
+            print(f"seed {seed}: {epoch} of {epochs}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def compare(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record], level: float) -> list[Verified]:
+    """Compares records with recomputed ones.
+
+    Args:
+        pairs: (record of the file, recomputed record) per seed.
+        records: all records of the file, for the deviation over seeds.
+        level: level of the interval.
+    """
+    alike = [pair for pair in pairs if not kind_differences(*pair)]
+    others = [pair for pair in pairs if pair not in alike]
+    found = [_bitwise(*pair) for pair in alike]
+    if others:
+        outcome, why = _tolerance(others, records, level)
+        found += [_elsewhere(*pair, outcome, why) for pair in others]
+    return sorted(found, key=lambda one: one.seed)
+
+
+def _bitwise(theirs: Record, ours: Record) -> Verified:
+    keys = differences(theirs, ours)
+    why = f"same kind of processor; differs in {keys}" if keys else "same kind of processor; equal bit for bit"
+    return _verified(theirs, ours, DIFFERENT if keys else EQUAL, why)
+
+
+def _elsewhere(theirs: Record, ours: Record, outcome: str, why: str) -> Verified:
+    other = f"differs: {', '.join(kind_differences(theirs, ours))}"
+    if not differences(theirs, ours):
+        return _verified(theirs, ours, EQUAL, f"equal bit for bit ({other})")
+    exact = [key for key in differences(theirs, ours).split(", ") if key not in ROUNDED]
+    if exact:
+        return _verified(theirs, ours, DIFFERENT, f"{', '.join(exact)} does not depend on the processor, but differs")
+    if theirs["measured"]["device"] == ours["measured"]["device"]:
+        a, b = (_first_loss(record) for record in (theirs, ours))
+        if a is not None and b is not None and not math.isclose(a, b, rel_tol=FIRST_LOSS):
+            return _verified(
+                theirs, ours, DIFFERENT, f"training loss of the first epoch {a:.6g} and {b:.6g}: more than 1 % apart"
+            )
+    return _verified(theirs, ours, outcome, f"{why} ({other})")
+
+
+def _first_loss(record: Record) -> float | None:
+    return next((loss for loss in record["deterministic"]["epochs"]["train_loss"] if loss is not None), None)
+
+
+def _tolerance(pairs: Sequence[tuple[Record, Record]], records: Sequence[Record], level: float) -> tuple[str, str]:
+    """Returns (CLOSE, DIFFERENT or UNDECIDED, what was compared) of the mean difference of the test metrics."""
+    tests = [(theirs["deterministic"]["test"], ours["deterministic"]["test"]) for theirs, ours in pairs]
+    known = [(a, b) for a, b in tests if a is not None and b is not None]
+    if not known:
+        return UNDECIDED, "no test metric to compare"
+    difference = statistics.fmean(b - a for a, b in known)
+    if all(same_value(b, a) for a, b in known):
+        return CLOSE, "the test metric is equal up to rounding"
+    every = [test for record in records if (test := record["deterministic"]["test"]) is not None]
+    if len(every) < 2:
+        return UNDECIDED, (
+            f"the test metric differs by {difference:.4g}, and one run has no deviation to compare it with; recompute "
+            "on the same kind of processor"
+        )
+    from scipy.stats import t
+
+    limit = float(t.ppf(1 - level / 2, len(every) - 1)) * statistics.stdev(every) * math.sqrt(2 / len(known))
+    said = f"mean difference of the test metric {difference:.4g}, limit {limit:.4g}"
+    return (CLOSE if abs(difference) <= limit else DIFFERENT), said
+
+
+def _verified(theirs: Record, ours: Record, outcome: str, why: str) -> Verified:
+    return Verified(
+        theirs["deterministic"]["seed"], outcome, why, theirs["deterministic"]["test"], ours["deterministic"]["test"]
+    )
+
+
+def as_json(path: Path, found: Sequence[Verified]) -> dict[str, object]:
+    """Returns the comparison as documented in docs/json.md."""
+    return {
+        "file": str(path),
+        "verified": all(one.is_verified for one in found),
+        "seeds": [json.loads(json.dumps(vars(one))) for one in found],
+    }
+
+
+def lines(path: Path, found: Sequence[Verified]) -> list[str]:
+    """Returns the comparison as text."""
+    good = sum(one.is_verified for one in found)
+    each = [f"seed {one.seed}: {one.outcome}: test {one.recorded} and {one.recomputed}; {one.why}" for one in found]
+    return [*each, f"{path}: {good} of {len(found)} recomputed seeds confirm the records"]

@@ -1,0 +1,1 @@
+"""Results and datasets in formats of other projects: `gt-bench export`."""

@@ -1,0 +1,185 @@
+"""`gt-bench verify-submission`: a seed is computed again and compared, bit for bit or within the stated tolerance."""
+
+import copy
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.config.schema import RecipeError
+from gt_bench.provenance.recompute import chosen_seeds, compare
+from gt_bench.store.archive import read, record_problems
+from gt_bench.store.run_store import StoreError, sealed
+from gt_bench.utils.paths import record_file
+from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run
+
+
+@pytest.fixture
+def contributed(trained, tmp_path) -> Path:
+    """The exported cell in a project whose store has no record."""
+    export()
+    file = tmp_path / "contribution.json.gz"
+    file.write_bytes(record_file(CELL).read_bytes())
+    shutil.rmtree("store")
+    return file
+
+
+def changed(record, processor=None, **values):
+    """A sound record with other values, computed on another processor if one is named."""
+    record = copy.deepcopy(record)
+    run_ = record["deterministic"]
+    run_.update(values)
+    if "test" in values:
+        run_["test_metrics"] = run_["test_metrics"] | {"accuracy": values["test"]}
+    if processor:
+        record["measured"]["environment"]["cpu"] = processor
+    record = sealed(record)
+    assert record_problems(record) == []
+    return record
+
+
+def in_file(path: Path, **options) -> None:
+    def change(content):
+        content["records"][0] = changed(content["records"][0], **options)
+
+    rewrite(path, change)
+
+
+def test_equal_runs_are_confirmed_bit_for_bit_and_marked(contributed, trained):
+    run("submit", str(contributed), "--by", "Jane")
+    shown = run("verify-submission", str(contributed), "--seed", "0", "--mark")
+    assert shown.exit_code == 0
+    assert "seed 0: equal: test 0.25 and 0.25; same kind of processor; equal bit for bit" in shown.output
+    assert "1 of 1 recomputed seeds confirm the records" in shown.output
+    assert [(r["verified"], r["by"]) for r in read(contributed).records] == [
+        ("recomputed", "Jane"),
+        ("schema only", "Jane"),
+    ]
+    # the recomputed runs are no records of the store
+    assert not list(Path("store").glob("??/*/record.json"))
+    # a second seed adds its mark; nothing is computed twice
+    before = {p: p.stat().st_mtime_ns for p in Path("store/recomputed").rglob("record.json")}
+    assert len(before) == 1
+    assert run("verify-submission", str(contributed), "--runs", "2", "--mark").exit_code == 0
+    assert all(p.stat().st_mtime_ns == t for p, t in before.items())
+    assert [r["verified"] for r in read(contributed).records] == ["recomputed"] * 2
+
+
+def test_without_mark_the_file_is_not_changed(contributed):
+    before = contributed.read_bytes()
+    shown = run("verify-submission", str(contributed), "--runs", "2", "--json")
+    assert shown.exit_code == 0
+    found = json.loads(shown.stdout)
+    assert (found["verified"], [seed["outcome"] for seed in found["seeds"]]) == (True, ["equal", "equal"])
+    assert contributed.read_bytes() == before
+
+
+def test_a_number_that_was_edited_with_its_checksum_is_found(contributed):
+    in_file(contributed, test=0.9)
+    before = contributed.read_bytes()
+    shown = run("verify-submission", str(contributed), "--seed", "0", "--mark")
+    assert shown.exit_code == 1
+    assert "seed 0: different: test 0.9 and 0.25; same kind of processor; differs in test, test_metrics" in shown.output
+    assert "0 of 1 recomputed seeds confirm" in shown.output
+    assert contributed.read_bytes() == before
+    # a record of the store is never taken for a recomputed one
+    run("store", "import")
+    assert run("verify-submission", str(contributed), "--seed", "0").exit_code == 1
+
+
+def test_a_curve_that_was_edited_with_its_checksum_is_found(contributed):
+    curves = read(contributed).records[0]["deterministic"]["epochs"]
+    in_file(contributed, epochs=curves | {"train_loss": [loss / 2 for loss in curves["train_loss"]]})
+    shown = run("verify-submission", str(contributed), "--seed", "0")
+    assert shown.exit_code == 1
+    assert "differs in epochs" in shown.output
+
+
+def test_another_processor_has_a_tolerance(contributed):
+    records = read(contributed).records
+    tests = [record["deterministic"]["test"] for record in records]
+    assert tests == [0.25, 0.4]
+
+    def outcome(theirs, level=0.05, others=records):
+        (found,) = compare([(theirs, records[0])], others, level)
+        return found
+
+    same = outcome(changed(records[0], "another"))
+    assert (same.outcome, same.why) == ("equal", "equal bit for bit (differs: cpu)")
+    near = outcome(changed(records[0], "another", test=0.3))
+    assert near.outcome == "within tolerance"
+    # Student's t with one degree of freedom: 12.706 * 0.10607 * sqrt(2)
+    assert "mean difference of the test metric -0.05, limit 1.906" in near.why
+    far = outcome(changed(records[0], "another", test=0.9), level=0.3)
+    assert (far.outcome, far.is_verified) == ("different", False)
+    alone = changed(records[0], "another", test=0.3)
+    assert (outcome(alone, others=[alone]).outcome, outcome(alone, others=[alone]).is_verified) == ("undecided", False)
+    curves = records[0]["deterministic"]["epochs"]
+    losses = [curves["train_loss"][0] * 1.02, *curves["train_loss"][1:]]
+    lost = outcome(changed(records[0], "another", epochs=curves | {"train_loss": losses}))
+    assert lost.outcome == "different"
+    assert "more than 1 % apart" in lost.why
+    other = changed(records[0], "another", parameters=7)
+    assert outcome(other).why == "parameters does not depend on the processor, but differs"
+
+
+def test_the_seeds_are_drawn_by_the_digest_of_the_file(contributed):
+    one = read(contributed)
+    assert chosen_seeds(one, 1) == chosen_seeds(one, 1)
+    assert chosen_seeds(one, 2) == [0, 1]
+    assert chosen_seeds(one, 1, [1, 1]) == [1]
+    with pytest.raises(RecipeError, match="--runs 3: .* has 2 finished runs; use --runs 2 or less"):
+        chosen_seeds(one, 3)
+    with pytest.raises(RecipeError, match="--seed 7: .* expected one of 0, 1"):
+        chosen_seeds(one, 1, [7])
+
+
+@pytest.mark.parametrize(
+    ("prepare", "error", "says"),
+    [
+        (
+            lambda file, project: project.recipe(epochs=7),
+            RecipeError,
+            "recipe of its run is not the one of this checkout",
+        ),
+        (lambda file, project: shutil.rmtree("data"), None, "web"),
+        (lambda file, project: file.write_bytes(file.read_bytes()[:300]), StoreError, "not an export of records"),
+        (
+            lambda file, project: rewrite(file, in_first(lambda r: r["deterministic"].update(test=0.9))),
+            StoreError,
+            "nothing is computed",
+        ),
+        (
+            lambda file, project: rewrite(file, lambda c: c["result"].update(cell="small/web/other")),
+            RecipeError,
+            "no cell 'small/web/other'",
+        ),
+    ],
+)
+def test_what_cannot_be_computed_again_is_an_error_and_nothing_is_marked(contributed, trained, prepare, error, says):
+    prepare(contributed, trained)
+    before = contributed.read_bytes()
+    shown = run("verify-submission", str(contributed), "--mark")
+    assert shown.exit_code != 0
+    assert says in str(shown.exception)
+    assert error is None or isinstance(shown.exception, error)
+    assert contributed.read_bytes() == before
+
+
+def test_values_of_a_search_come_from_the_records(trained):
+    from gt_bench.pipeline.train import train_cell
+    from gt_bench.pipeline.tune import tune_cell
+
+    trained.recipe(search={"trials": 2, "sampler_seed": 0, "space": {"model.dropout": {"choices": [0.0, 0.5]}}})
+    grid = load_grid()
+    tune_cell(grid.find(CELL), grid)
+    train_cell(grid.find(CELL), grid)
+    path = export()
+    for folder in ("store", "tuned", "studies", "results"):
+        shutil.rmtree(folder, ignore_errors=True)
+    assert run("submit", str(path)).exit_code == 0
+    shown = run("verify-submission", str(path))
+    assert shown.exit_code == 0
+    assert "equal bit for bit" in shown.output

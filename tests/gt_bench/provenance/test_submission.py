@@ -1,0 +1,353 @@
+"""`gt-bench submit`: what is wrong with a contributed file is named, whoever edited it and however carefully."""
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gt_bench.config.grid import load_grid
+from gt_bench.data.registry import catalog
+from gt_bench.leaderboard.collect import gather
+from gt_bench.provenance.submission import check, submit
+from gt_bench.provenance.transfer import import_records
+from gt_bench.reports.all_results import load_rows
+from gt_bench.reports.html.cell_details import of_cells
+from gt_bench.reports.html.content import board
+from gt_bench.store.archive import read
+from gt_bench.store.predictions import shipped_file
+from gt_bench.store.run_store import run_digest, sealed
+from gt_bench.utils.paths import record_file
+from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run, train
+
+
+@pytest.fixture
+def contributed(trained, tmp_path) -> Path:
+    """The exported cell, under a name of its own outside suites/."""
+    export()
+    file = tmp_path / "contribution.json.gz"
+    file.write_bytes(record_file(CELL).read_bytes())
+    shipped_file(file).write_bytes(shipped_file(record_file(CELL)).read_bytes())
+    return file
+
+
+def sealed_again(change):
+    """A change of the deterministic part of the first record, whose checksum is then computed again."""
+
+    def applied(record):
+        change(record["deterministic"])
+        record.update(sealed(record))
+
+    return in_first(applied)
+
+
+def rekeyed(change):
+    """A change of every run, whose digests and checksum are then computed again."""
+
+    def applied(content):
+        for record in content["records"]:
+            deterministic = record["deterministic"]
+            change(deterministic)
+            keys = (deterministic[key] for key in ("recipe", "seed", "split", "digests", "versions"))
+            record.update(sealed(record) | {"digest": run_digest(*keys)})
+        content["result"]["runs"] = [record["digest"] for record in content["records"]]
+
+    return applied
+
+
+def with_test(value):
+    return sealed_again(lambda run: run.update(test=value, test_metrics=run["test_metrics"] | {"accuracy": value}))
+
+
+def chosen_on_test(run):
+    """The epoch that is best on test is tested, not the one that validation selects."""
+    run["epochs"]["val"] = [0.9, 0.2, 0.3, 0.4, 0.5, 0.6]
+    run.update(best_epoch=6, val=0.6)
+
+
+def without_seed(content):
+    content["records"].pop()
+    content["result"]["runs"].pop()
+    content["result"]["seeds"].pop()
+
+
+def twice(content):
+    for part in (content["records"], content["result"]["runs"], content["result"]["seeds"]):
+        part[1] = part[0]
+
+
+def copied(content):
+    first, second = (record["deterministic"] for record in content["records"])
+    second["epochs"]["train_loss"] = first["epochs"]["train_loss"]
+    content["records"][1].update(sealed(content["records"][1]))
+
+
+def on_another_split(run):
+    run["split"] = 1 - run["split"]
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "says"),
+    [
+        (
+            in_first(lambda r: r["deterministic"].update(test=0.9, test_metrics={"accuracy": 0.9})),
+            "schema, digests and checksums",
+            "its checksum does not match its deterministic part: it was edited or damaged",
+        ),
+        (
+            in_first(lambda r: r["deterministic"]["epochs"]["train_loss"].__setitem__(0, 9.0)),
+            "schema, digests and checksums",
+            "its checksum does not match",
+        ),
+        (
+            in_first(lambda r: r.update(checksum="0" * 64)),
+            "schema, digests and checksums",
+            "its checksum does not match",
+        ),
+        (in_first(lambda r: r.update(digest="0" * 64)), "schema, digests and checksums", "its content has the digest"),
+        (
+            with_test(1.5),
+            "schema, digests and checksums",
+            "its accuracy on the test split is 1.5, but it must be between",
+        ),
+        (twice, "schema, digests and checksums", "duplicate seed 0"),
+        (
+            sealed_again(chosen_on_test),
+            "selection on validation",
+            "its best epoch is 6, but the first best validation value",
+        ),
+        # the checksum was computed again: only its consequences tell
+        (with_test(0.9), "predictions", "seed 0: accuracy on test is 0.25 by its predictions, but 0.9 in its record"),
+        (
+            sealed_again(lambda run: run["epochs"]["train_loss"].__setitem__(0, float("nan"))),
+            "plausibility",
+            "seed 0: status ok, but its curve train_loss is not finite",
+        ),
+        (copied, "plausibility", "seed 1: has the training losses of seed 0"),
+        (
+            sealed_again(lambda run: run.update(epochs={k: [*v, v[0]] for k, v in run["epochs"].items()})),
+            "plausibility",
+            "its epochs are not numbered from 1",
+        ),
+        (
+            sealed_again(lambda run: run.update(epochs={k: v[:5] for k, v in run["epochs"].items()})),
+            "plausibility",
+            "seed 0: its curves have 5 epochs, but the recipe has 6",
+        ),
+        (sealed_again(lambda run: run.update(parameters=7)), "plausibility", "parameters, but the runs have 7, 147"),
+        (in_first(lambda r: r["measured"].update(seconds=1e-9)), "plausibility", "less than its epochs together"),
+        (in_first(lambda r: r["measured"].update(seconds=-1.0)), "plausibility", "seed 0: it took -1.0 seconds"),
+        (
+            in_first(lambda r: r["measured"].update(finished="2999-01-01T00:00:00+00:00")),
+            "plausibility",
+            "to 2999-01-01T00:00:00+00:00",
+        ),
+        (in_first(lambda r: r["measured"].update(started="now")), "plausibility", "its times are not ISO 8601: 'now'"),
+        (without_seed, "seeds", "seed 1 of the recipe is missing"),
+        (rekeyed(on_another_split), "seeds", "seed 0 ran on split 1, but the recipe gives it split 0"),
+        (lambda c: c["result"].update(reduced=["1 of 2 seeds"]), "seeds", "seed 1 is not in the recipe"),
+        (lambda c: c["result"].update(seeds=[0, 9]), "seeds", "the seeds [0, 1], but its result lists [0, 9]"),
+        (lambda c: c["result"].update(status="oom"), "plausibility", "its result has status oom, but its runs ok"),
+        (lambda c: c["result"].update(cell="small/web/other"), "cell and recipe", "A new cell brings its recipe: add"),
+        (lambda c: c["result"].update(model="other"), "cell and recipe", "are not those of its cell"),
+        (
+            lambda c: c["result"]["recipe"].update(epochs=60),
+            "cell and recipe",
+            "not the one of its runs: epochs 60 and 6",
+        ),
+        (lambda c: c["result"]["recipe"].update(epochs="many"), "cell and recipe", "result.recipe"),
+        (
+            lambda c: c["result"].update(published={"paper": "hot", "table": "1", "method": "HOT"}),
+            "cell and recipe",
+            "its result is compared with another published number",
+        ),
+        (
+            rekeyed(lambda run: run["versions"].update(trainer=99)),
+            "versions and golden values",
+            "stale: trainer (version 99",
+        ),
+        (rekeyed(lambda run: run["digests"].update(modified="0" * 64)), "versions and golden values", "modified code"),
+        (
+            rekeyed(lambda run: run["digests"].update(data="0" * 64)),
+            "data and encodings",
+            "the data of the runs are not",
+        ),
+        (
+            in_first(
+                lambda r: (r["measured"]["environment"].update(commit="0123abc-dirty"), r["measured"].update(code="0"))
+            ),
+            "committed code",
+            "the runs used code that differs from commit 0123abc",
+        ),
+        (
+            in_first(lambda r: r.update(verified="recomputed")),
+            "marks",
+            "seed 0 is marked as recomputed, which only a maintainer's",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_exit_status_is_1(contributed, change, what, says):
+    rewrite(contributed, change)
+    before = contributed.read_bytes()
+    report = check(contributed, load_grid())
+    (found,) = [one for one in report.checks if one.what == what]
+    assert found.outcome == "problem", report.markdown()
+    assert says in "\n".join(found.lines)
+    shown = run("submit", str(contributed))
+    assert shown.exit_code == 1
+    assert "not acceptable" in shown.output
+    # a problem is not repaired by a mark
+    assert run("submit", str(contributed), "--by", "Jane").exit_code == (0 if what == "marks" else 1)
+    assert (contributed.read_bytes() == before) == (what != "marks")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (lambda data: data[: len(data) // 2], "not an export of records (Compressed file ended"),
+        (lambda data: b"", "not an export of records"),
+        (lambda data: b"no gzip", "not an export of records (Not a gzipped file"),
+        (
+            lambda data: gzip.compress(b'{"schema": 3}'),
+            "it was written by a newer version of the benchmark: update this",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_read_has_a_report_too(contributed, content, says):
+    contributed.write_bytes(content(contributed.read_bytes()))
+    shown = run("submit", str(contributed), "--json")
+    assert shown.exit_code == 1
+    (report,) = json.loads(shown.output)
+    assert report["acceptable"] is False
+    assert report["checks"][0]["check"] == "file"
+    assert says in report["checks"][0]["lines"][0]
+    assert str(contributed) in report["checks"][0]["lines"][0]
+    assert "not acceptable" in run("submit", str(contributed)).output
+
+
+def test_a_run_that_is_shipped_with_other_numbers(contributed):
+    def found():
+        return next(one for one in check(contributed, load_grid()).checks if one.what == "shipped records")
+
+    assert (found().outcome, found().lines) == ("ok", ("replaces 2 shipped runs, 2 of them the same runs",))
+    rewrite(contributed, with_test(0.9))
+    assert found().outcome == "problem"
+    said = "seed 0 differs from the shipped record of the same run in test, test_metrics"
+    assert found().lines[0] == f"{said} (same kind of processor)"
+    rewrite(contributed, in_first(lambda r: r["measured"]["environment"].update(cpu="another")))
+    assert (found().outcome, found().lines[1]) == ("ok", f"{said} (differs: cpu)")
+    record_file(CELL).unlink()
+    assert found().lines == ("no other records of this cell are shipped",)
+
+
+def test_a_file_that_does_not_exist(contributed):
+    shown = run("submit", "nowhere.json.gz")
+    assert shown.exit_code == 1
+    assert "nowhere.json.gz: not an export of records" in shown.output
+
+
+def test_the_report_of_a_good_file(contributed):
+    before = contributed.read_bytes()
+    shown = run("submit", str(contributed))
+    assert shown.exit_code == 0
+    assert contributed.read_bytes() == before
+    assert f"# Submission of {CELL}: acceptable" in shown.output
+    assert "| seeds | 0, 1 |" in shown.output
+    assert re.search(r"\| test accuracy \| 0\.325 ± 0\.1061 over 2 runs \|", shown.output)
+    assert "- [x] selection on validation\n    - the tested epoch of 2 of 2 runs is the first best one" in shown.output
+    assert "- [x] plausibility\n    - curves are finite, times are consistent, 147 parameters" in shown.output
+    assert "- [x] predictions\n    - the metric of 2 runs follows from their predictions" in shown.output
+    assert "[ ]" not in shown.output
+    assert f"gt-bench verify-submission {contributed} --runs 1" in shown.output
+
+
+def test_without_predictions_and_data_the_rest_is_checked_and_what_is_not_is_said(contributed, trained):
+    shipped_file(contributed).unlink()
+    shutil.move("data", "elsewhere")
+    report = check(contributed, load_grid())
+    open_ = {one.what: one.lines for one in report.checks if one.outcome == "not checked"}
+    assert report.acceptable
+    assert open_.keys() == {"plausibility", "predictions"}  # the file has the origin of its data
+    assert open_["plausibility"][0].startswith("number of parameters: dataset 'web'")
+    assert "- [ ] predictions: not checked" in report.markdown()
+
+
+def test_a_dataset_that_nobody_else_has(contributed, monkeypatch):
+    monkeypatch.delitem(catalog(), "web")
+    shown = run("submit", str(contributed))
+    assert shown.exit_code == 1
+    assert "- [ ] cell and recipe: **problem**\n    - no dataset named 'web'" in shown.output
+
+
+def test_predictions_of_other_runs_are_a_problem(contributed):
+    outputs = shipped_file(contributed)
+    outputs.write_bytes(b"no archive")
+    assert "not an archive of predictions" in run("submit", str(contributed)).output
+    assert run("submit", str(contributed)).exit_code == 1
+
+
+def test_marks_go_with_the_records_to_store_export_leaderboard_and_page(contributed, trained, monkeypatch):
+
+    assert load_rows()[0]["contributed"] is None
+    shown = run("submit", str(contributed), "--by", "Jane Doe, Some University")
+    assert shown.exit_code == 0
+    assert "| by | contributed by Jane Doe, Some University; verified: schema only |" in shown.output
+    assert [record["by"] for record in read(contributed).records] == ["Jane Doe, Some University"] * 2
+    record_file(CELL).write_bytes(contributed.read_bytes())
+    for file in Path("store").rglob("record.json"):
+        file.unlink()
+    Path("results", f"{CELL}.json").unlink()
+    assert import_records([read(record_file(CELL))]) == (2, 0)
+    train()
+    export()
+    assert [record["verified"] for record in read(record_file(CELL)).records] == ["schema only"] * 2
+    rows = load_rows()
+    expected = "contributed by Jane Doe, Some University; verified: schema only"
+    assert {row["contributed"] for row in rows} == {expected}
+    assert all(expected in row["notes"] for row in rows)
+    assert [line["source"] for line in board(rows, [])] == ["own, contributed", "shipped, contributed"]
+    assert expected in of_cells(load_grid(), gather(load_grid()))[f"shipped:{CELL}"]["remarks"]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "two\nlines", "bell\a"])
+def test_a_name_that_cannot_be_written(contributed, name):
+    before = contributed.read_bytes()
+    shown = run("submit", str(contributed), "--by", name)
+    assert shown.exit_code != 0
+    assert "--by" in str(shown.exception)
+    assert contributed.read_bytes() == before
+
+
+def test_a_name_cannot_bring_html_or_links_into_the_report(contributed):
+    (report,) = submit([contributed], load_grid(), by="<img src=x> [a](http://b)")
+    assert "<img" not in report.markdown()
+    assert "](http" not in report.markdown()
+
+
+def test_a_search_whose_values_were_not_selected_on_validation(trained):
+    from gt_bench.pipeline.train import train_cell
+    from gt_bench.pipeline.tune import tune_cell
+    from gt_bench.provenance.transfer import export_cell
+
+    space = {"model.dropout": {"choices": [0.0, 0.5]}}
+    trained.recipe(search={"trials": 2, "sampler_seed": 0, "space": space})
+    grid = load_grid()
+    cell = grid.find(CELL)
+    tune_cell(cell, grid)
+    train_cell(cell, grid)
+    path = export_cell(cell)
+
+    def better_trial(content):
+        chosen = content["records"][0]["deterministic"]["recipe"]
+        other = next(t for t in content["trials"] if t["deterministic"]["recipe"] != chosen)
+        run = other["deterministic"]
+        run["epochs"]["val"] = [1.0, *run["epochs"]["val"][1:]]
+        run.update(best_epoch=1, val=1.0)
+        other.update(sealed(other))
+
+    rewrite(path, better_trial)
+    (found,) = [one for one in check(path, load_grid()).checks if one.what == "selection on validation"]
+    assert found.outcome == "problem"
+    assert "but another trial has 1.0: values were not selected on validation" in found.lines[0]
