@@ -3,6 +3,8 @@
 A *block* is one dataset of one suite with one metric: results of one protocol. Models are rows of recipes (`gcn`), or
 methods as the papers name them. A ranking never mixes runs with published numbers, unless `--source all` requests it.
 
+Rows whose epoch was chosen on the test split are left out.
+
 Missing results: a pair of models is compared on the blocks that both have (win rates, Bradley-Terry), and average ranks
 are over the blocks that all models have. `--missing worst` counts a missing result as worse than every known one.
 """
@@ -164,6 +166,8 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
     whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["status"].partition(",")[0] == "ok"]
     for name in [*whole, *rows]:
         row = rows[name]
+        if row["chosen_on_test"]:
+            return None
         if row["mean"] is not None and math.isfinite(row["mean"]):
             block = Block(cell.suite, cell.dataset, row["metric"] or "")
             return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"])

@@ -97,6 +97,7 @@ def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
         "std": 0.0,
         "runs": 3,
         "provisional": False,
+        "chosen_on_test": False,
     }
     claims = [with_claims([count | {"mean": best + more}])[0]["claim"] for more in (1.0, 3.0)]
     assert claims == ["undecided", "claim holds"]
@@ -108,7 +109,7 @@ def complete(cell, metric, place, p, mean=0.5, verdict="consistent"):
     return {
         "cell": cell, "dataset": published.dataset, "metric": metric, "mean": mean, "std": 0.01, "published_place": list(published.place),
         "published_mean": published.mean, "published_std": published.std, "interval_low": -1.0, "provisional": False, "p_difference": p,
-        "verdict": verdict, "claim": None, "expected": None, "q_difference": None,
+        "verdict": verdict, "claim": None, "expected": None, "q_difference": None, "chosen_on_test": False,
     }  # fmt: skip
 
 
