@@ -26,7 +26,7 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
-from gt_bench.papers.published import METRIC_NAMES, published_of
+from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
 from gt_bench.schemas import Record, Result
 from gt_bench.stats import ranking
 from gt_bench.store.archive import ROOT, check_folder, file_of, problems_of, read, read_result
@@ -176,10 +176,11 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
 
 def _published(grid: Grid, cells: Sequence[Cell], accepts: Filter) -> list[Entry]:
     """Returns the published numbers of the suites of `cells`. A method that a recipe refers to is named as its row."""
-    suites = list(dict.fromkeys(cell.suite for cell in cells))
+    papers = paper_titles()  # a suite may have no published numbers
+    suites = [suite for suite in dict.fromkeys(cell.suite for cell in cells) if suite in papers]
     rows: dict[tuple[str, str], str] = {}
     for cell in grid.cells.values():
-        if cell.suite in suites and cell.suite != "tried" and (said := load_recipe(cell.recipe_path).published):
+        if cell.suite in suites and (said := load_recipe(cell.recipe_path).published):
             for place in said.references(cell.dataset):
                 rows[str(place["paper"]), str(place["method"])] = cell.model
     ours = {theirs: name for name, theirs in METRIC_NAMES.items()}
