@@ -121,7 +121,7 @@ def comparisons(rows: Sequence[Row]) -> list[int | None]:
 
     Returns:
         For each row the index of its comparison, from 0 in the order of the rows; None for rows without a complete
-        verdict.
+        verdict, and for rows whose epoch was chosen on the test split.
     """
     group_of: list[int | None] = [None] * len(rows)
     seen: dict[object, int] = {}
@@ -133,7 +133,7 @@ def comparisons(rows: Sequence[Row]) -> list[int | None]:
         return group
 
     for index, row in enumerate(rows):
-        if row["interval_low"] is None or row["provisional"]:
+        if row["interval_low"] is None or row["provisional"] or row["chosen_on_test"]:
             continue
         keys: list[object] = [("cell", row["cell"])]
         if row["published_place"]:

@@ -1,8 +1,8 @@
 """Method against method over datasets: average ranks with critical differences, per paper, and all runs in one ranking.
 
 A paper's diagram compares methods on the datasets that all of them have (Demšar 2006). It is the largest complete part
-of the published numbers that contains a model of the paper. The same ranks with our runs in place of published numbers
-stand next to it. Each dataset counts once, with its first metric; parts of a dataset (BREC's categories) count as one.
+of the published numbers that contains a model of the paper. Ranks with our runs in place of published numbers are
+listed too. Each dataset counts once, with its first metric; parts of a dataset (BREC's categories) count as one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

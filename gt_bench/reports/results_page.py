@@ -288,7 +288,7 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
             for table in mine
             for rows in table.ours.values()
             for row in rows
-            if row["mean"] is not None
+            if row["mean"] is not None and not row["chosen_on_test"]
         )
         counts = [
             sum(len(table.layout.printed) for table in mine),

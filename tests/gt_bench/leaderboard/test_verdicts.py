@@ -182,3 +182,12 @@ def test_the_count_of_reproduced_numbers_says_how_many_are_on_generated_data():
         in tally([easy, real], Rules())
     )
     assert "Of the 1 reproduced, 0 are on generated data." in tally([real], Rules())
+
+
+def test_a_row_whose_epoch_was_chosen_on_test_counts_nowhere():
+    rows = four_times_one_event()
+    marked = [row | {"chosen_on_test": True} for row in rows]
+    assert comparisons([*marked, *rows])[: len(rows)] == [None] * len(rows)
+    assert {row["q_difference"] for row in with_false_discovery(marked)} == {None}
+    assert tally([*rows, *marked], Rules()) == tally(rows, Rules())
+    assert tally(marked, Rules()).startswith("0 verdicts on 0 published numbers")
