@@ -79,7 +79,9 @@ def test_epochs_that_were_chosen_by_different_rules_are_not_compared(project):
     named = [sides(name, project, held, ["cornell"]) for name in ("edge-transformer/gcn", "edge-transformer/gin")]
     found, why = compare(*named, Rules())
     assert not found
-    assert why[0].endswith("has accuracy, edge-transformer/cornell/gin accuracy of an epoch chosen on test (select: test)")
+    assert why[0].endswith(
+        "has accuracy, edge-transformer/cornell/gin accuracy of an epoch chosen on test (select: test)"
+    )
 
 
 def test_seeds_that_are_not_shared_are_named(project):
