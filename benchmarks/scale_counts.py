@@ -89,7 +89,7 @@ def run_of(experiment: Any, scale: float, chunked: bool = False) -> dict[str, fl
         found["optimiser_bytes"] * 4 / 7
     )  # which counts what the optimiser's fused calls write in place, too
     share = 1.0
-    if counted.sample.by_node:  # a larger graph has no more steps, only longer ones
+    if counted.sample.by_node or experiment.recipe.batch.hyperedges:  # a larger graph has no more steps, only longer
         share = 1 / scale
     elif (
         experiment.recipe.batch.graphs and experiment.header.num_splits and not experiment.task.runner
@@ -226,7 +226,10 @@ def model_of(cell: Cell) -> str:
 
 @cache
 def extent(cell: Cell) -> tuple[float, float] | None:
-    """Returns (steps, nodes) of a run by recipe and size of the dataset; None if unknown or not a sequence of steps."""
+    """Returns (steps, nodes) of a run by recipe and size of the dataset; None if unknown or not a sequence of steps.
+
+    `nodes` counts a node once for each step that computes it: each batch of hyperedges computes the whole graph.
+    """
     from gt_bench.data.registry import get_spec
     from gt_bench.data.standin import shape_of
     from gt_bench.utils.errors import DatasetError
@@ -238,6 +241,9 @@ def extent(cell: Cell) -> tuple[float, float] | None:
         return None
     if shape.nodes is None or shape.graphs is None or recipe.protocol is not None:
         return None
+    if recipe.batch.hyperedges:  # as `HyperedgeLoader.steps_per_epoch`
+        steps = recipe.total_epochs * max(1, (shape.train or 0) // recipe.batch.hyperedges)
+        return steps, float(steps * shape.nodes)
     graphs = shape.train or 0.8 * shape.graphs
     steps = (recipe.batch.parts or 1) if shape.graphs == 1 else -(-graphs // (recipe.batch.graphs or graphs))
     return recipe.total_epochs * steps, float(recipe.total_epochs * shape.nodes)

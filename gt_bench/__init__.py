@@ -117,6 +117,7 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> list[R
         - chance, expected, expected_limit, expected_margin, expected_because, as_expected, tests: of rows whose value
           theory predicts
         - parameters, seconds_per_epoch, peak_memory_mib, device: cost of a run; seconds are medians, memory in MiB
+        - chosen_on_test: whether the epoch was chosen on the test split (`select: test`), as some authors do
         - flags, notes, digests: remarks, and the digests of the records
         - contributed: who contributed the records and what was verified (docs/submit.md); None: the maintainers' own
         - source: "own" or "shipped"; a cell that has both has two rows

@@ -274,6 +274,7 @@ class Columns(TypedDict):
     claim_more_seeds: int | None
     reduced: list[str]
     notes: list[str]
+    chosen_on_test: bool
     parameters: int | None
     seconds_per_epoch: float | None
     peak_memory_mib: float | None

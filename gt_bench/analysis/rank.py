@@ -3,6 +3,8 @@
 A *block* is one dataset of one suite with one metric: results of one protocol. Models are rows of recipes (`gcn`), or
 methods as the papers name them. A ranking never mixes runs with published numbers, unless `--source all` requests it.
 
+Rows whose epoch was chosen on the test split are left out.
+
 Missing results: a pair of models is compared on the blocks that both have (win rates, Bradley-Terry), and average ranks
 are over the blocks that all models have. `--missing worst` counts a missing result as worse than every known one.
 """
@@ -24,7 +26,7 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
-from gt_bench.papers.published import METRIC_NAMES, published_of
+from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
 from gt_bench.schemas import Record, Result
 from gt_bench.stats import ranking
 from gt_bench.store.archive import ROOT, check_folder, file_of, problems_of, read, read_result
@@ -164,6 +166,8 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
     whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["status"].partition(",")[0] == "ok"]
     for name in [*whole, *rows]:
         row = rows[name]
+        if row["chosen_on_test"]:
+            return None
         if row["mean"] is not None and math.isfinite(row["mean"]):
             block = Block(cell.suite, cell.dataset, row["metric"] or "")
             return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"])
@@ -172,10 +176,11 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
 
 def _published(grid: Grid, cells: Sequence[Cell], accepts: Filter) -> list[Entry]:
     """Returns the published numbers of the suites of `cells`. A method that a recipe refers to is named as its row."""
-    suites = list(dict.fromkeys(cell.suite for cell in cells))
+    papers = paper_titles()  # a suite may have no published numbers
+    suites = [suite for suite in dict.fromkeys(cell.suite for cell in cells) if suite in papers]
     rows: dict[tuple[str, str], str] = {}
     for cell in grid.cells.values():
-        if cell.suite in suites and cell.suite != "tried" and (said := load_recipe(cell.recipe_path).published):
+        if cell.suite in suites and (said := load_recipe(cell.recipe_path).published):
             for place in said.references(cell.dataset):
                 rows[str(place["paper"]), str(place["method"])] = cell.model
     ours = {theirs: name for name, theirs in METRIC_NAMES.items()}

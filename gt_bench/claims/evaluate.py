@@ -128,7 +128,8 @@ def evaluate_claim(
 
     Args:
         claim: the claim.
-        rows: rows of the leaderboards, for claims that runs can decide.
+        rows: rows of the leaderboards, for claims that runs can decide. Rows whose epoch was chosen on the test split
+            do not count.
         data: folder that contains packed/.
         path: file of the claim, for messages.
         rules: rules of verdicts (`run.verdict` of params.yaml).
@@ -143,6 +144,7 @@ def evaluate_claim(
         return NOT_TESTED, f"needs {claim.needs}"
     test = find_check(claim.test.kind)
     parameters = signature(test).parameters
+    rows = [row for row in rows if not row["chosen_on_test"]]
     arguments = claim.test.arguments | {k: v for k, v in {"data": data, "rows": rows}.items() if k in parameters}
     try:
         found = test(paper=claim.paper, **arguments)

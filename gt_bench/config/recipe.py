@@ -242,7 +242,8 @@ class Recipe(Strict):
         eval_every: epochs between two validations. The last epoch is always validated.
         eval_after: validation starts after this epoch.
         eval_device: device of validation and test, for a graph that does not fit on the training device as a whole.
-        select: epoch that is tested: the best on validation, or the last one.
+        select: epoch that is tested: the best on validation, or the last one. "test" selects on the test split, as some
+            released code does. Such a row is only for comparison with the number that was published this way.
         patience: epochs without a better validation value after which training stops.
         targets: standardise regression targets per column with the statistics of the training part ("train") or of all
             parts ("all", which leaks test statistics, for protocols that do so). None to use them unchanged.
@@ -289,7 +290,7 @@ class Recipe(Strict):
     eval_every: Positive = 1
     eval_after: Positive | None = None
     eval_device: Literal["cpu"] | None = None
-    select: Literal["best", "last"] = "best"
+    select: Literal["best", "last", "test"] = "best"
     patience: Positive | None = None
     targets: Literal["train", "all"] | None = None
     start: StartSection | None = None
@@ -333,6 +334,8 @@ class Recipe(Strict):
             raise ValueError("expected either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last has no best epoch; remove patience and reload_best")
+        if self.select == "test":
+            self._check_selection_on_test()
         for how in ("threads", "processes"):
             if self.search and any(
                 how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()
@@ -364,6 +367,20 @@ class Recipe(Strict):
                     "remove one of them"
                 )
         return self
+
+    def _check_selection_on_test(self) -> None:
+        if not self.origin.get("select", "").startswith("authors:"):
+            raise ValueError(
+                "select: test is only for rows that repeat what authors did: origin.select must begin with `authors:`; "
+                "all other rows use select: best, which reads validation"
+            )
+        reading = {
+            "search": self.search, "patience": self.patience, "protocol": self.protocol,
+            "phases.reload_best": any(phase.reload_best for phase in self.phases),
+            "schedule plateau": self.schedule.name == "plateau",
+        }  # fmt: skip
+        if wrong := [key for key, value in reading.items() if value]:
+            raise ValueError(f"select: test with {', '.join(wrong)} would also train on the test split; remove one")
 
     def given_values(self) -> list[str]:
         """Returns the dotted keys of values that the recipe contains and that change numbers. Each needs an origin."""

@@ -144,7 +144,7 @@ def miniature(
         data: folder of packed/.
         seed: seed of the random numbers.
         life_size: number of graphs of the average size of the dataset, for measurements of time and memory. For a
-            dataset of one graph, that graph has at most LARGEST_GRAPH nodes.
+            dataset of one graph, that graph has at most LARGEST_GRAPH nodes, and all hyperedges if it has hyperedges.
 
     Returns:
         The header of the miniature.
@@ -177,7 +177,7 @@ def miniature(
     if shape.edge_dim is not None:
         arrays["edge_attr"] = _features(shape.edge_dim, arrays["edge_index"].shape[1], rng)
     arrays |= _targets(spec, shape, sizes, rng)
-    arrays |= _extras(spec, shape, sizes, arrays, rng)
+    arrays |= _extras(spec, shape, sizes, arrays, rng, HYPEREDGES if life_size is None else sum(_parts(shape)))
     if shape.num_splits:
         rows = {"node": sizes.sum(), "graph": len(sizes), "hyperedge": len(arrays.get("hyperedges", ()))}
         arrays["split"] = _splits(spec, shape, rows[spec.split_kind], life_size is not None)
@@ -189,17 +189,22 @@ def miniature(
 def _splits(spec: DatasetSpec, shape: Shape, rows: int, life_size: bool) -> np.ndarray:
     """Make split codes [S, rows] in thirds.
 
-    At life size, splits of graphs have the shares of the dataset (8 : 1 : 1 if unknown): they decide the time of an
-    epoch.
+    At life size, splits of graphs and hyperedges have the shares of the dataset (8 : 1 : 1 if unknown): they decide the
+    time of an epoch.
     """
     thirds = (np.arange(rows)[None] + np.arange(shape.num_splits)[:, None]) % 3 + 1
-    if not life_size or spec.split_kind != "graph" or rows < GRAPHS:
+    if not life_size or spec.split_kind == "node" or rows < GRAPHS:
         return thirds
-    known = shape.train and shape.val and shape.test
-    counts = np.array([shape.train, shape.val, shape.test] if known else [8, 1, 1], float)
+    counts = np.array(_parts(shape) or [8, 1, 1], float)
     val, test = np.maximum(np.rint(rows * counts[1:] / counts.sum()), 1).astype(int)
     order = np.repeat([1, 2, 3], [rows - val - test, val, test])
     return np.stack([np.roll(order, number) for number in range(shape.num_splits)])
+
+
+def _parts(shape: Shape) -> list[int]:
+    """Return the sizes of the three parts of the first split; nothing if one is unknown."""
+    parts = [part for part in (shape.train, shape.val, shape.test) if part]
+    return parts if len(parts) == 3 else []
 
 
 def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:
@@ -259,9 +264,14 @@ def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.
 
 
 def _extras(
-    spec: DatasetSpec, shape: Shape, sizes: np.ndarray, arrays: dict[str, np.ndarray], rng: np.random.Generator
+    spec: DatasetSpec,
+    shape: Shape,
+    sizes: np.ndarray,
+    arrays: dict[str, np.ndarray],
+    rng: np.random.Generator,
+    hyperedges: int = HYPEREDGES,
 ) -> dict[str, np.ndarray]:
-    """Make the further arrays of the dataset. For hyperedge datasets `arrays["x"]` is replaced."""
+    """Make the further arrays of the dataset. For datasets of `hyperedges`, `arrays["x"]` is replaced."""
     made: dict[str, np.ndarray] = {}
     of_protocol = PROTOCOLS[spec.task].miniature_arrays(len(sizes)) if spec.task in PROTOCOLS else {}
     for name in shape.extras:
@@ -275,7 +285,7 @@ def _extras(
             each = nodes // types
             made["type_sizes"] = np.full(types, each)
             made["type_sizes"][-1] += nodes - types * each
-            members = [rng.integers(t * each, (t + 1) * each, HYPEREDGES) for t in range(types)]
+            members = [rng.integers(t * each, (t + 1) * each, hyperedges) for t in range(types)]
             made["hyperedges"] = np.stack(members, axis=1)
             kind = np.repeat(np.arange(types), made["type_sizes"])
             # a column per type: 1 + number of the node within its type

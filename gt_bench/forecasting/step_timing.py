@@ -135,7 +135,8 @@ def seconds_of(experiment: "Experiment", scale: float, budget: float) -> tuple[f
     typical = [statistics.median(train_times[i * each + 1 : (i + 1) * each]) for i in range(len(phases))]
     train = sum(n * t for n, t in zip(phases, typical)) / taken["train"] * _batches(loader, "train", scale)
     evaluations = sum(_evaluates(recipe, n) for n in range(1, recipe.total_epochs + 1))
-    evaluation = statistics.median(eval_times[1:]) / taken["val"] * _batches(loader, "val", scale)
+    part = "test" if recipe.select == "test" else "val"
+    evaluation = statistics.median(eval_times[1:]) / taken[part] * _batches(loader, part, scale)
     test = (
         evaluation
         if loader.by_node

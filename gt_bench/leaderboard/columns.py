@@ -82,6 +82,7 @@ def cells(row: Row) -> list[str]:
     ours = _number(row["mean"], row) + (
         f" ± {_number(row['std'], row)}" if row["runs"] > 1 and row["std"] is not None else ""
     )
+    ours += " !" if row["chosen_on_test"] else ""
     theirs = _number(row["published_mean"], row) + (
         f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else ""
     )

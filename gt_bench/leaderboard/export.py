@@ -74,6 +74,7 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
             f"{words.total()} rows for which theory predicts the result: "
             f"{', '.join(f'{n} {word}' for word, n in words.items())}."
         )
+    rows = [row for row in rows if not row["chosen_on_test"]]
     complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
     words = Counter(row["verdict"].split(" (")[0] for row in complete)
     numbers = {lookup(*row["published_place"]).first_place for row in complete if row["published_place"]}

@@ -21,6 +21,10 @@ from gt_bench.stats.equivalence import STD_DDOF
 from gt_bench.store.archive import contribution_of
 from gt_bench.utils.versions import version_text
 
+CHOSEN_ON_TEST = (
+    "! the epoch was chosen on the test split, as for the published number: compare it with that number alone; it "
+    "decides no claim and is in no ranking"
+)
 NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 
 
@@ -61,6 +65,9 @@ def summarise(
         part = f" ({printed.dataset})" if printed.dataset != result["dataset"] else ""
         row |= {"metric": printed.metric + part, "direction": printed.direction}
     notes = list(result.get("notes") or ())
+    on_test = (result.get("recipe") or {}).get("select") == "test"
+    if on_test:
+        notes.append(CHOSEN_ON_TEST)
     published = printed or printed_number(result, notes)
     # a run that met its time limit has the counts over the pairs that were done
     whole = [
@@ -84,6 +91,7 @@ def summarise(
         "notes": [*([contributed] if contributed else []), *notes, *_not_unique(records)],
         "contributed": contributed,
         "flags": [],
+        "chosen_on_test": on_test,
         "values": [],
         "std_ddof": STD_DDOF,
         "digests": [r["digest"] for r in records],

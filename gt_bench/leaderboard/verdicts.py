@@ -72,7 +72,9 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
     """
     ours: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        if row["published_place"] and row["interval_low"] is not None and not row["provisional"]:
+        if row["provisional"] or row["chosen_on_test"]:
+            continue
+        if row["published_place"] and row["interval_low"] is not None:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
     return with_false_discovery([_with_claim(row, ours, rules) for row in rows])
 
@@ -119,7 +121,7 @@ def comparisons(rows: Sequence[Row]) -> list[int | None]:
 
     Returns:
         For each row the index of its comparison, from 0 in the order of the rows; None for rows without a complete
-        verdict.
+        verdict, and for rows whose epoch was chosen on the test split.
     """
     group_of: list[int | None] = [None] * len(rows)
     seen: dict[object, int] = {}
@@ -131,7 +133,7 @@ def comparisons(rows: Sequence[Row]) -> list[int | None]:
         return group
 
     for index, row in enumerate(rows):
-        if row["interval_low"] is None or row["provisional"]:
+        if row["interval_low"] is None or row["provisional"] or row["chosen_on_test"]:
             continue
         keys: list[object] = [("cell", row["cell"])]
         if row["published_place"]:
@@ -172,6 +174,8 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     # a row whose print has neither runs nor a spread behind it has no interval, and still a claim
     judged = row["interval_low"] is not None or row["verdict"] == "not judged"
     if row["mean"] is None or row["published_mean"] is None or not row["published_place"] or not judged:
+        return row
+    if row["chosen_on_test"]:
         return row
     published = lookup(*row["published_place"])
     rivals = published.rivals() if published.own else []

@@ -27,11 +27,11 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
 
     Returns:
         {first place of the number: row}. If several recipes are compared with a number, the row with the largest share
-        of its runs counts, then the first.
+        of its runs counts, then the first. A row whose epoch was chosen on the test split never counts.
     """
     chosen: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        if row["interval_low"] is None or not row["published_place"]:
+        if row["interval_low"] is None or not row["published_place"] or row["chosen_on_test"]:
             continue
         number = lookup(*row["published_place"])
         if number.paper != paper or not number.own:

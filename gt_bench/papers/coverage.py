@@ -91,14 +91,16 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str,
 
     Args:
         grid: all cells.
-        rows: rows of leaderboards.
+        rows: rows of leaderboards. Those whose epoch was chosen on the test split do not count.
         seconds: {cell: {device: total time of its runs}}.
 
     Returns:
         One entry per paper that publishes numbers of its own models.
     """
     held = [
-        (lookup(*place), row) for row in rows if (place := row["published_place"]) and row["interval_low"] is not None
+        (lookup(*place), row)
+        for row in rows
+        if (place := row["published_place"]) and row["interval_low"] is not None and not row["chosen_on_test"]
     ]
     cells: Counter[str] = Counter()
     seeds: dict[tuple[str, ...], int] = {}

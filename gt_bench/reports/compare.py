@@ -193,10 +193,11 @@ def compare(
 
 
 def _measure(side: Side) -> str:
-    """Return metric and unit; only values with the same are paired."""
+    """Return metric, unit and the rule that chose the epoch; only values with the same are paired."""
     result = side.version.result
-    targets = result["recipe"].get("targets")
-    return f"{result['metric']}{f' in standard deviations (targets: {targets})' if targets else ''}"
+    targets, on_test = result["recipe"].get("targets"), result["recipe"].get("select") == "test"
+    unit = f" in standard deviations (targets: {targets})" if targets else ""
+    return f"{result['metric']}{unit}{' of an epoch chosen on test (select: test)' if on_test else ''}"
 
 
 def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) -> tuple[Ranks | None, list[str]]:

@@ -134,9 +134,10 @@ def _letter(number: int) -> str:
 
 
 def name_of(row: Row) -> str:
-    """What a line of ours is called: its recipe, with the suite where that is not the paper's own."""
+    """What a line of ours is called: its recipe, with the suite if that is not the paper's own, and with a flag."""
     suite, _, recipe = row["cell"].split("/")
-    return recipe if suite == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
+    name = recipe if suite == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
+    return f"{name} (!)" if row["chosen_on_test"] else name
 
 
 def heading(column: Column, layout: Layout) -> list[str]:
@@ -202,6 +203,8 @@ def legend(table: PaperTable) -> list[str]:
         f"{table.run} of {len(table.layout.printed)} numbers have a run of ours"
         + (f": {'; '.join(said)}" if said else "")
     ]
+    if any(row["chosen_on_test"] for rows in table.ours.values() for row in rows):
+        head.append("(!) the epoch was chosen on the test split, as the authors did: not one of our results")
     return head + [f"[{_letter(n)}] {printable(note)}" for n, note in enumerate(table.notes)]
 
 

@@ -22,7 +22,9 @@ from gt_bench.leaderboard.terminal import print_rows, print_table
 from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
+from gt_bench.provenance import uncommitted
 from gt_bench.provenance.staleness import compare_golden_values, freshness
+from gt_bench.reports import over_datasets
 from gt_bench.reports.html.overview import NO_VERDICT, PaperLine, of_papers
 from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
@@ -195,7 +197,8 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     """
     rows = every_row(grid, root)
     tables = [paper_table(layout, rows) for layout in layouts()]
-    covered = coverage(grid, rows, _seconds(grid, root))
+    shipped = [one for suite in grid.suites for one in shipped_of(grid, suite, root).values()]
+    covered = coverage(grid, rows, {one.cell: seconds_by_device(one.records) for one in shipped})
     parts = [
         "# Results so far",
         "",
@@ -216,6 +219,8 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "",
         tally(rows, grid.run.verdict),
         "",
+        uncommitted.sentence({one.cell: one.records for one in shipped}).partition(f" {uncommitted.CELLS}")[0],
+        "",
     ]
     claims = _claims(rows, grid.run.verdict)
     verdicts = [(claim.paper, verdict) for claim, verdict, _ in claims if claim.said != "asked here"]
@@ -229,7 +234,12 @@ def page(grid: Grid, root: Path = ROOT) -> str:
             for table in run:
                 parts += [*to_markdown(table, signs=False).splitlines(), ""]
             parts += [*bare, ""] if bare else []
+    labels = {name: load_suite(name).label or name for name in paper_titles()}
     parts += [
+        "## Method against method over datasets",
+        "",
+        *over_datasets.markdown(over_datasets.diagrams(labels, rows), over_datasets.all_runs(rows), labels),
+        "",
         "## Every number judged",
         "",
         *_judged(rows),
@@ -278,7 +288,7 @@ def _counts(tables: Sequence[PaperTable]) -> list[str]:
             for table in mine
             for rows in table.ours.values()
             for row in rows
-            if row["mean"] is not None
+            if row["mean"] is not None and not row["chosen_on_test"]
         )
         counts = [
             sum(len(table.layout.printed) for table in mine),
@@ -323,15 +333,6 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
         for claim in load_claims()
         if claim.test and not needs_data(claim)
     ]
-
-
-def _seconds(grid: Grid, root: Path) -> dict[str, dict[str, float]]:
-    """What the shipped runs of each cell took on each device, one after the other."""
-    return {
-        one.cell: seconds_by_device(one.records)
-        for suite in grid.suites
-        for one in shipped_of(grid, suite, root).values()
-    }
 
 
 def _claims_in_short(claims: Sequence[tuple[Claim, str, str]], total: int) -> list[str]:

@@ -1,8 +1,9 @@
 """The training loop: trains a model, selects an epoch on validation, and evaluates it once on the test split.
 
-The selected epoch is the best one on validation, or the last one if the recipe has `select: last`. Random generators
-are seeded by (seed, epoch) at the start of each epoch. A run that resumes from a checkpoint is therefore bit-identical
-to one that was never interrupted.
+The selected epoch is the best one on validation, or the last one if the recipe has `select: last`. With `select: test`,
+which only repeats what some authors did, the test split takes the place of validation, in the curves too. Random
+generators are seeded by (seed, epoch) at the start of each epoch. A run that resumes from a checkpoint is therefore
+bit-identical to one that was never interrupted.
 """
 
 # mypy: disable-error-code="attr-defined, operator"
@@ -117,6 +118,7 @@ class Run:
         self.device = loader.device
         # a graph that does not fit on the training device as a whole is evaluated on another device
         self.eval_loader = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
+        self.selects_on = "test" if recipe.select == "test" else "val"
         self.outcome = Outcome()
         self.phases = list(recipe.phases)
         self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]  # last epoch of each
@@ -213,7 +215,7 @@ class Run:
             due = (self.epoch + 1) % self.recipe.eval_every == 0 and self.epoch >= (self.recipe.eval_after or 0)
             if due or self.epoch + 1 == total:
                 with self.meter.timing("eval"):
-                    scores = self._evaluate("val")
+                    scores = self._evaluate(self.selects_on)
                 values |= {"val_loss": scores["loss"], "val": scores[self.task.metric]}
             for name, value in values.items():
                 self.outcome.curves[name].append(value)
@@ -318,9 +320,9 @@ class Run:
             output, target = self.task.predict(self.model, batch, rows)
         return (output.float() if output.dtype == torch.bfloat16 else output), target
 
-    def _evaluate(self, part: str) -> dict[str, float]:
+    def _evaluate(self, part: str, final: bool = False) -> dict[str, float]:
         outputs, targets = self._outputs(part, self.epoch)
-        epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
+        epoch = self.outcome.best_epoch if final else self.epoch + 1
         if not all(bool(o.isfinite().all()) for o in outputs):
             raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
         scores = self.task.evaluate(list(outputs), list(targets))
@@ -329,7 +331,7 @@ class Run:
         # no later epoch would count as better than NaN
         if not math.isfinite(value := scores[self.task.metric]):
             raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
-        if part == "test" and self.keeps:
+        if final and self.keeps:
             self._keep(part, outputs, targets)
         return scores
 
@@ -393,7 +395,7 @@ class Run:
             index = next(i for i, end in enumerate(self.ends) if self.outcome.best_epoch <= end)
             self.model.set_phase(self.phases[index].name)
         with self.meter.timing("test"):
-            self.outcome.test_metrics = self._evaluate("test")
+            self.outcome.test_metrics = self._evaluate("test", final=True)
         self.outcome.test = self.outcome.test_metrics[self.task.metric]
 
     def _save(self) -> None:

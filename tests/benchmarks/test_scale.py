@@ -107,6 +107,16 @@ def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nod
     )  # its protocol is not a sequence of steps
 
 
+def test_hyperedges_are_counted_batch_by_batch(tmp_path):
+    """gps has 1,036 training hyperedges in batches of 96: ten steps per epoch, each over its 221 nodes."""
+    grid = load_grid()
+    cell = grid.find("hot/gps/hyper-sagnn-e")
+    assert scale_counts.extent(cell) == (300 * 10, 300 * 10 * 221)
+    counted = scale_counts.cost_of(cell, grid, tmp_path)
+    # a step of Adam reads weights, gradients and two moments, and writes weights and two moments: 79,683 numbers each
+    assert counted["optimiser_bytes"] == pytest.approx(300 * 10 * 79_683 * 4 * 7, rel=0.01)
+
+
 def test_records_that_are_made_are_sound_and_no_two_alike(tmp_path, monkeypatch):
     path = min((ROOT / "suites").glob("*/records/*/*.json.gz"), key=lambda p: p.stat().st_size)
     record = next(r for r in read(path).records if r["deterministic"]["status"] == "ok")

@@ -23,7 +23,10 @@ from gt_bench.leaderboard.collect import Gathered, gather
 from gt_bench.leaderboard.export import explanation, tally
 from gt_bench.papers.coverage import added, coverage, spent
 from gt_bench.papers.published import paper_titles
+from gt_bench.provenance import uncommitted
+from gt_bench.reports import over_datasets
 from gt_bench.reports.html import cell_details, content, custom_plots, overview, plots, progress
+from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.html.custom_plots import CustomPlot
 from gt_bench.reports.html.tables import table_content
 from gt_bench.reports.paper_summary import Summary, every_in_short
@@ -115,10 +118,12 @@ def page_html(
             overview=lines,
             judged=overview.total(lines),
             papers=[_paper(name, title, short.get(name), tables) for name, title in paper_titles().items()],
+            **_methods(held.rows),
             claims=claims,
             custom=custom,
             spent=spent(added(one.seconds for one in covered)),
             tally=tally(held.rows, grid.run.verdict),
+            uncommitted=uncommitted.sentence(content.records(held)),
             explanation=[_emphasised(line) for line in explanation(grid.run.verdict).replace("\n  ", " ").splitlines()],
             problems=problems,
             kinds=KINDS,
@@ -130,6 +135,23 @@ def page_html(
             style=(HERE / "templates" / "page.css").read_text(encoding="utf-8"),
         )
     )
+
+
+def _methods(rows: Sequence[Row]) -> dict[str, object]:
+    """The section of methods over datasets: a diagram per paper, and the ranking of all runs."""
+    labels = {name: load_suite(name).label or name for name in paper_titles()}
+    found, overall = over_datasets.diagrams(labels, rows), over_datasets.all_runs(rows)
+    return {
+        "rank_rule": over_datasets.RULE,
+        "methods": [
+            {"label": labels[one.paper], "found": one, "drawing": draw(one),
+             "said": over_datasets.sentences(one)}
+            for one in found
+        ],
+        "without_ranks": over_datasets.absent(found, labels),
+        "overall": overall
+        and {"said": over_datasets.said_of_all(overall), "lines": over_datasets.lines_of_all(overall)},
+    }  # fmt: skip
 
 
 def _paper(name: str, title: str, short: Summary | None, tables: Sequence[PaperTable]) -> dict[str, object]:

@@ -11,7 +11,7 @@ from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.papers.coverage import seconds_by_device
 from gt_bench.papers.table_layout import layouts
 from gt_bench.reports.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
-from gt_bench.schemas import Row
+from gt_bench.schemas import Record, Row
 
 DIGITS = 5
 
@@ -88,12 +88,15 @@ def shipped(held: Gathered) -> list[Row]:
     return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
 
 
+def records(held: Gathered) -> dict[str, list[Record]]:
+    """Returns the records of each cell, for the version that `held.rows` shows."""
+    shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
+    return {cell: one.records for (source, cell), one in held.versions.items() if (source, cell) in shown}
+
+
 def seconds(held: Gathered) -> dict[str, dict[str, float]]:
     """Returns the total seconds of the runs of each cell by device, for the version that `held.rows` shows."""
-    shown = {(row["source"] or OWN, row["cell"]) for row in held.rows}
-    return {
-        cell: seconds_by_device(one.records) for (source, cell), one in held.versions.items() if (source, cell) in shown
-    }
+    return {cell: seconds_by_device(its) for cell, its in records(held).items()}
 
 
 def readable(cell: Cell) -> Recipe | RecipeError:

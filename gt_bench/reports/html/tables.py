@@ -19,6 +19,7 @@ def table_content(table: PaperTable) -> dict[str, object]:
         ],
         "legend": legend(table)[0],
         "notes": [printable(note) for note in table.notes],
+        "remarks": [line for line in legend(table)[1:] if line.startswith("(!)")],
     }
 
 

@@ -1,6 +1,7 @@
 """`gt-bench rank`: compared numbers, missing numbers, filters, and the output at 80 columns."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +104,25 @@ def test_runs_and_published_numbers_are_not_mixed_unless_requested(monkeypatch):
     assert published.keys() & places  # a published method and its row have the same name
     cornell = published["gcn", Block("edge-transformer", "cornell", "accuracy")]
     assert 0.3 < cornell.value < 1
+
+
+def test_a_suite_without_published_numbers_adds_none(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    grid = load_grid()
+    cells = [*grid.suite("embedded"), *grid.suite("edge-transformer")]
+    found = entries(grid, cells, Filter(), "published")[0]
+    assert {entry.block.suite for entry in found} == {"edge-transformer"}
+
+
+def test_a_row_whose_epoch_was_chosen_on_test_is_not_ranked(project):
+    project.recipe()
+    grid = load_grid()
+    train_cell(grid.find("small/web/mlp"), grid)
+    path = Path("results/small/web/mlp.json")
+    assert len(entries(grid, grid.suite("small"), Filter(), "own")[0]) == 1
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"recipe": {**result["recipe"], "select": "test"}}))
+    assert entries(grid, grid.suite("small"), Filter(), "own")[0] == []
 
 
 def test_sizes_tasks_and_names_filter_datasets(monkeypatch):

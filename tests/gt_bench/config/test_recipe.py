@@ -55,6 +55,23 @@ from tests.gt_bench.conftest import RECIPE, write_yaml
             ["choices: expected a finite number"],
         ),
         ({"optimizer": 3}, ["optimizer: expected a mapping of keys (given: 3)"]),
+        ({"select": "test"}, ["select: test", "origin.select must begin with `authors:`", "select: best"]),
+        (
+            {"select": "test", "origin": {"select": "authors: x"}, "patience": 2},
+            ["select: test with patience", "train on the test split"],
+        ),
+        (
+            {
+                "select": "test",
+                "origin": {"select": "authors: x"},
+                "search": {"trials": 2, "space": {"model.dropout": {"choices": [0.1]}}},
+            },
+            ["select: test with search"],
+        ),
+        (
+            {"select": "test", "origin": {"select": "authors: x"}, "schedule": {"name": "plateau"}},
+            ["select: test with schedule plateau"],
+        ),
         ({"origin": 3}, ["origin: expected a mapping of keys (given: 3)"]),
     ],
 )

@@ -37,6 +37,16 @@ def test_a_row_in_figures():
     assert any("two incompatible protocols" in flag or "split" in flag for flag in row["flags"])
 
 
+def test_an_epoch_that_was_chosen_on_test_is_flagged():
+    runs = records()
+    result = make_result(ET, runs)
+    row = with_verdict(summarise(result | {"recipe": {**result["recipe"], "select": "test"}}, runs), result)
+    assert row["chosen_on_test"]
+    assert not summarise(result, runs)["chosen_on_test"]
+    assert cells(row)[3] == "65.00 ± 4.08 !"
+    assert any("the epoch was chosen on the test split" in remark for remark in remarks_of(row))
+
+
 def test_what_two_kinds_of_device_took_is_a_cost_of_neither():
     runs = records()
     runs[1]["measured"]["device"] = "a GPU"

@@ -97,6 +97,7 @@ def test_a_claim_on_three_runs_of_one_count_is_not_free_of_noise():
         "std": 0.0,
         "runs": 3,
         "provisional": False,
+        "chosen_on_test": False,
     }
     claims = [with_claims([count | {"mean": best + more}])[0]["claim"] for more in (1.0, 3.0)]
     assert claims == ["undecided", "claim holds"]
@@ -111,6 +112,7 @@ def complete(cell, metric, place, p, mean=0.5, verdict="consistent"):
         "published_mean": published.mean, "published_std": published.std, "interval_low": -1.0, "provisional": False,
         "p_difference": p,
         "verdict": verdict, "claim": None, "expected": None, "q_difference": None,
+        "chosen_on_test": False,
     }  # fmt: skip
 
 
@@ -183,3 +185,12 @@ def test_the_count_of_reproduced_numbers_says_how_many_are_on_generated_data():
         in tally([easy, real], Rules())
     )
     assert "Of the 1 reproduced, 0 are on generated data." in tally([real], Rules())
+
+
+def test_a_row_whose_epoch_was_chosen_on_test_counts_nowhere():
+    rows = four_times_one_event()
+    marked = [row | {"chosen_on_test": True} for row in rows]
+    assert comparisons([*marked, *rows])[: len(rows)] == [None] * len(rows)
+    assert {row["q_difference"] for row in with_false_discovery(marked)} == {None}
+    assert tally([*rows, *marked], Rules()) == tally(rows, Rules())
+    assert tally(marked, Rules()).startswith("0 verdicts on 0 published numbers")

@@ -1,5 +1,6 @@
 """`gt-bench compare`: which runs are compared, and what is printed."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ def test_pairs_are_of_one_suite_seed_and_split(project):
     assert {one.dataset: (one.found.pairs, one.left_out) for one in found}["texas"] == (3, 1)
     assert all(verdict_of(one.found) == "first is better" for one in found)
     assert why == []
+
+
+def test_epochs_that_were_chosen_by_different_rules_are_not_compared(project):
+    path = Path("results/edge-transformer/cornell/gin.json")
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"recipe": {**result["recipe"], "select": "test"}}))
+    held = gather(project)
+    named = [sides(name, project, held, ["cornell"]) for name in ("edge-transformer/gcn", "edge-transformer/gin")]
+    found, why = compare(*named, Rules())
+    assert not found
+    assert why[0].endswith(
+        "has accuracy, edge-transformer/cornell/gin accuracy of an epoch chosen on test (select: test)"
+    )
 
 
 def test_seeds_that_are_not_shared_are_named(project):

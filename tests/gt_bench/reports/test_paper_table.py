@@ -98,6 +98,18 @@ def test_a_recipe_of_another_suite_says_so():
     assert "gcn (ppgt)" in [line.recipe for line in paper_table(find("edge-transformer", "3"), rows).lines]
 
 
+def test_a_row_whose_epoch_was_chosen_on_test_is_flagged_in_every_form():
+    cell = "edge-transformer/cornell/gcn-as-released"
+    runs = [make_record(cell, seed, test=value) for seed, value in enumerate([0.8, 0.9])]
+    result = make_result(cell, runs, "GCN") | {"recipe": {"select": "test"}}
+    rows = rows_for("edge-transformer/cornell/gcn", [0.55, 0.56]) + rows_of(result, runs)
+    table = paper_table(find("edge-transformer", "3"), rows)
+    assert [line.recipe for line in table.lines][1:3] == ["gcn", "gcn-as-released (!)"]
+    said = "(!) the epoch was chosen on the test split"
+    assert to_markdown(table).count(said) == to_markdown(table, signs=False).count(said) == 1
+    assert table_content(table)["remarks"][0].startswith(said)
+
+
 def test_flags_are_said_once(table):
     text = to_markdown(table)
     assert all(text.count(note) == 1 for note in table.notes)

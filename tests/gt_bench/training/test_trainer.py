@@ -107,6 +107,23 @@ def test_the_epoch_is_chosen_on_validation_and_tested_once(tmp_path):
     assert outcome.test == (run.model(whole)[rows].argmax(-1) == whole.y[rows]).double().mean().item()
 
 
+def test_select_test_chooses_the_epoch_on_the_test_split_and_trains_the_same(tmp_path):
+    authors = {"select": "test", "origin": {"select": "authors: main.py"}}
+    usual, run = make(tmp_path, epochs=15).train(), make(tmp_path, epochs=15, **authors)
+    asked = []
+    original = run.loader.evaluation
+    run.loader.evaluation = lambda part: asked.append(part) or original(part)
+    outcome = run.train()
+    assert asked == ["test"] * 16
+    assert outcome.curves["train_loss"] == usual.curves["train_loss"]
+    assert outcome.test == outcome.val == max(outcome.curves["val"]) >= usual.test
+    # the predictions are those of the tested weights, in both parts
+    again = make(tmp_path, epochs=15, **authors)
+    again.keeps = 10**6
+    again.train()
+    assert set(again.examples) == {"val", "test"}
+
+
 def test_a_search_trial_never_reads_the_test_split(tmp_path):
     run = make(tmp_path)
     original = run.loader.evaluation

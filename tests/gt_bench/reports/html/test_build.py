@@ -12,9 +12,10 @@ import yaml
 from gt_bench.config.grid import load_grid
 from gt_bench.config.suite import Suite
 from gt_bench.leaderboard.collect import gather
-from gt_bench.papers.published import everything
+from gt_bench.papers.published import everything, papers
 from gt_bench.reports.html import content, progress
 from gt_bench.reports.html.build import HERE, page_html, safe_json, write_page
+from gt_bench.reports.over_datasets import diagrams
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, write
 
@@ -80,6 +81,19 @@ def test_text_from_a_record_is_no_markup(html):
     assert html.count("<script>") == 3
     assert "{{7*7}}" in cells_of(html)["own:edge-transformer/cornell/gcn"]["recipe"][-1][1]
     assert safe_json({"a": HOSTILE}).count("<") == 0
+
+
+def test_each_paper_with_ranks_has_a_diagram_of_its_methods(html):
+    section = html[html.index('<section id="methods">') :].partition("</section>")[0]
+    drawings = re.findall(r"<svg class=\"ranks\".*?</svg>", section, re.S)
+    assert len(drawings) == len(diagrams(papers(), [])) == section.count('">critical difference ')
+    assert "Polynormer-r 1.30</text>" in drawings[1]
+    assert '<text class="own"' in drawings[1]
+    assert "Without ranks" in section
+
+
+def test_the_page_says_which_records_are_of_uncommitted_code(html):
+    assert re.search(r"All \d+ records are of committed code|\d+ of \d+ records, of \d+ cells, name a commit", html)
 
 
 def test_the_words_are_emphasised_and_their_asterisks_gone(html):

@@ -1,0 +1,307 @@
+"""Method against method over datasets: average ranks with critical differences, per paper, and all runs in one ranking.
+
+A paper's diagram compares methods on the datasets that all of them have (Demšar 2006). It is the largest complete part
+of the published numbers that contains a model of the paper. Ranks with our runs in place of published numbers are
+listed too. Each dataset counts once, with its first metric; parts of a dataset (BREC's categories) count as one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gt_bench.analysis.rank import Block, Entry, Ranking, rank
+from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.verdicts import runs_in_full
+from gt_bench.papers.published import Published, lookup, published_of
+from gt_bench.schemas import Row
+from gt_bench.stats import ranking
+from gt_bench.utils.format import markdown_line, markdown_text
+
+RULE = (
+    "Average ranks by published numbers on the datasets that all methods have, each with its first metric. Ranks that "
+    "differ by less than the critical difference (Nemenyi, 0.05) do not differ significantly."
+)
+FEWEST_METHODS = 3
+DRAWS = 60  # of the bootstrap of Elo; more cost seconds
+TOTAL = "-total"  # ending of the name of all parts of a dataset together
+Numbers = dict[tuple[str, str], Published]  # by (method, dataset)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of a diagram.
+
+    Attributes:
+        name: as the paper names it.
+        own: whether it is a model of the paper.
+        rank: average rank by published numbers, 1 is best.
+        ours: average rank with our runs in place of published numbers; None if nothing was run.
+    """
+
+    name: str
+    own: bool
+    rank: float
+    ours: float | None
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Average ranks of the methods of a paper.
+
+    Attributes:
+        paper: the paper.
+        methods: best rank first.
+        datasets: the datasets that all methods have.
+        p_value: of Friedman's test; None if all ranks are equal.
+        critical: ranks that differ by less do not differ significantly (Nemenyi, 0.05).
+        groups: the largest runs of methods, by (first, last) index, whose ranks do not differ significantly.
+        runs: published numbers that our runs replace in `Method.ours`.
+        provisional: those of them with fewer runs than the recipe has.
+    """
+
+    paper: str
+    methods: tuple[Method, ...]
+    datasets: tuple[str, ...]
+    p_value: float | None
+    critical: float
+    groups: tuple[tuple[int, int], ...]
+    runs: int
+    provisional: int
+
+
+def diagram(paper: str, rows: Sequence[Row]) -> Diagram | None:
+    """Ranks the methods of a paper over datasets.
+
+    Args:
+        paper: the paper.
+        rows: rows of leaderboards.
+
+    Returns:
+        The diagram, or None if no three methods, one of them the paper's, have five common datasets.
+    """
+    numbers: Numbers = {}
+    for number in published_of(paper):
+        if number.split == "test" and number.mean is not None and not number.measured:
+            key = number.canonical or number.method, _whole(number.dataset)
+            if key not in numbers or (number.dataset.endswith(TOTAL) and not numbers[key].dataset.endswith(TOTAL)):
+                numbers[key] = number
+    names, datasets = largest_complete(numbers)
+    if not names:
+        return None
+    ours = _ours(rows)
+    values, ran, provisional = np.zeros((2, len(datasets), len(names))), 0, 0
+    for i, dataset in enumerate(datasets):
+        for j, name in enumerate(names):
+            number = numbers[name, dataset]
+            sign, row = (1 if number.direction == "max" else -1), ours.get(number.first_place)
+            values[:, i, j] = sign * number.number
+            if row is not None and row["mean"] is not None:
+                values[1, i, j] = sign * row["mean"]
+                ran += 1
+                provisional += row["runs"] < runs_in_full(row)
+    published, replaced = (ranking.ranks_of(one) for one in values)
+    means, means_ours = published.mean(0), replaced.mean(0)
+    order = np.argsort(means, kind="stable").tolist()
+    critical = ranking.critical_difference(len(names), len(datasets))
+    assert critical is not None  # `largest_complete` has enough datasets
+    methods = tuple(
+        Method(
+            numbers[names[j], datasets[0]].method,
+            any(numbers[names[j], dataset].own for dataset in datasets),
+            float(means[j]),
+            float(means_ours[j]) if ran else None,
+        )
+        for j in order
+    )
+    groups = alike([method.rank for method in methods], critical)
+    return Diagram(
+        paper, methods, tuple(datasets), ranking.friedman(published), critical, tuple(groups), ran, provisional
+    )
+
+
+def _whole(dataset: str) -> str:
+    """Returns the dataset that a published name is a part of, such as brec for brec-cfi."""
+    from gt_bench.data.registry import catalog
+
+    known = catalog()
+    wholes = [name for name in known if dataset.startswith(f"{name}-")]
+    return dataset if dataset in known else max(wholes, key=len, default=dataset)
+
+
+def largest_complete(numbers: Numbers) -> tuple[list[str], list[str]]:
+    """Chooses methods and datasets such that each method has a number on each dataset.
+
+    For each own model, the other methods are added by the number of datasets in common. Of all sets that arise, the one
+    with the most numbers is returned; with the most own models if several have as many.
+
+    Args:
+        numbers: the published numbers.
+
+    Returns:
+        (methods, datasets), both empty if fewer than three methods have five common datasets.
+    """
+    datasets_of: dict[str, list[str]] = {}
+    own = {name for (name, _), number in numbers.items() if number.own}
+    for name, dataset in numbers:
+        datasets_of.setdefault(name, []).append(dataset)
+    best: tuple[int, int] = (0, 0)
+    found: tuple[list[str], list[str]] = ([], [])
+    for first in datasets_of:
+        if first not in own:
+            continue
+        shared = {name: len(set(datasets_of[first]) & set(its)) for name, its in datasets_of.items()}
+        names, common = [first], list(datasets_of[first])
+        for name in sorted(shared.keys() - {first}, key=lambda one: (-shared[one], one not in own, one)):
+            names, common = [*names, name], [one for one in common if one in datasets_of[name]]
+            if len(common) < ranking.FEWEST:
+                break
+            size = (len(names) * len(common), len(own & set(names)))
+            if len(names) >= FEWEST_METHODS and size > best:
+                best, found = size, (names, common)
+    return found
+
+
+def alike(ranks: Sequence[float], critical: float) -> list[tuple[int, int]]:
+    """Finds the largest runs of methods whose ranks differ by less than the critical difference.
+
+    Args:
+        ranks: average ranks in ascending order.
+        critical: the critical difference.
+
+    Returns:
+        (first, last) index of each run of at least two methods; no run is part of another one.
+    """
+    found: list[tuple[int, int]] = []
+    for first, low in enumerate(ranks):
+        last = max(i for i, high in enumerate(ranks) if i >= first and (i == first or high - low < critical))
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found
+
+
+def diagrams(papers: Iterable[str], rows: Sequence[Row]) -> list[Diagram]:
+    """Returns the diagrams of all papers that have one."""
+    return [found for paper in papers if (found := diagram(paper, rows)) is not None]
+
+
+def all_runs(rows: Sequence[Row]) -> Ranking | None:
+    """Ranks all models that were run, each on at least two datasets, by Bradley-Terry strengths.
+
+    Args:
+        rows: rows of leaderboards. Of a cell the first row counts, and none whose epoch was chosen on the test split.
+
+    Returns:
+        The ranking, or None if no two models have results on two common datasets.
+    """
+    found: dict[str, Entry] = {}
+    for row in rows:
+        if row["mean"] is not None and np.isfinite(row["mean"]) and not row["chosen_on_test"]:
+            suite, dataset, model = row["cell"].split("/")
+            block = Block(suite, dataset, row["metric"] or "")
+            found.setdefault(row["cell"], Entry(model, block, row["mean"], row["direction"] or "max", "runs"))
+    try:
+        ranked = rank(list(found.values()), draws=DRAWS, at_least=2)
+    except RecipeError:
+        return None
+    return ranked if len(ranked.blocks) > 1 else None
+
+
+def sentences(found: Diagram) -> list[str]:
+    """Returns what a diagram shows, in words; `RULE` is the same for all."""
+    said = [f"{len(found.methods)} methods on {', '.join(found.datasets)}."]
+    p = "" if found.p_value is None else f"Friedman p = {found.p_value:.2g}; "
+    said.append(f"{p}critical difference {found.critical:.2f}.")
+    first = found.methods[0]
+    near = [one.name for one in found.methods[1:] if one.rank - first.rank < found.critical]
+    said.append(
+        f"Not distinguished from {first.name}: {', '.join(near)}." if near else f"All others differ from {first.name}."
+    )
+    if found.runs:
+        part = f", {found.provisional} of them provisional" if found.provisional else ""
+        said.append(f"With our runs: {found.runs} published numbers replaced by our means{part}.")
+    return said
+
+
+def _ours(rows: Sequence[Row]) -> dict[tuple[str, ...], Row]:
+    """Returns our row of each published number: that with the largest share of its runs, then the first."""
+    chosen: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        if row["mean"] is None or not row["runs"] or not row["published_place"] or row["chosen_on_test"]:
+            continue
+        place = lookup(*row["published_place"]).first_place
+        other = chosen.get(place)
+        if other is None or row["runs"] / runs_in_full(row) > other["runs"] / runs_in_full(other):
+            chosen[place] = row
+    return chosen
+
+
+def markdown(found: Sequence[Diagram], overall: Ranking | None, labels: Mapping[str, str]) -> list[str]:
+    """Returns the section of docs/results.md.
+
+    Args:
+        found: the diagrams.
+        overall: the ranking of all runs.
+        labels: names of all papers as they are shown.
+    """
+    heads = ("paper", "datasets", "mean rank (with our runs)", "critical difference", "Friedman p", "our runs")
+    lines = [RULE, "Models of the paper are bold. `gt-bench rank` ranks any cells.", ""]
+    lines += [markdown_line(heads), markdown_line(["---"] * len(heads))]
+    for one in found:
+        runs = f"{one.runs}, {one.provisional} of them provisional" if one.provisional else str(one.runs)
+        lines.append(
+            markdown_line(
+                [
+                    labels[one.paper],
+                    ", ".join(one.datasets),
+                    ", ".join(_with_rank(method) for method in one.methods),
+                    f"{one.critical:.2f}",
+                    "–" if one.p_value is None else f"{one.p_value:.2g}",
+                    runs,
+                ]
+            )
+        )
+    if without := absent(found, labels):
+        lines += ["", without]
+    if overall is not None:
+        lines += ["", said_of_all(overall), "", "| recipe | Elo [95 %] | won | results |", "| --- | --- | --- | --- |"]
+        lines += [markdown_line(map(markdown_text, texts)) for texts in lines_of_all(overall)]
+    return lines
+
+
+def _with_rank(method: Method) -> str:
+    name = markdown_text(method.name).replace("*", r"\*")
+    ours = "" if method.ours is None else f" ({method.ours:.2f})"
+    return f"{f'**{name}**' if method.own else name} {method.rank:.2f}{ours}"
+
+
+def absent(found: Sequence[Diagram], labels: Mapping[str, str]) -> str:
+    """Returns why some papers have no diagram; empty if all have one."""
+    without = [label for name, label in labels.items() if name not in {one.paper for one in found}]
+    if not without:
+        return ""
+    return f"Without ranks, because fewer than three methods share five datasets: {', '.join(without)}."
+
+
+def said_of_all(overall: Ranking) -> str:
+    """Returns what the table of all runs is."""
+    datasets = len({block.dataset for block in overall.blocks})
+    return (
+        f"All {len(overall.models)} recipes that were run on two datasets or more, {datasets} datasets. A pair counts "
+        f"where both have a result of one suite; {overall.missing} of {len(overall.blocks) * len(overall.models)} "
+        "results are missing. Elo: Bradley-Terry strengths with a bootstrap over datasets; where intervals overlap, "
+        "the order means little."
+    )
+
+
+def lines_of_all(overall: Ranking) -> list[list[str]]:
+    """Returns the texts of the table of all runs: recipe, Elo, share of comparisons won, number of results."""
+    return [
+        [
+            one.model,
+            f"{one.elo[0]:.0f} [{one.elo[1]:.0f}, {one.elo[2]:.0f}]",
+            "–" if one.win_rate is None else f"{100 * one.win_rate:.0f} %",
+            str(one.blocks),
+        ]
+        for one in overall.models
+    ]

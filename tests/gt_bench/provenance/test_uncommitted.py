@@ -1,0 +1,21 @@
+"""Records of uncommitted code are counted and their cells named."""
+
+from gt_bench.provenance.uncommitted import sentence, uncommitted_cells
+
+
+def record(commit):
+    return {"measured": {"environment": {"commit": commit}}}
+
+
+def test_cells_with_records_of_uncommitted_code_are_named():
+    records = {
+        "a/b/c": [record("0123abc"), record("0123abc-dirty")],
+        "a/b/d": [record("0123abc")],
+        "a/b/e": [record("0123abc-dirty")] * 3,
+        "a/b/f": [record(None)],
+    }
+    assert uncommitted_cells(records) == {"a/b/c": 1, "a/b/e": 3}
+    said = sentence(records)
+    assert said.startswith("4 of 7 records, of 2 cells, name a commit with uncommitted changes")
+    assert said.endswith("Their cells: a/b/c, a/b/e.")
+    assert sentence({"a/b/d": records["a/b/d"]}) == "All 1 records are of committed code."

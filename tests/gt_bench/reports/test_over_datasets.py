@@ -1,0 +1,123 @@
+"""Methods over datasets: which are compared, their ranks, groups, and the drawing."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
+
+from gt_bench.papers.published import lookup, papers
+from gt_bench.reports.html.critical_diagram import draw
+from gt_bench.reports.over_datasets import (
+    absent,
+    alike,
+    all_runs,
+    diagram,
+    diagrams,
+    largest_complete,
+    markdown,
+    sentences,
+)
+
+
+def numbers(**datasets_of):
+    """Returns published numbers of methods on datasets; names in capitals are the paper's own."""
+    return {
+        (name, dataset): SimpleNamespace(own=name.isupper())
+        for name, datasets in datasets_of.items()
+        for dataset in datasets
+    }
+
+
+def run(cell, mean, place=None, runs=10, **more):
+    """Returns a row of the leaderboard with ten seeds."""
+    return {
+        "cell": cell, "mean": mean, "metric": "accuracy", "direction": "max", "runs": runs, "seeds": 10, "reduced": [],
+        "published_place": place, "chosen_on_test": False,
+    } | more  # fmt: skip
+
+
+def test_the_largest_complete_part_has_a_model_of_the_paper():
+    assert largest_complete(numbers(A="12345", b="12345", c="12345", d="123")) == (["A", "b", "c"], list("12345"))
+    # seven datasets of three methods are more than five of four
+    assert largest_complete(numbers(A="1234567", b="1234567", c="1234567", d="12345"))[1] == list("1234567")
+    assert largest_complete(numbers(A="123456", b="123456", c="123456", d="12345"))[1] == list("12345")
+    # the largest part without a model of the paper does not count, nor four datasets, nor two methods
+    assert largest_complete(numbers(b="1234567", c="1234567", d="1234567", A="1234")) == ([], [])
+    assert largest_complete(numbers(A="12345", b="12345", c="12349")) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [
+        ([1.0, 1.5, 3.0], [(0, 1)]),
+        ([1.0, 1.9, 2.8], [(0, 1), (1, 2)]),
+        ([1.0, 1.2, 1.9], [(0, 2)]),
+        ([1.0, 2.0, 3.0], []),  # a difference as large as the critical one is significant
+        ([2.0, 2.0, 2.0], [(0, 2)]),
+    ],
+)
+def test_groups_are_the_largest_runs_within_the_critical_difference(ranks, expected):
+    assert alike(ranks, 1.0) == expected
+
+
+def test_the_ranks_of_a_paper_and_those_with_our_runs():
+    found = diagram("edge-transformer", [])
+    assert found.datasets == ("alchemy", "qm9", "cornell", "texas", "wisconsin")
+    assert [(one.name, one.own) for one in found.methods][:2] == [("ET", True), ("(2,2)-SpeqNet", False)]
+    assert (found.methods[0].rank, found.methods[0].ours, found.runs) == (1.2, None, 0)
+    place = list(lookup("edge-transformer", "Table 3", "ET", "texas").place)
+    low = run("edge-transformer/texas/edge-transformer", 0.1, place)
+    ours = diagram("edge-transformer", [low])
+    # last of five instead of first or second on one of five datasets
+    assert (ours.methods[0].rank, ours.runs, ours.provisional) == (1.2, 1, 0)
+    assert ours.methods[0].ours > 1.2 + 0.5
+    assert diagram("edge-transformer", [low | {"runs": 3}]).provisional == 1
+    # neither a row without a number nor one whose epoch was chosen on test replaces a published number
+    assert diagram("edge-transformer", [low | {"mean": None}, low | {"chosen_on_test": True}]) == found
+    more = run("edge-transformer/texas/other", 0.99, place)
+    assert diagram("edge-transformer", [low | {"runs": 3}, more]).methods[0].ours < 1.5
+
+
+def test_parts_of_a_dataset_are_one_dataset():
+    found = diagrams(papers(), [])
+    assert [one.paper for one in found] == ["edge-transformer", "polynormer", "ppgt", "tokengt"]
+    assert not any("brec" in name for one in found for name in one.datasets)
+    labels = dict.fromkeys(papers(), "") | {"hot": "HOT"}
+    assert "fewer than three methods share five datasets" in absent(found, labels)
+    assert absent(found, {one.paper: one.paper for one in found}) == ""
+
+
+def test_the_section_names_every_method_with_its_rank():
+    found = diagrams(["polynormer"], [])
+    lines = markdown(found, None, {"polynormer": "Polynormer"})
+    (row,) = [line for line in lines if line.startswith("| Polynormer |")]
+    assert "**Polynormer-r** 1.30, **Polynormer** 2.30, Exphormer 5.50" in row
+    assert len(found[0].methods) == row.split(" | ")[2].count(", ") + 1
+    assert sentences(found[0])[2].startswith("Not distinguished from Polynormer-r: Polynormer, Exphormer")
+
+
+@pytest.mark.parametrize("paper", ["edge-transformer", "polynormer", "ppgt", "tokengt"])
+def test_names_do_not_overlap_and_bars_span_their_groups(paper):
+    found = diagram(paper, [])
+    drawing = draw(found)
+    for side in ("end", "start"):
+        heights = [mark.y for mark in drawing.marks if mark.anchor == side]
+        assert min(abs(a - b) for a, b in pairwise(sorted(heights))) >= 15
+        assert max(heights) <= drawing.height
+    marks = drawing.marks
+    assert [mark.x for mark in marks] == sorted(mark.x for mark in marks)
+    for (first, last), (start, end, y) in zip(found.groups, drawing.bars, strict=True):
+        assert start < marks[first].x <= marks[last].x < end
+        assert drawing.axis < y < min(mark.y for mark in marks)
+
+
+def test_all_runs_are_ranked_within_their_suites():
+    rows = [run(f"s/{d}/{m}", value) for d in "abc" for m, value in (("good", 0.9), ("bad", 0.1))]
+    rows += [run("s/a/test", 1.0, chosen_on_test=True), run("s/b/test", 1.0, chosen_on_test=True)]
+    rows += [run(f"other/{d}/good", 0.0) for d in "ab"]  # nothing to compare with
+    found = all_runs(rows)
+    assert [one.model for one in found.models] == ["good", "bad"]
+    assert found.models[0].win_rate == 1.0
+    assert len(found.blocks) == 3
+    assert all_runs([]) is None
+    assert all_runs(rows[:1]) is None
