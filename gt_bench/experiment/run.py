@@ -509,6 +509,8 @@ class Experiment:
         )
         try:
             loader = self.loader(seed)
+            if type(loader) is Loader and share is None:  # processes that share a batch each load their part
+                loader.place(self.settings.data_on)
             run = self._runner(share, recomputed)(
                 self.recipe, self.task, loader, self._initial_model(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=after_epoch,

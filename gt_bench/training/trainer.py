@@ -321,7 +321,7 @@ class Run:
     def _evaluate(self, part: str) -> dict[str, float]:
         outputs, targets = self._outputs(part, self.epoch)
         epoch = self.epoch + 1 if part == "val" else self.outcome.best_epoch
-        if not all(bool(o.isfinite().all()) for o in outputs):
+        if not bool(torch.stack([output.isfinite().all() for output in outputs]).all()):  # waits for the device once
             raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
         scores = self.task.evaluate(list(outputs), list(targets))
         if not math.isfinite(scores["loss"]):
