@@ -122,7 +122,9 @@ class DeviceData:
         if "positive" in counts:
             spread = counts["positive"], total["positive"]
             start = counts["pair"].cumsum(0) - counts["pair"]
-            start, width = (torch.repeat_interleave(v, spread[0], output_size=spread[1]) for v in (start, counts["node"]))
+            start, width = (
+                torch.repeat_interleave(v, spread[0], output_size=spread[1]) for v in (start, counts["node"])
+            )
             source, target = (self.arrays[f"pair_{end}"][rows["positive"]].long() for end in ("source", "target"))
             y = torch.zeros(total["pair"], device=self.device)
             return y.index_fill(0, start + source * width + target, 1.0)

@@ -16,7 +16,6 @@ from gt_bench.training.interfaces import Encoded, Packed
 from gt_bench.training.prefetch import prefetch
 from gt_models.batch import GraphBatch
 
-
 FREE_SHARE = 0.25  # of the free memory of a GPU, for the dataset; a training step needs the rest
 
 
@@ -90,15 +89,22 @@ def _cuts(sizes: np.ndarray, batch_size: int, node_budget: int, padded: bool) ->
     start, total = 0, sizes.cumsum()
     while True:
         if padded:
-            # cost of the batch that ends with graph i
-            fit = bisect_right(range(start, len(sizes)), node_budget, key=lambda i, s=start: sizes[i] * (i - s + 1))
-            end = start + fit
+            end = _padded_end(sizes, start, node_budget)
         else:
             end = int(np.searchsorted(total, node_budget + (total[start - 1] if start else 0), "right"))
         start = min(max(end, start + 1), start + batch_size)
         if start >= len(sizes):
             return cuts
         cuts.append(start)
+
+
+def _padded_end(sizes: np.ndarray, start: int, node_budget: int) -> int:
+    """Returns the end of the longest batch from `start` whose graphs, padded to the last one, fit the budget."""
+
+    def cost(end: int) -> int:
+        return int(sizes[end - 1]) * (end - start)
+
+    return start + bisect_right(range(start + 1, len(sizes) + 1), node_budget, key=cost)
 
 
 def joined(batches: Sequence[Tensor]) -> list[Tensor]:
@@ -209,17 +215,27 @@ class Loader:
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the batches of a training epoch in random order."""
-        rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
         if self.by_node and self.section.parts:
-            yield from self._parts(rng)
+            yield from self._parts(torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)))
         elif self.by_node:
             yield self.whole, self.ids["train"].to(self.device)
         elif not (self.section.graphs or self.section.nodes):
             for batch in self._evaluation_batches("train"):
                 yield batch, None
         else:
-            for batch in self._batches(self._plan(self.ids["train"], rng, join_last=self._joins)):
+            for batch in self._batches(self.training_plan(epoch)):
                 yield batch, None
+
+    def training_plan(self, epoch: int) -> list[Tensor]:
+        """Returns the ids of the graphs of each batch of a training epoch, for a dataset of many graphs."""
+        if not (self.section.graphs or self.section.nodes):
+            return self._plan(self.ids["train"])
+        rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
+        return self._plan(self.ids["train"], rng, join_last=self._joins)
+
+    def evaluation_plan(self, part: str) -> list[Tensor]:
+        """Returns the ids of the graphs of each batch of a part in evaluation, for a dataset of many graphs."""
+        return self._plan(self.ids[part])
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the batches of a part (train, val, test) in fixed order."""

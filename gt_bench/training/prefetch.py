@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,7 +56,7 @@ def prefetch(
                 if copies is not None:
                     current = torch.cuda.current_stream(device)
                     current.wait_stream(copies)
-                    _map(batch, lambda tensor: _used_on(tensor, current))
+                    _map(batch, partial(_used_on, current))
                 if i + AHEAD < len(plans):
                     made.append(pool.submit(host, plans[i + AHEAD]))
                 made[i] = None  # type: ignore[call-overload]  # frees its memory
@@ -65,7 +66,7 @@ def prefetch(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _used_on(tensor: Tensor, stream: Any) -> Tensor:
+def _used_on(stream: Any, tensor: Tensor) -> Tensor:
     tensor.record_stream(stream)
     return tensor
 
@@ -78,7 +79,9 @@ def _map(batch: GraphBatch, change: Callable[[Tensor], Tensor]) -> GraphBatch:
             return {name: change(tensor) for name, tensor in value.items()}
         return None if value is None else change(value)
 
-    sizes = {name: batch.__dict__[name] for name in ("max_nodes", "max_edges", "num_pairs") if name in batch.__dict__}
+    sizes: dict[str, Any] = {
+        name: batch.__dict__[name] for name in ("max_nodes", "max_edges", "num_pairs") if name in batch.__dict__
+    }
     found = replace(batch, **{field.name: of(getattr(batch, field.name)) for field in fields(batch)})
     found.__dict__.update(sizes)
     return found
