@@ -115,6 +115,20 @@ class EncodingHeader(TypedDict):
     sha256: NotRequired[str]
 
 
+class StaticReport(TypedDict):
+    """What padding (`batch.static`) and compilation (`compile`) did in a run.
+
+    `sizes`: graphs, nodes, edges and pairs of each padded size. `batches`: number of batches by what was done: padded,
+    unpadded (they fit no size), one size. `compile_seconds` is part of the seconds of the run.
+    """
+
+    mode: str | None
+    compilations: int
+    compile_seconds: float
+    sizes: list[list[int]]
+    batches: dict[str, int]
+
+
 class Measured(TypedDict):
     """The other part: what a run cost on the machine that computed it.
 
@@ -140,6 +154,7 @@ class Measured(TypedDict):
     arguments: NotRequired[Settings]
     usage: NotRequired[dict[str, list[float]]]
     encodings: NotRequired[dict[str, ComputedBy]]
+    static: NotRequired[StaticReport]
 
 
 class StoredPredictions(TypedDict, total=False):

@@ -96,6 +96,8 @@ class RunSettings(Strict):
 
     Attributes:
         device: "auto", "cpu", "cuda" or "cuda:N".
+        data_on: where graphs are stored while a run trains. "device": on its GPU. "host": in memory. "auto": on the GPU
+            if they need at most a quarter of its free memory.
         parallel: number of seeds of a cell that train in parallel. "auto": as cores and memory allow; on a GPU one.
         mirrors: URLs that are tried before the original source of a download.
         time_limit_hours: time limit of a run.
@@ -109,6 +111,7 @@ class RunSettings(Strict):
     """
 
     device: str = "auto"
+    data_on: Literal["auto", "device", "host"] = "auto"
     parallel: Literal["auto"] | Positive = "auto"
     mirrors: list[str] = []
     time_limit_hours: float | None = Field(None, gt=0, allow_inf_nan=False)

@@ -71,6 +71,7 @@ class BatchSection(Strict):
         last: "alone" if a single remaining training graph is a separate step. By default it joins the step before it,
             because BatchNorm cannot train on one row. Batches of configurations and of hyperedges have several rows per
             graph and are not affected.
+        static: True pads batches of graphs to a few sizes (docs/gpu.md).
     """
 
     graphs: Positive | None = None
@@ -82,6 +83,12 @@ class BatchSection(Strict):
     evaluated: Positive | None = None
     bucket: bool = False
     last: Literal["alone"] | None = None
+    static: Literal[True] | None = None
+
+    @field_validator("static", mode="before")
+    @classmethod
+    def _not_static(cls, value: object) -> object:
+        return None if value is False else value
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -253,6 +260,7 @@ class Recipe(Strict):
         match: a width that follows from a number of parameters.
         brec: settings of the BREC protocol.
         precision: precision of training.
+        compile: mode of torch.compile for the model (docs/gpu.md). None does not compile it.
         threads: CPU threads of one process. Sums over several threads round differently.
         processes: processes that share the graphs of each step (docs/gpu.md). Each has `threads` threads or a GPU. The
             batch size is that of all processes together.
@@ -299,6 +307,7 @@ class Recipe(Strict):
     match: MatchSection | None = None
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
+    compile: Literal["default", "reduce-overhead"] | None = None
     threads: int = Field(1, ge=1, le=1024)
     processes: int = Field(1, ge=1, le=1024)
     seeds: list[int] = Field(min_length=1)
@@ -336,7 +345,7 @@ class Recipe(Strict):
             raise ValueError("select: last has no best epoch; remove patience and reload_best")
         if self.select == "test":
             self._check_selection_on_test()
-        for how in ("threads", "processes"):
+        for how in ("threads", "processes", "compile", "batch.static"):
             if self.search and any(
                 how in (key, *getattr(space, "also", ())) for key, space in self.search.space.items()
             ):

@@ -201,6 +201,11 @@ class PackedDataset:
         """Nodes per graph, long [B]."""
         return self._arrays["node_ptr"].diff()  # type: ignore[return-value]
 
+    @property
+    def names(self) -> set[str]:
+        """Names of the arrays."""
+        return set(self._arrays)
+
     def array(self, name: str) -> Tensor:
         """Look up an array.
 

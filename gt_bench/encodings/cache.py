@@ -11,6 +11,7 @@ computes and writes the files.
 import contextlib
 import hashlib
 import json
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -36,6 +37,23 @@ STORE_LIMIT = 2 * 2**30
 # Node pairs per batch while encoding, which limits memory to a few hundred megabytes. Last digits depend on it, so it
 # is part of the digest.
 _PAIRS_PER_BATCH = 2**21
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array of a stored encoding.
+
+    Attributes:
+        name: name of the array.
+        kind: what a row belongs to: node, pair, edge or graph.
+        values: rows of all graphs, memory-mapped, [rows, width].
+        shifted: whether values are indices of edges within the graph, -1 for none. A batch has indices within itself.
+    """
+
+    name: str
+    kind: str
+    values: Tensor
+    shifted: bool
 
 
 class EncodedDataset:
@@ -89,6 +107,20 @@ class EncodedDataset:
         """Offsets of the graphs in the rows of each kind of array, long [B + 1]."""
         return row_pointers(self.packed)
 
+    @cached_property
+    def stored(self) -> list[StoredArray]:
+        """The arrays of the stored encodings."""
+        return [
+            StoredArray(name, kind, arrays[name], name in encoding.offsets)
+            for encoding, arrays in self._stored
+            for name, kind in encoding.arrays.items()
+        ]
+
+    @property
+    def computes(self) -> bool:
+        """Whether there are encodings that are computed for each batch."""
+        return bool(self._computed)
+
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Adds the encodings to a batch and returns it.
 
@@ -96,17 +128,25 @@ class EncodedDataset:
             batch: a batch of graphs.
             graphs: ids of these graphs, in the order of the batch.
         """
+        return self.attach_computed(self.attach_stored(batch, graphs), graphs)
+
+    def attach_stored(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
+        """Adds the stored encodings to a batch and returns it. Arguments as in `attach`."""
         graphs = cast(LongTensor, graphs.long().cpu())
         device = batch.ptr.device
         rows: dict[str, slice | Tensor] = {}
-        for encoding, arrays in self._stored:
-            for array, kind in encoding.arrays.items():
-                if kind not in rows:
-                    rows[kind] = rows_of(self._pointers[kind], graphs)
-                value = _take(arrays[array], rows[kind])
-                if array in encoding.offsets:
-                    value = shift(value, kind, self._pointers, graphs, to_batch=True)
-                batch.encodings[array] = (value.long() if value.dtype == torch.int32 else value).to(device)
+        for array in self.stored:
+            if array.kind not in rows:
+                rows[array.kind] = rows_of(self._pointers[array.kind], graphs)
+            value = _take(array.values, rows[array.kind])
+            if array.shifted:
+                value = shift(value, array.kind, self._pointers, graphs, to_batch=True)
+            batch.encodings[array.name] = (value.long() if value.dtype == torch.int32 else value).to(device)
+        return batch
+
+    def attach_computed(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
+        """Adds the encodings that are computed for each batch and returns it. Arguments as in `attach`."""
+        graphs = graphs.long().cpu()
         for encoding, arguments in self._computed:
             batch.encodings |= compute(encoding.name, batch, graphs=graphs, **arguments)
         return batch

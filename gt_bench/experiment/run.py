@@ -23,7 +23,14 @@ from gt_bench.config.recipe import Recipe, digest_of
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of, run_versions
-from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_num_gpus, check_processes
+from gt_bench.experiment.validate import (
+    check_fit,
+    check_metric,
+    check_model,
+    check_num_gpus,
+    check_processes,
+    check_static,
+)
 from gt_bench.plugins.models import files_digest, is_importable, is_own
 from gt_bench.runtime import fresh_process
 from gt_bench.runtime.environment import (
@@ -35,12 +42,13 @@ from gt_bench.runtime.environment import (
     environment,
     memory_limit_mib,
     now,
+    share_gpu,
 )
 from gt_bench.runtime.global_state import DETERMINISTIC, global_state
 from gt_bench.runtime.malloc import keep_allocations
 from gt_bench.runtime.startup import freeze_loaded_objects
 from gt_bench.runtime.threads import computing_with
-from gt_bench.schemas import Digests, Record, Settings, StoredPredictions
+from gt_bench.schemas import Digests, Record, Settings, StaticReport, StoredPredictions
 from gt_bench.store import predictions
 from gt_bench.store.run_store import SCHEMA, Store, run_digest, sealed
 from gt_bench.store.weights import all_arguments, save_trained
@@ -50,6 +58,7 @@ from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput, failure, is_out_of_memory, one_row
 from gt_bench.training.interfaces import Batches, Packed
 from gt_bench.training.loader import Loader
+from gt_bench.training.static_batches import StaticError
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
 from gt_bench.training.trainer import Outcome, Run
@@ -79,6 +88,33 @@ class _ComputeInNewProcess:
         prepare_process(self.experiment.settings)
         with computing_with(self.experiment.recipe.threads):
             return self.experiment._compute(self.seed, self.digest, self.test, on_epoch)
+
+
+@dataclass
+class RunBesidesOthers:
+    """Computes a run, or takes it from the store, on a GPU that other processes use.
+
+    It is pickled and called in a new process, because a forked process cannot use a GPU that its parent has looked at.
+
+    Args:
+        experiment: the experiment.
+        seed: seed of the run.
+        processes: number of processes that share the GPU.
+    """
+
+    experiment: "Experiment"
+    seed: int
+    processes: int
+
+    def __call__(self, on_epoch: OnEpoch) -> Record:
+        """Returns the record. `on_epoch` is called after each epoch."""
+        experiment = self.experiment
+        prepare_process(experiment.settings)
+        try:
+            share_gpu(experiment.device, self.processes)
+        except ValueError as error:
+            raise RecipeError(f"{experiment.path}: {error}") from None
+        return experiment.run(self.seed, on_epoch=on_epoch, shared=self.processes > 1)[0]
 
 
 def prepare_process(settings: RunSettings, threads: int = 1, processes: int = 1) -> str:
@@ -144,6 +180,7 @@ class Experiment:
         self.header = self.packed.header
         check_fit(self.recipe, self.header.level, self.dataset, self.path)
         check_processes(self.recipe, self.header.task, self.header.split_kind, self.dataset, self.path)
+        check_static(self.recipe, self.header.task, self.header.split_kind, self.dataset, self.path)
         # encodings of subgraphs are computed with each batch
         stored = {} if self.recipe.subgraphs else self.recipe.encodings
         self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
@@ -509,6 +546,8 @@ class Experiment:
         )
         try:
             loader = self.loader(seed)
+            if type(loader) is Loader and share is None:  # processes that share a batch each load their part
+                loader.place(self.settings.data_on)
             run = self._runner(share, recomputed)(
                 self.recipe, self.task, loader, self._initial_model(seed),
                 seed=seed, meter=clock, checkpoint=checkpoint, time_limit=self.time_limit, on_epoch=after_epoch,
@@ -521,7 +560,7 @@ class Experiment:
         memory.start()
         try:
             outcome = run.train(test)
-        except (MissingEncoding, WrongOutput) as error:
+        except (MissingEncoding, WrongOutput, StaticError) as error:
             raise RecipeError(f"{self.path}: {error}") from error
         except ValueError as error:
             if isinstance(error, UserError) or not (remedy := one_row(error)):
@@ -540,7 +579,9 @@ class Experiment:
             phase: {operation: sorted(calls) for operation, calls in sorted(found.items())}
             for phase, found in run.forms.items()
         }
-        record = self.record(outcome, seed, digest, clock, memory, forms, usage)
+        record = self.record(
+            outcome, seed, digest, clock, memory, forms, usage, run.static.report() if run.static else None
+        )
         if writes and test and outcome.status == "ok":
             record["predictions"] = self._save_predictions(run, loader, digest)
         return record
@@ -591,6 +632,7 @@ class Experiment:
         memory: PeakMemory,
         forms: dict[str, dict[str, list[str]]],
         usage: Usage,
+        static: StaticReport | None,
     ) -> Record:
         """Returns the record of a finished run.
 
@@ -602,6 +644,7 @@ class Experiment:
             memory: peak memory.
             forms: the form of each operation of `gt_models.kernels` that was used, in training and in evaluation.
             usage: memory and processor use by epoch.
+            static: what padding and compilation did, if the recipe has `batch.static` or `compile`.
         """
         recipe, epochs = self.decisive(seed), max(1, len(outcome.curves["epoch"]))
         evaluated = max(1, sum(v is not None for v in outcome.curves["val"]))
@@ -646,4 +689,6 @@ class Experiment:
                 "environment": environment(self.device, self.allocator),
             },
         }
+        if static:
+            content["measured"]["static"] = static
         return sealed(content)

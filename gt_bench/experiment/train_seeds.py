@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.runtime.fresh_process import compute_in_new_process
 from gt_bench.runtime.progress import Progress
 from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.schemas import Record
@@ -97,11 +98,24 @@ def train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
     return records
 
 
-def work_of(experiment: "Experiment") -> Callable[..., str]:
-    """Returns the function that a worker process calls: it runs one seed and returns the status of the run."""
+def work_of(experiment: "Experiment", processes: int = 1) -> Callable[..., str]:
+    """Returns the function that a worker process calls: it runs one seed and returns the status of the run.
+
+    Args:
+        experiment: experiment of the cell.
+        processes: number of worker processes. On a GPU each gets an equal share of its memory.
+    """
+    from gt_bench.experiment.run import RunBesidesOthers
 
     def work(task: tuple[int, bool], tell: Callable[..., None]) -> str:
         seed, alone = task
+        if experiment.device.type != "cpu":
+            tell("start", experiment.digest(seed))
+            compute = RunBesidesOthers(experiment, seed, 1 if alone else processes)
+            record = compute_in_new_process(
+                compute, f"{experiment.path}: seed {seed}", lambda epoch, values: tell("epoch", epoch, values)
+            )
+            return record["deterministic"]["status"]
         record, _ = experiment.run(
             seed,
             on_start=lambda _, digest: tell("start", digest),

@@ -23,6 +23,8 @@ DATA_ARGUMENTS = ("in_dim", "edge_dim", "out_dim", "level")
 EVALUATED_PARTS: tuple[Literal["val", "test"], ...] = ("val", "test")
 # tasks of the standard training loop whose outputs are ordered by graph, so that processes can share a batch
 SHARED_TASKS = ("graph-classification", "graph-regression", "graph-multilabel", "set-to-graph")
+# tasks whose batches can be padded and whose models can be compiled
+STATIC_TASKS = (*SHARED_TASKS, "node-classification", "node-regression")
 SHARED_TASKS_TEXT = (
     f"{', '.join(SHARED_TASKS)}, node-classification on many graphs, and node-classification with subgraphs"
 )
@@ -169,6 +171,57 @@ def check_processes(recipe: Recipe, task: str, split_kind: str, dataset: str, pa
         f"{path}: processes: {recipe.processes} processes cannot share a batch, because {reason}; remove this key. "
         f"Supported tasks: {SHARED_TASKS_TEXT}"
     )
+
+
+def check_static(recipe: Recipe, task: str, split_kind: str, dataset: str, path: str | Path = "recipe") -> None:
+    """Checks that batches of a recipe with `batch.static` can be padded, and that its model can be compiled.
+
+    Args:
+        recipe: the recipe.
+        task: name of the dataset's task.
+        split_kind: what a split of the dataset contains: "node", "graph" or "hyperedge".
+        dataset: name of the dataset, for messages.
+        path: file of the recipe, for messages.
+
+    Raises:
+        RecipeError: the model, the task or another key of the recipe does not support it.
+    """
+    static, mode = recipe.batch.static, recipe.compile
+    if not (static or mode):
+        return
+    from gt_bench.training.static_batches import COMPILATIONS, MODELS
+
+    key = "compile" if mode else "batch.static"
+    name, many = recipe.model.name, split_kind == "graph"
+    if name not in MODELS:
+        raise RecipeError(
+            f"{path}: {key}: model {name!r} does not support it; remove {key}. Supported models: "
+            f"{', '.join(sorted(MODELS))}"
+        )
+    if task not in STATIC_TASKS:
+        raise RecipeError(
+            f"{path}: {key}: the task of {dataset!r} ({task}) does not support it; remove {key}. Supported tasks: "
+            f"{', '.join(STATIC_TASKS)}"
+        )
+    used = [other for other in ("subgraphs", "eval_device") if getattr(recipe, other)]
+    used += [f"batch.{other}" for other in ("parts", "hyperedges", "configurations") if getattr(recipe.batch, other)]
+    used += ["processes"] if recipe.processes > 1 else []
+    if used:
+        raise RecipeError(f"{path}: {key} cannot be combined with {used[0]}; remove one of them")
+    if static and not many:
+        raise RecipeError(
+            f"{path}: batch.static: {dataset!r} is one graph, whose size does not change; remove batch.static"
+        )
+    if mode and many and not static:
+        raise RecipeError(
+            f"{path}: compile: the batches of {dataset!r} have different sizes, and the model would be compiled for "
+            "each of them; add batch: {static: true}"
+        )
+    if mode and 2 * len(recipe.phases) > COMPILATIONS:
+        raise RecipeError(
+            f"{path}: compile: a model is compiled at most {COMPILATIONS} times, for training and evaluation of each "
+            f"phase, but the recipe has {len(recipe.phases)} phases; use at most {COMPILATIONS // 2}"
+        )
 
 
 def check_num_gpus(recipe: Recipe, device: str, gpu: bool, path: str | Path = "recipe") -> None:

@@ -108,7 +108,7 @@ def train_cell(
     with contextlib.ExitStack() as stack:
         pool = None
         if most > 1:
-            pool = stack.enter_context(WorkerPool(work_of(experiment), most, check_memory=not gpu))
+            pool = stack.enter_context(WorkerPool(work_of(experiment, most), most, check_memory=not gpu))
         trackers = open_trackers(cell, grid.run, result["recipe"], described)
         progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
         watch = Watch(progress, trackers, recipe, notice)

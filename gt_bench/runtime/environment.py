@@ -25,6 +25,8 @@ from gt_bench.utils.paths import SHIPPED
 # git pathspecs of files that decide numbers. Other files only decide which cells run and how they are reported
 # (dvc.yaml, grid.yaml, records, docs/).
 DECIDING = ("gt_bench", "gt_models", "suites/*/recipes/*", "suites/*.py", "params.yaml")
+# Memory of a process on a GPU besides its tensors: CUDA context and kernels of libraries. An upper estimate.
+GPU_CONTEXT = 768 * 2**20
 # Modules that compute -> the package that has their version.
 COMPUTING = {
     "torch": "torch", "torch_geometric": "torch-geometric", "numpy": "numpy", "scipy": "scipy",
@@ -149,6 +151,40 @@ def bound_memory(device: torch.device, share: float = 1.0) -> None:
     """On the CPU, make an allocation beyond `share` of the free memory raise an error, which becomes a record."""
     if device.type == "cpu":
         resources.bound(share)
+
+
+def share_gpu(device: torch.device, processes: int) -> None:
+    """Limit the GPU memory of this process to an equal share. Without effect on the CPU or for one process.
+
+    An allocation beyond the share raises an error here, and not in another process.
+
+    Raises:
+        ValueError: the GPU is too small for so many processes.
+    """
+    if device.type == "cuda" and processes > 1:
+        total = torch.cuda.get_device_properties(device).total_memory
+        torch.cuda.set_per_process_memory_fraction(gpu_fraction(total, processes), device)
+
+
+def gpu_fraction(total: int, processes: int) -> float:
+    """Return the part of a GPU's memory that each of several processes may allocate.
+
+    Args:
+        total: bytes of the GPU.
+        processes: number of processes. Each needs `GPU_CONTEXT` bytes in addition.
+
+    Raises:
+        ValueError: a share would have less memory than a process needs to start.
+    """
+    share = total / processes - GPU_CONTEXT
+    if share < GPU_CONTEXT:
+        most = max(1, total // (2 * GPU_CONTEXT))
+        raise ValueError(
+            f"{processes} processes do not fit on a GPU with {total / 2**20:.0f} MiB, because each needs "
+            f"{GPU_CONTEXT / 2**20:.0f} MiB before it stores anything; set run.parallel in params.yaml, or --jobs, to "
+            f"{most} or less"
+        )
+    return share / total
 
 
 def environment(device: torch.device, allocator: str) -> Environment:

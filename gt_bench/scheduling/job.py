@@ -39,7 +39,8 @@ SAY_SECONDS = 600.0  # between two progress lines of a run
 class Content(TypedDict):
     """A job as its process reads it.
 
-    `limits` has the given fields of `Limits`; `shared`: whether other runs use the same memory.
+    `limits` has the given fields of `Limits`; `shared`: whether other runs use the same memory; `processes`: number of
+    processes that share a GPU.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Content(TypedDict):
     trials: int
     limits: dict[str, int]
     shared: bool
+    processes: int
 
 
 class Line(TypedDict, total=False):
@@ -68,9 +70,16 @@ class Line(TypedDict, total=False):
     root: str
 
 
-def as_json(job: "Job", shared: bool) -> str:
-    """Return a job as JSON of a `Content`. `shared`: whether other runs use the same memory."""
-    content = asdict(job) | {"limits": job.limits.model_dump(exclude_none=True), "shared": shared}
+def as_json(job: "Job", shared: bool, processes: int = 1) -> str:
+    """Return a job as JSON of a `Content`.
+
+    Args:
+        job: the job.
+        shared: whether other runs use the same memory.
+        processes: number of processes that share a GPU.
+    """
+    limits = job.limits.model_dump(exclude_none=True)
+    content = asdict(job) | {"limits": limits, "shared": shared, "processes": processes}
     return json.dumps({key: content[key] for key in Content.__annotations__})
 
 
@@ -150,7 +159,7 @@ def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, 
         if content["kind"] == "search":
             _search(cell, grid, content["trials"], tell)
         else:
-            _runs(cell, grid, content["seeds"], content["shared"], tell, began)
+            _runs(cell, grid, content, tell, began)
     except (OSError, WriteError) as error:
         if not is_full(error):
             raise
@@ -183,22 +192,18 @@ def _search(cell: "Cell", grid: "Grid", trials: int, tell: Callable[..., None]) 
 
 
 def _runs(
-    cell: "Cell",
-    grid: "Grid",
-    seeds: list[int],
-    shared: bool,
-    tell: Callable[..., None],
-    began: dict[str, tuple[int, int]],
+    cell: "Cell", grid: "Grid", content: Content, tell: Callable[..., None], began: dict[str, tuple[int, int]]
 ) -> None:
     from gt_bench.config.schema import RecipeError
     from gt_bench.data.packed import DatasetUnavailable
     from gt_bench.experiment.cell import experiment_of, limited, settings_of
     from gt_bench.experiment.run import prepare_process
+    from gt_bench.runtime.environment import share_gpu
     from gt_bench.runtime.worker_pool import Lost
     from gt_bench.scheduling.run_lock import claimed
     from gt_bench.store.run_store import Store
 
-    store = Store()
+    store, seeds = Store(), content["seeds"]
     try:
         recipe, _ = limited(settings_of(cell), grid, cell)
     except RecipeError:
@@ -213,6 +218,10 @@ def _runs(
         for seed in seeds:
             tell(seed=seed, outcome="no data", why=str(error))
         return
+    try:
+        share_gpu(experiment.device, content["processes"])
+    except ValueError as error:
+        raise RecipeError(f"{cell.cell}: {error}") from None
     for seed in seeds:
         if experiment.settled(seed) is not None:
             tell(seed=seed, outcome="stored", key=experiment.digest(seed), root=str(ROOT))
@@ -228,7 +237,7 @@ def _runs(
             tell(say=f"{cell.cell} seed {seed}: started")
             try:
                 record, computed = experiment.run(
-                    seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=shared
+                    seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=content["shared"]
                 )
             except (RecipeError, Lost) as error:
                 tell(seed=seed, outcome="failed", why=str(error))

@@ -130,7 +130,7 @@ class _Queue:
         self.progress, self.elsewhere = False, 0
         self._announce(found, runs, jobs)
         # `_ready` checks memory: the forecast of a job is more precise than the largest peak so far
-        with WorkerPool(_launch(self.most > 1, self.alone), self.most, fresh=True, check_memory=False) as pool:
+        with WorkerPool(_launch(self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
             pool.run(
                 jobs,
                 self._heard,
@@ -329,11 +329,16 @@ class _Queue:
             self.say(line)
 
 
-def _launch(shared: bool, alone: set[tuple[object, ...]]) -> Callable[..., int]:
-    """Return what a worker of the pool does: run a job in a new process and pass its lines on."""
+def _launch(most: int, alone: set[tuple[object, ...]]) -> Callable[..., int]:
+    """Return what a worker of the pool does: run a job in a new process and pass its lines on.
+
+    Args:
+        most: number of jobs at once.
+        alone: runs that ran out of memory next to others.
+    """
 
     def launch(job: Job, tell: Callable[..., None]) -> int:
-        shares_memory = shared and not any((job.name, job.limits, seed) in alone for seed in job.seeds)
-        return run_job(as_json(job, shares_memory), tell, lambda process: tell({"pid": process.pid}))
+        processes = 1 if any((job.name, job.limits, seed) in alone for seed in job.seeds) else most
+        return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
 
     return launch

@@ -5,12 +5,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_bench.tasks.metrics import METRICS, detached
 from gt_bench.training.interfaces import Header
 from gt_models.batch import GraphBatch
+from gt_models.layers.static_shapes import needs_static_shapes
 
 
 def _weighted_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
@@ -18,7 +20,8 @@ def _weighted_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
 
     Source: Dwivedi et al. 2020, PATTERN and CLUSTER.
     """
-    count = target.bincount(minlength=output.size(1))
+    # not `bincount`, which waits for a GPU
+    count = target.new_zeros(output.size(1)).index_add(0, target, torch.ones_like(target))
     # deviates: on two classes the code behind GRIT and PPGT has one logit and divides by the number of nodes, not by
     # the sum of their weights: its loss is at most half of this one, which matters only for gradient clipping
     weight = (target.numel() - count).to(output.dtype) / target.numel() * (count > 0)
@@ -29,6 +32,9 @@ def _binary_cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     """Binary cross entropy over label columns. Unlabelled entries are NaN and do not count."""
     target = target.view(output.shape).to(output.dtype)
     known = ~target.isnan()
+    if needs_static_shapes(output):  # how many entries are known is a value on the device
+        entries = F.binary_cross_entropy_with_logits(output, torch.where(known, target, 0.0), reduction="none")
+        return torch.where(known, entries, 0.0).sum() / known.sum()
     return F.binary_cross_entropy_with_logits(output[known], target[known])
 
 

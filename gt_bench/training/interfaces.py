@@ -1,6 +1,6 @@
 """Structural interfaces (Protocols) of datasets, loaders and tasks. The training loop imports none of their classes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -38,6 +38,16 @@ class Header(Protocol):
         ...
 
     @property
+    def level(self) -> str:
+        """What a target belongs to: node, graph, pair and others."""
+        ...
+
+    @property
+    def row_normalise(self) -> bool:
+        """Whether continuous node features are divided by the sum of their row."""
+        ...
+
+    @property
     def split_kind(self) -> str:
         """What a split contains the ids of: "node", "graph" or "hyperedge"."""
         ...
@@ -68,8 +78,13 @@ class Packed(Protocol):
         """Number of nodes per graph, [B]."""
         ...
 
+    @property
+    def names(self) -> set[str]:
+        """Names of the arrays."""
+        ...
+
     def array(self, name: str) -> Tensor:
-        """Returns a whole array by name, memory-mapped."""
+        """Returns a whole array by name, memory-mapped unless a wrapper changes it."""
         ...
 
     def split(self, part: str, index: int = 0) -> LongTensor:
@@ -81,8 +96,50 @@ class Packed(Protocol):
         ...
 
 
+class StoredArray(Protocol):
+    """An array of a stored encoding (`gt_bench.encodings.cache.StoredArray`)."""
+
+    @property
+    def name(self) -> str:
+        """Name of the array."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """What a row belongs to: node, pair, edge or graph."""
+        ...
+
+    @property
+    def values(self) -> Tensor:
+        """Rows of all graphs, [rows, width]."""
+        ...
+
+    @property
+    def shifted(self) -> bool:
+        """Whether values are indices of edges within the graph, -1 for none."""
+        ...
+
+
 class Encoded(Protocol):
     """The encodings of a dataset (`gt_bench.encodings.cache.EncodedDataset`)."""
+
+    @property
+    def stored(self) -> Sequence[StoredArray]:
+        """The stored arrays."""
+        ...
+
+    @property
+    def computes(self) -> bool:
+        """Whether there are encodings that are computed for each batch."""
+        ...
+
+    def attach_stored(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
+        """Adds the stored encodings of `graphs` to their batch."""
+        ...
+
+    def attach_computed(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
+        """Adds the encodings that are computed for each batch."""
+        ...
 
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Adds the encodings of `graphs` to their batch."""

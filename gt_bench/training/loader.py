@@ -2,14 +2,26 @@
 
 import copy
 import hashlib
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import LongTensor, Tensor
 
+from gt_bench.runtime.resources import memory_free
+from gt_bench.training.device_data import DeviceData
 from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.prefetch import prefetch
 from gt_models.batch import GraphBatch
+
+FREE_SHARE = 0.25  # of the free memory of a GPU, for the dataset; a training step needs the rest
+
+
+def free_bytes(device: torch.device) -> int:
+    """Returns the bytes that are free on a device."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory_free()
 
 
 def seed_of(*parts: Any) -> int:
@@ -53,19 +65,46 @@ def plan_batches(
     if node_budget is None:
         batches = list(order.split(batch_size)) if count else []
     else:
-        cuts, start, largest, total = [], 0, 0, 0
-        for i, size in enumerate(sizes[order].tolist()):
-            largest, total = max(largest, size), total + size
-            cost = largest * (i - start + 1) if bucket else total
-            if i > start and (cost > node_budget or i - start == batch_size):
-                cuts.append(i)
-                start, largest, total = i, size, size
+        cuts = _cuts(sizes[order].numpy(), batch_size or count, node_budget, bucket)
         batches = list(order.tensor_split(cuts)) if count else []
     if join_last:
         batches = joined(batches)
     if bucket and generator is not None:
         batches = [batches[i] for i in torch.randperm(len(batches), generator=generator).tolist()]
     return batches
+
+
+def _cuts(sizes: np.ndarray, batch_size: int, node_budget: int, padded: bool) -> list[int]:
+    """Returns where consecutive batches of at most `batch_size` graphs and `node_budget` nodes begin, without the 0.
+
+    Each batch is found by a binary search, so the work on the host grows with the number of batches.
+
+    Args:
+        sizes: number of nodes of each graph; ascending if `padded`.
+        batch_size: maximum number of graphs.
+        node_budget: maximum number of nodes.
+        padded: whether each graph counts as many nodes as the last one of its batch.
+    """
+    cuts: list[int] = []
+    start, total = 0, sizes.cumsum()
+    while True:
+        if padded:
+            end = _padded_end(sizes, start, node_budget)
+        else:
+            end = int(np.searchsorted(total, node_budget + (total[start - 1] if start else 0), "right"))
+        start = min(max(end, start + 1), start + batch_size)
+        if start >= len(sizes):
+            return cuts
+        cuts.append(start)
+
+
+def _padded_end(sizes: np.ndarray, start: int, node_budget: int) -> int:
+    """Returns the end of the longest batch from `start` whose graphs, padded to the last one, fit the budget."""
+
+    def cost(end: int) -> int:
+        return int(sizes[end - 1]) * (end - start)
+
+    return start + bisect_right(range(start + 1, len(sizes) + 1), node_budget, key=cost)
 
 
 def joined(batches: Sequence[Tensor]) -> list[Tensor]:
@@ -136,26 +175,67 @@ class Loader:
             )
         self._whole: GraphBatch | None = None
         self._fixed: dict[str, list[GraphBatch]] = {}
+        self._on_device: DeviceData | None = None
+        self._prefetches = False
+
+    def place(self, where: Literal["auto", "device", "host"]) -> None:
+        """Chooses where the graphs of the dataset are stored. It does not change any number.
+
+        Without a call, each batch is made on the host when it is needed.
+
+        Args:
+            where: "device": on the device of the batches, where a batch is an index gather. "host": in memory; a thread
+                makes batches ahead for a GPU. "auto": on a GPU if they need at most a quarter of its free memory,
+                otherwise on the host.
+
+        Raises:
+            ValueError: `where` is "device", and the graphs do not fit.
+        """
+        if self.packed.header.split_kind != "graph":  # one large graph is on the device once it is loaded
+            return
+        needed, free = DeviceData.num_bytes(self.packed, self.encoded), free_bytes(self.device)
+        if where == "device" and needed > free:
+            raise ValueError(
+                f"run.data_on: device: the arrays of {self.packed.header.name!r} and its encodings need "
+                f"{needed / 2**20:.0f} MiB, but {self.device} has {free / 2**20:.0f} MiB free; set run.data_on to auto "
+                "or host in params.yaml"
+            )
+        gpu = self.device.type == "cuda"
+        if where == "device" or (where == "auto" and gpu and needed <= FREE_SHARE * free):
+            self._on_device = DeviceData(self.packed, self.encoded, self.device, self.dtype)
+        else:
+            self._prefetches = gpu
 
     def on(self, device: torch.device) -> "Loader":
         """Returns the same batches on another device."""
         other = copy.copy(self)
         other.device, other._whole, other._fixed = device, None, {}
+        other._on_device, other._prefetches = None, False
         return other
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the batches of a training epoch in random order."""
-        rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
         if self.by_node and self.section.parts:
-            yield from self._parts(rng)
+            yield from self._parts(torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)))
         elif self.by_node:
             yield self.whole, self.ids["train"].to(self.device)
         elif not (self.section.graphs or self.section.nodes):
             for batch in self._evaluation_batches("train"):
                 yield batch, None
         else:
-            for graphs in self._plan(self.ids["train"], rng, join_last=self._joins):
-                yield self.load(graphs), None
+            for batch in self._batches(self.training_plan(epoch)):
+                yield batch, None
+
+    def training_plan(self, epoch: int) -> list[Tensor]:
+        """Returns the ids of the graphs of each batch of a training epoch, for a dataset of many graphs."""
+        if not (self.section.graphs or self.section.nodes):
+            return self._plan(self.ids["train"])
+        rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
+        return self._plan(self.ids["train"], rng, join_last=self._joins)
+
+    def evaluation_plan(self, part: str) -> list[Tensor]:
+        """Returns the ids of the graphs of each batch of a part in evaluation, for a dataset of many graphs."""
+        return self._plan(self.ids[part])
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the batches of a part (train, val, test) in fixed order."""
@@ -196,11 +276,25 @@ class Loader:
         ids = self.ids[part]
         if self.packed.sizes[ids].sum() <= 200_000:  # small enough to be cached on the device
             if part not in self._fixed:
-                self._fixed[part] = [self.load(graphs) for graphs in self._plan(ids)]
+                self._fixed[part] = list(self._batches(self._plan(ids)))
             yield from self._fixed[part]
         else:
-            for graphs in self._plan(ids):
+            yield from self._batches(self._plan(ids))
+
+    def _batches(self, plans: list[Tensor]) -> Iterator[GraphBatch]:
+        """Yields the batches with these ids of graphs, with encodings, on the device."""
+        if self._on_device is not None:
+            yield from self._on_device.batches(plans)
+        elif self._prefetches:
+            for graphs, batch in prefetch(plans, self._load_stored, self.device):
+                yield self.encoded.attach_computed(batch, graphs).to(self.device, self.dtype)
+        else:
+            for graphs in plans:
                 yield self.load(graphs)
+
+    def _load_stored(self, graphs: Tensor) -> GraphBatch:
+        """Returns the graphs with these ids, with stored encodings, on the host."""
+        return self.encoded.attach_stored(self.packed.batch(graphs), graphs).to("cpu", self.dtype)
 
     def _plan(self, ids: Tensor, generator: torch.Generator | None = None, join_last: bool = False) -> list[Tensor]:
         """Divides ids into batches by count or node budget. Without a generator, they keep their order."""
@@ -220,6 +314,8 @@ class Loader:
 
     def load(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, with encodings, on the device."""
+        if self._on_device is not None:
+            return next(self._on_device.batches([graphs]))
         batch = self.packed.batch(graphs).to(self.device)  # first: encodings may be computed on the device
         return self.encoded.attach(batch, graphs).to(self.device, self.dtype)
 

@@ -33,7 +33,7 @@ class StandardisedTargets:
         train = packed.split("train", split) if statistics == "train" else None
         of_nodes = packed.header.split_kind == "node"
         graphs = torch.arange(packed.num_graphs) if train is None or of_nodes else train
-        y = torch.cat([_rows(packed.batch(part)) for part in graphs.split(10_000)])  # [rows, T]
+        y = torch.cat([_rows(packed.batch(part).y) for part in graphs.split(10_000)])  # [rows, T]
         y = y[train] if train is not None and of_nodes else y
         known = ~y.isnan()
         count = known.sum(0)
@@ -52,13 +52,21 @@ class StandardisedTargets:
     def batch(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, with standardised targets."""
         batch = self._packed.batch(graphs)
-        y = (_rows(batch) - self.mean) / self.deviation
-        dtype = batch.y.dtype if batch.y.is_floating_point() else torch.float32  # type: ignore[union-attr]
-        batch.y = y.view_as(batch.y).to(dtype)  # type: ignore[arg-type]
+        assert batch.y is not None  # every regression dataset has targets
+        batch.y = self._standardised(batch.y)
         return batch
 
+    def array(self, name: str) -> Tensor:
+        """Returns a whole array by name; targets are standardised."""
+        array = self._packed.array(name)
+        return self._standardised(array) if name == "y" else array
 
-def _rows(batch: GraphBatch) -> Tensor:
-    """Returns the targets, float64 [rows, T], where a row is a graph or a node."""
-    assert batch.y is not None  # every regression dataset has targets
-    return batch.y.double().view(len(batch.y), -1)
+    def _standardised(self, y: Tensor) -> Tensor:
+        scaled = (_rows(y) - self.mean) / self.deviation
+        return scaled.view_as(y).to(y.dtype if y.is_floating_point() else torch.float32)
+
+
+def _rows(y: Tensor | None) -> Tensor:
+    """Returns targets as float64 [rows, T], where a row is a graph or a node."""
+    assert y is not None  # every regression dataset has targets
+    return y.double().view(len(y), -1)

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -26,8 +26,9 @@ from gt_bench.training.activation_checkpointing import recompute
 from gt_bench.training.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
 from gt_bench.training.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
 from gt_bench.training.interfaces import Batches, Objective
-from gt_bench.training.loader import seed_of
+from gt_bench.training.loader import Loader, seed_of
 from gt_bench.training.optim import create_optimizer, lr_factor
+from gt_bench.training.static_batches import COMPILATIONS, StaticForward, choose_sizes, sizes_of_batches
 from gt_models.kernels import forms_taken
 
 # outputs and targets of each batch
@@ -90,6 +91,7 @@ class Run:
         outcome: the result so far.
         best: weights of the selected epoch, and the state of its optimiser if a later phase needs it.
         recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
+        static: padding and compilation of the model, if the recipe has `batch.static` or `compile`.
         forms: {"training" or "evaluation": {operation of `gt_models.kernels`: calls of each form}}.
         examples: {"val" or "test": outputs and targets of each batch} of the tested weights, if `keeps` allows them.
         left_out: bytes of outputs and targets that were not stored because `keeps` is less, otherwise None.
@@ -124,6 +126,7 @@ class Run:
         self.ends = [sum(p.epochs for p in self.phases[: i + 1]) for i in range(len(self.phases))]  # last epoch of each
         self.best: dict[str, dict[str, Tensor]] = {}
         self.recomputed = False
+        self.static: StaticForward | None = None
         self.keeps = 0
         self.left_out: int | None = None
         self.examples: dict[str, Examples] = {}
@@ -182,6 +185,7 @@ class Run:
             model = getattr(self, "model", None)  # building it may have failed
             if (
                 not self.recomputed
+                and not self.recipe.compile
                 and type(self)._train is Run._train
                 and model is not None
                 and model.training
@@ -246,6 +250,11 @@ class Run:
         self.model = self.build().to(self.device, self.loader.dtype)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
+        if self.recipe.batch.static or self.recipe.compile:
+            # each size is compiled for training and for evaluation, in each phase
+            count = COMPILATIONS // (2 * max(1, len(self.phases)))
+            padded = self.recipe.batch.static and choose_sizes(sizes_of_batches(cast(Loader, self.loader)), count)
+            self.static = StaticForward(self.model, padded or None, self.recipe.compile)
         self.model.register_forward_hook(self._check_output)
         if self.recomputed:
             recompute(self.model)
@@ -323,7 +332,7 @@ class Run:
     def _evaluate(self, part: str, final: bool = False) -> dict[str, float]:
         outputs, targets = self._outputs(part, self.epoch)
         epoch = self.outcome.best_epoch if final else self.epoch + 1
-        if not all(bool(o.isfinite().all()) for o in outputs):
+        if not bool(torch.stack([output.isfinite().all() for output in outputs]).all()):  # waits for the device once
             raise Diverged(f"outputs on {part} are not finite in epoch {epoch}")
         scores = self.task.evaluate(list(outputs), list(targets))
         if not math.isfinite(scores["loss"]):

@@ -1,11 +1,20 @@
 """Seeds of a cell in parallel: when another process saves time, and seeds that are killed."""
 
+import json
 import os
 import signal
 import time
+from pathlib import Path
+
+import pytest
+import torch
 
 from gt_bench.config.grid import load_grid
+from gt_bench.experiment import train_seeds
+from gt_bench.experiment.run import Experiment
 from gt_bench.experiment.train_seeds import Pace
+from gt_bench.pipeline.train import train_cell
+from gt_bench.runtime.environment import GPU_CONTEXT, gpu_fraction, share_gpu
 
 
 def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch):
@@ -29,9 +38,6 @@ def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch
 
 
 def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypatch, capsys):
-    from gt_bench.experiment.run import Experiment
-    from gt_bench.pipeline.train import train_cell
-
     project.recipe(seeds=[0, 1], run={"parallel": 2})
     compute, grid = Experiment.run, load_grid()
 
@@ -46,3 +52,61 @@ def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypa
     assert result["status"] == "ok"
     assert [record["deterministic"]["status"] for record in project.records()] == ["ok"] * 2
     assert capsys.readouterr().out.count("it is run alone after the other seeds") == 2
+
+
+class OnGpu:
+    """A device of which only the type is read."""
+
+    type = "cuda"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "row", "changes"),
+    [
+        ("web", "mlp", {}),
+        ("web", "polynormer", {"model": {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "dropout": 0.2}}),
+        ("many", "gin", {"model": {"name": "gin", "hidden_dim": 8, "num_layers": 2, "dropout": 0.2}}),
+    ],
+)
+def test_seeds_side_by_side_on_a_gpu_have_the_numbers_of_one_by_one(project, monkeypatch, dataset, row, changes):
+    """What a GPU uses, on a CPU: new interpreters next to each other, each with its share of the memory."""
+    project.recipe(dataset, row, **changes | ({"batch": {"graphs": 4}} if dataset == "many" else {}))
+    grid = load_grid()
+    cell = grid.find(f"small/{dataset}/{row}")
+
+    def train(store, parallel):
+        run = grid.run.model_copy(update={"parallel": parallel})
+        result = train_cell(cell, grid.model_copy(update={"run": run}), store_root=Path(store))
+        assert result["status"] == "ok"
+        records = [json.loads(path.read_text()) for path in Path(store).glob("??/*/record.json")]
+        return {record["digest"]: record["deterministic"] for record in records}
+
+    alone = train("alone", 1)
+    assert len(alone) == 2
+    launch, create = train_seeds.compute_in_new_process, Experiment.__post_init__
+
+    def launched(compute, *others):
+        with open("launched", "a", encoding="utf-8") as file:
+            file.write(f"{compute.seed} of {compute.processes}\n")
+        return launch(compute, *others)
+
+    def on_gpu(experiment):
+        create(experiment)
+        experiment.device = OnGpu()  # of this process: the new ones choose their own
+
+    monkeypatch.setattr(train_seeds, "compute_in_new_process", launched)
+    monkeypatch.setattr(Pace, "pays", lambda *_: True)
+    monkeypatch.setattr(Experiment, "__post_init__", on_gpu)
+    monkeypatch.setattr(Experiment, "_settled", lambda experiment, digest: experiment.store.get(digest))
+    assert train("together", 2) == alone
+    assert sorted(Path("launched").read_text().splitlines()) == ["0 of 2", "1 of 2"]
+
+
+def test_shares_of_a_gpu():
+    gib = 2**30
+    assert gpu_fraction(80 * gib, 4) == pytest.approx(0.25 - 0.75 / 80)
+    assert 4 * gpu_fraction(80 * gib, 4) * 80 * gib + 4 * GPU_CONTEXT == pytest.approx(80 * gib)
+    with pytest.raises(ValueError, match=r"100 processes do not fit on a GPU with 81920 MiB, .* to 53 or less"):
+        gpu_fraction(80 * gib, 100)
+    assert gpu_fraction(80 * gib, 53) > 0
+    share_gpu(torch.device("cpu"), 100)  # the CPU has its own limits

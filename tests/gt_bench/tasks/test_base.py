@@ -102,3 +102,28 @@ def test_the_common_tasks_have_a_row_for_each_target_and_a_loss_of_their_own(tas
     one = create_task(task, metric)
     assert one.loss_name == loss
     assert one.output_shape(SimpleNamespace(y=torch.zeros(5)), SimpleNamespace(out_dim=3)) == shape
+
+
+@pytest.mark.parametrize("name", ["bce", "l1", "mse"])
+def test_on_a_device_the_labelled_entries_are_not_counted_by_a_size(name, monkeypatch):
+    """Where sizes may not depend on values, a loss with unlabelled entries and its gradient are the same numbers."""
+    losses = LOSSES if name == "bce" else create_task("graph-regression", "mae", name).losses
+    target = torch.tensor([[1.0, float("nan")], [0.0, 1.0], [float("nan"), 0.0]], dtype=torch.float64)
+    found = []
+    for on_device in (False, True):
+        monkeypatch.setattr("gt_bench.tasks.base.needs_static_shapes", lambda _, there=on_device: there)
+        output = torch.arange(6.0, dtype=torch.float64).view(3, 2).requires_grad_()
+        loss = losses[name](output, target)
+        found.append((loss, *torch.autograd.grad(loss, output)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("task", ["node-classification", "graph-regression", "graph-multilabel"])
+def test_no_loss_waits_for_the_device(task):
+    """On the meta device, a value cannot be read."""
+    metric = {"node-classification": "accuracy", "graph-regression": "mae", "graph-multilabel": "ap"}[task]
+    for name, loss in create_task(task, metric).losses.items():
+        output = torch.empty(6, 3, device="meta", requires_grad=True)
+        target = torch.empty(6, device="meta", dtype=torch.long)
+        loss(output, target if task == "node-classification" else torch.empty(6, 3, device="meta")).backward()
+        assert output.grad.shape == (6, 3), name
