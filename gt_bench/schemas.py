@@ -179,7 +179,11 @@ class Origins(TypedDict, total=False):
 
 
 class SearchSummary(TypedDict):
-    """How a search went: trials by state, the best validation value, and what was searched."""
+    """How a search went: trials by state, the best validation value, and what was searched.
+
+    `objectives` and `pareto`: of a search with several objectives, the trials that no other one dominates.
+    `warm_starts`: trials whose values came from recipes and records.
+    """
 
     trials: int
     states: dict[str, int]
@@ -187,6 +191,9 @@ class SearchSummary(TypedDict):
     best_validation: NotRequired[float | None]
     keys: NotRequired[list[str]]
     space: NotRequired[str]
+    objectives: NotRequired[list[str]]
+    pareto: NotRequired[list[dict[str, float]]]
+    warm_starts: NotRequired[int]
 
 
 class Imported(TypedDict):

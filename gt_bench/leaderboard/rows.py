@@ -217,4 +217,8 @@ def _search_note(search: SearchSummary) -> str:
     space = (
         f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
     )
-    return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
+    objectives = f"; objectives: {', '.join(search['objectives'])}" if search.get("objectives") else ""
+    started = f"; {n} warm starts" if (n := search.get("warm_starts")) else ""
+    return (
+        f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}{objectives}{started}"
+    )
