@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -10,6 +11,7 @@ import torch
 import yaml
 
 from gt_bench.api.dataset_summary import summary
+from gt_bench.api.ensemble import MEMBERS, check_ensemble, ensembled
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.recipe import BY_SET, TRIED, Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError, validated
@@ -79,6 +81,8 @@ def try_pair(
     bar: bool = True,
     grid: Grid | None = None,
     method: SearchMethod | None = None,
+    ensemble: bool = False,
+    members: int = MEMBERS,
 ) -> Comparison:
     """Train a model on a dataset with all seeds, and compare it with all results on this dataset.
 
@@ -99,6 +103,8 @@ def try_pair(
         bar: whether to show a progress bar.
         grid: a grid with other run-wide settings; default: that of the current folder.
         method: sampler, pruner, objectives and first trials of the search, where they are not the default.
+        ensemble: with a search, also train the default recipe of `model`, and an ensemble of the best trials.
+        members: number of trials that are candidates of the ensemble, in addition to the default.
 
     Raises:
         Incompatible: a model cannot be run on the dataset.
@@ -112,6 +118,8 @@ def try_pair(
         raise RecipeError(f"a search space is given ({', '.join(space)}) and no search: add --search TRIALS")
     elif options := options_of(method):
         raise RecipeError(f"{options[0]} {options[1]} is given and no search: add --search TRIALS")
+    elif ensemble:
+        raise RecipeError("--ensemble is given and no search: add --search TRIALS")
     if twice := [name for i, name in enumerate(against) if name in (model, *against[:i])]:
         raise RecipeError(f"--against {','.join(against)}: {twice[0]} is named twice")
     grid, given = grid or load_grid(), given or {}
@@ -121,6 +129,9 @@ def try_pair(
     infos = {name: _model(name) for name in (model, *against)}
     for info in infos.values():
         check_pair(info, spec)
+    if ensemble:
+        check_ensemble(spec.task, spec.metric, grid, members, method.objectives)
+        grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})
     packed = _packed(spec, grid)
     print_text("\n".join(summary(packed.header)), flush=True)
     say_notes(packed.folder)
@@ -131,9 +142,15 @@ def try_pair(
         )
         for name, info in infos.items()
     ]
+    default = _pair(infos[model], packed, given, seeds, None, None, method) if ensemble else None
+    default_result = _run(default, grid, bar) if default else None
     results = [_run(pair, grid, bar) for pair in pairs]
     cell = pairs[0].cell
-    return comparison(cell, results[0], grid, str(cell.settings_path), Path("store"))
+    columns = None
+    if default_result:
+        columns = ensembled(cell, default_result, results[0], pairs[0].recipe, grid, members, DATA, Store())
+    found = comparison(cell, results[0], grid, str(cell.settings_path), Path("store"))
+    return replace(found, tuned=columns)
 
 
 def debug_pair(

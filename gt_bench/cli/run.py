@@ -117,6 +117,15 @@ def try_(
     select_within: SelectWithin = None,
     warm_start: WarmStart = None,
     search_seeds: SearchSeeds = None,
+    ensemble: Annotated[
+        bool,
+        typer.Option(
+            "--ensemble", help="with --search: compare default, tuned, and an ensemble of the best trials of MODEL"
+        ),
+    ] = False,
+    members: Annotated[
+        int, typer.Option(metavar="N", help="trials that are trained with all seeds as candidates of the ensemble")
+    ] = 5,
     task: Annotated[
         str | None,
         typer.Option(metavar="TASK", help="of user-supplied data: node-classification, graph-regression, ..."),
@@ -164,7 +173,7 @@ def try_(
         from gt_bench.api.evaluate import debug_pair
         from gt_bench.config.schema import RecipeError
 
-        others = {"--search": search, "--against": against, "--space": space, "--save": save}
+        others = {"--search": search, "--against": against, "--space": space, "--save": save, "--ensemble": ensemble}
         others |= dict.fromkeys(options_of(method)[:1], True)
         if taken := [name for name, value in others.items() if value]:
             raise RecipeError(
@@ -188,9 +197,12 @@ def try_(
             metric=metric,
             undirected=undirected,
             method=method,
+            ensemble=ensemble,
+            members=members,
         )
     if as_json:
-        print_json({"dataset": found.dataset, "recipe": found.recipe, "rows": found.rows})
+        columns = {"tuned": found.tuned.content()} if found.tuned else {}
+        print_json({"dataset": found.dataset, "recipe": found.recipe, "rows": found.rows, **columns})
     else:
         shown(found, [f"recipe: {found.recipe}"])
     if save is not None:

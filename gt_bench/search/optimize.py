@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -191,6 +192,72 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
     study = _study_of(base, cell, grid, first, folder, begun, make=False)
     used = 0 if study is None else _used(study.get_trials(deepcopy=False))
     return Trials(max(0, trials - used), trials)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A finished search.
+
+    Attributes:
+        study: its study.
+        recipe: recipe of its trials.
+        experiment: returns the experiment of values.
+    """
+
+    study: "Study"
+    recipe: Recipe
+    experiment: Callable[[Settings], "Experiment"]
+
+    @property
+    def trials(self) -> int:
+        """Number of trials, without killed ones."""
+        return _used(self.study.get_trials(deepcopy=False))
+
+    def best(self, number: int) -> list["FrozenTrial"]:
+        """Returns complete trials with different values, the best on validation first."""
+        sign = -1 if self.study.directions[0].name == "MAXIMIZE" else 1
+        complete = [t for t in self.study.trials if t.state.name == "COMPLETE" and math.isfinite(t.values[0])]
+        found: list[FrozenTrial] = []
+        for trial in sorted(complete, key=lambda t: (sign * t.values[0], t.number)):
+            if trial.params not in [other.params for other in found]:
+                found.append(trial)
+        return found[:number]
+
+    def seconds(self) -> float:
+        """Returns the seconds of all trials: by their records, or of those without one from start to end."""
+        total = 0.0
+        for trial in self.study.get_trials(deepcopy=False):
+            if trial.state.name == "COMPLETE":
+                tried = self.experiment(trial.params)
+                records = [tried.store.get(tried.digest(seed, test=False)) for seed in self.recipe.searched.seeds]
+                if all(records):
+                    total += sum(record["measured"]["seconds"] for record in records if record)
+                    continue
+            if trial.duration is not None:
+                total += trial.duration.total_seconds()
+        return total
+
+
+def open_search(cell: Cell, grid: Grid, data: Path, store_root: Path) -> Searched:
+    """Opens the search of a cell.
+
+    Raises:
+        RecipeError: there is none with the current recipe.
+    """
+    from gt_bench.experiment.run import Experiment
+    from gt_bench.store.run_store import Store
+
+    _, base = trial_recipe(cell, grid)
+    store = Store(store_root)
+
+    def experiment(values: Settings) -> Experiment:
+        return Experiment(base.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data)
+
+    starts = starts_of(base, cell, grid).found if base.searched.warm_start else []
+    study = _study_of(base, cell, grid, experiment({}), STUDIES / cell.cell, starts, make=False)
+    if study is None:
+        raise RecipeError(f"{cell.recipe_path}: no search with this recipe; run `gt-bench tune {cell.cell}`")
+    return Searched(study, base, experiment)
 
 
 def _study_of(
