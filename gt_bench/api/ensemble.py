@@ -86,7 +86,7 @@ def ensembled(
     runs: dict[str, list[Record]] = {DEFAULT: _records(default, store)}
     for trial in searched.best(members):
         chosen = recipe.with_values(trial.params)
-        runs[f"trial {trial.number}"] = _train(cell, chosen, grid, data, store, f"trial {trial.number}")
+        runs[f"trial {trial.number}"] = train_values(cell, chosen, grid, data, store, f"trial {trial.number}")
     by_seed: dict[int, dict[str, Record]] = {}
     for name, records in runs.items():
         for record in records:
@@ -118,7 +118,7 @@ def _columns(
     chosen: Mapping[int, Ensemble],
     by_seed: Mapping[int, Mapping[str, Record]],
 ) -> list[TunedColumn]:
-    trials, seconds = searched.trials, searched.seconds()
+    trials, seconds = len(searched.trials), searched.seconds()
     members = {record["digest"]: record for records in runs.values() for record in records}
     all_runs = members | {record["digest"]: record for record in tuned}
     parameters = max(
@@ -133,10 +133,11 @@ def _columns(
         (seconds + _seconds(list(all_runs.values()))) / 3600,
         parameters,
     )
-    return [_of_runs(DEFAULT, runs[DEFAULT], 0, 0.0), _of_runs(TUNED, tuned, trials, seconds), ensemble]
+    return [column_of(DEFAULT, runs[DEFAULT], 0, 0.0), column_of(TUNED, tuned, trials, seconds), ensemble]
 
 
-def _of_runs(name: str, records: Sequence[Record], trials: int, seconds: float) -> TunedColumn:
+def column_of(name: str, records: Sequence[Record], trials: int, seconds: float) -> TunedColumn:
+    """Returns the column of the runs of one recipe that was found with `trials` trials, which took `seconds`."""
     good = [record["deterministic"] for record in _good(records)]
     return TunedColumn(
         name,
@@ -149,8 +150,17 @@ def _of_runs(name: str, records: Sequence[Record], trials: int, seconds: float) 
     )
 
 
-def _train(cell: Cell, recipe: Recipe, grid: Grid, data: Path, store: Store, title: str) -> list[Record]:
-    """Trains all seeds of a recipe that are not in the store."""
+def train_values(cell: Cell, recipe: Recipe, grid: Grid, data: Path, store: Store, title: str) -> list[Record]:
+    """Trains all seeds of a recipe that are not in the store, and returns their records.
+
+    Args:
+        cell: the searched cell.
+        recipe: its recipe with the values of a trial.
+        grid: the grid.
+        data: folder of packed data and encodings.
+        store: the run store.
+        title: name of these runs in the progress display.
+    """
     allocator = prepare_process(grid.run)
     experiment = experiment_of(cell, limited(recipe, grid, cell)[0], grid, store, data, allocator)
     gpu = experiment.device.type == "cuda"

@@ -209,24 +209,29 @@ class Searched:
     experiment: Callable[[Settings], "Experiment"]
 
     @property
-    def trials(self) -> int:
-        """Number of trials, without killed ones."""
-        return _used(self.study.get_trials(deepcopy=False))
+    def trials(self) -> list["FrozenTrial"]:
+        """Trials in their order, without killed ones."""
+        return [t for t in self.study.get_trials(deepcopy=False) if ended(t) is not None]
 
-    def best(self, number: int) -> list["FrozenTrial"]:
-        """Returns complete trials with different values, the best on validation first."""
+    def best(self, number: int, first: int | None = None) -> list["FrozenTrial"]:
+        """Returns at most `number` complete trials with different values, the best on validation first.
+
+        Args:
+            number: how many.
+            first: of the first trials only; None for all.
+        """
         sign = -1 if self.study.directions[0].name == "MAXIMIZE" else 1
-        complete = [t for t in self.study.trials if t.state.name == "COMPLETE" and math.isfinite(t.values[0])]
+        complete = [t for t in self.trials[:first] if t.state.name == "COMPLETE" and math.isfinite(t.values[0])]
         found: list[FrozenTrial] = []
         for trial in sorted(complete, key=lambda t: (sign * t.values[0], t.number)):
             if trial.params not in [other.params for other in found]:
                 found.append(trial)
         return found[:number]
 
-    def seconds(self) -> float:
-        """Returns the seconds of all trials: by their records, or of those without one from start to end."""
+    def seconds(self, first: int | None = None) -> float:
+        """Returns the seconds of the first trials: by their records, or of those without one from start to end."""
         total = 0.0
-        for trial in self.study.get_trials(deepcopy=False):
+        for trial in self.trials[:first]:
             if trial.state.name == "COMPLETE":
                 tried = self.experiment(trial.params)
                 records = [tried.store.get(tried.digest(seed, test=False)) for seed in self.recipe.searched.seeds]
