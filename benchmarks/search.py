@@ -6,8 +6,7 @@
 Each model is trained with the default settings of `gt-bench try`, then with the best of the first n trials of one
 search on validation, n as in --trials. The command resumes: runs in FOLDER are not repeated.
 
-Prints: a table with a row for each dataset and n: test metric, its difference from the default with its 95 % interval
-over the seeds, and hours of training.
+Prints: a table with a row for each dataset and n: test metric, difference from the default with its interval, hours.
 Takes: some minutes with the defaults of this command, on two cores.
 """
 

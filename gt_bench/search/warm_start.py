@@ -69,7 +69,7 @@ def _sources(
     """Yields (origin, values of all keys of a recipe)."""
     wanted, model = recipe.searched.warm_start, recipe.model.name
     if "defaults" in wanted:
-        yield f"defaults: {cell.recipe_path}", values_of(recipe)
+        yield f"defaults: {cell.cell}", values_of(recipe)
     for name in ("records", "neighbours"):
         if name not in wanted:
             continue
@@ -85,9 +85,9 @@ def _sources(
                     run = read(path).records[0]
                     content = run["deterministic"]["recipe"] | {"seeds": [0]}
                     tuned = validated(Recipe, content, str(path))
-                    yield f"{name}: {path}", values_of(tuned)
+                    yield f"{name}: {other.cell}, shipped record", values_of(tuned)
                 elif name == "neighbours" and theirs.search is None:
-                    yield f"{name}: {other.recipe_path}", values_of(theirs)
+                    yield f"{name}: {other.cell}, recipe", values_of(theirs)
             except (RecipeError, StoreError, IndexError) as error:
                 left_out.append(f"{name}: {other.cell}: left out: {str(error).splitlines()[0]}")
 
