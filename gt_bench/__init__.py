@@ -35,6 +35,8 @@ def evaluate(
     set: Mapping[str, object] | None = None,
     search: int | None = None,
     space: Mapping[str, object] | None = None,
+    method: Mapping[str, object] | None = None,
+    ensemble: bool = False,
     against: Sequence[str] = (),
     task: str | None = None,
     metric: str | None = None,
@@ -51,6 +53,9 @@ def evaluate(
         set: dotted keys of a recipe that differ from the defaults: {"optimizer.lr": 0.01, "model.hidden_dim": 128}.
         search: number of trials of a hyperparameter search on validation, which runs first.
         space: space of the search: dotted keys with a list of choices, or with {"low": ..., "high": ..., "log": True}.
+        method: sampler, pruner and other keys of `search:` of a recipe (docs/search.md): {"sampler": "gp"}.
+        ensemble: with `search`: also train the default settings and the best trials; the attribute `tuned` of the
+            comparison has the columns default, tuned, and tuned and ensembled.
         against: names of further models that are trained by the same protocol.
         task: of user-supplied data, if it differs from what the targets suggest.
         metric: of user-supplied data, if it differs from what the targets suggest.
@@ -66,6 +71,8 @@ def evaluate(
     """
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.grid import load_grid
+    from gt_bench.config.schema import validated
+    from gt_bench.config.search_space import SearchMethod
     from gt_bench.plugins.datasets import held
     from gt_bench.plugins.models import from_class
 
@@ -88,6 +95,8 @@ def evaluate(
         metric=metric,
         undirected=undirected,
         grid=grid.model_copy(update={"run": run}),
+        method=validated(SearchMethod, dict(method or {}), "evaluate(method=...)"),
+        ensemble=ensemble,
     )
 
 
@@ -120,6 +129,8 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> list[R
         - chosen_on_test: whether the epoch was chosen on the test split (`select: test`), as some authors do
         - flags, notes, digests: remarks, and the digests of the records
         - contributed: who contributed the records and what was verified (docs/submit.md); None: the maintainers' own
+        - default_mean, default_std, default_hours, tuned_hours, ensemble_mean, ensemble_std, ensemble_hours: of
+          `gt-bench try --search N --ensemble`; the tuned mean is `mean` (docs/search.md)
         - source: "own" or "shipped"; a cell that has both has two rows
 
     Raises:

@@ -196,8 +196,25 @@ class Origins(TypedDict, total=False):
     algorithms: dict[str, str] | None
 
 
+class EnsembleSummary(TypedDict):
+    """Test metric of a model with defaults and of the ensembles of its search, and hours of training of each."""
+
+    mean: float
+    std: float
+    runs: int
+    hours: float
+    tuned_hours: float
+    default_mean: float
+    default_std: float
+    default_hours: float
+
+
 class SearchSummary(TypedDict):
-    """How a search went: trials by state, the best validation value, and what was searched."""
+    """How a search went: trials by state, the best validation value, and what was searched.
+
+    `objectives` and `pareto`: of a search with several objectives, the trials that no other one dominates.
+    `warm_starts`: trials whose values came from recipes and records. `ensemble`: of `gt-bench try --ensemble`.
+    """
 
     trials: int
     states: dict[str, int]
@@ -205,6 +222,10 @@ class SearchSummary(TypedDict):
     best_validation: NotRequired[float | None]
     keys: NotRequired[list[str]]
     space: NotRequired[str]
+    objectives: NotRequired[list[str]]
+    pareto: NotRequired[list[dict[str, float]]]
+    warm_starts: NotRequired[int]
+    ensemble: NotRequired[EnsembleSummary]
 
 
 class Imported(TypedDict):
@@ -307,9 +328,13 @@ class Columns(TypedDict):
 
 
 class Row(Columns):
-    """A row with the version of the cell that it is of: "own" or "shipped", where both were looked for."""
+    """A row with the version of the cell that it is of: "own" or "shipped", where both were looked for.
+
+    `ensemble`: of a cell of `gt-bench try --search N --ensemble`, as in its result.
+    """
 
     source: NotRequired[str | None]
+    ensemble: NotRequired[EnsembleSummary]
 
 
 COLUMNS = tuple(Columns.__annotations__)

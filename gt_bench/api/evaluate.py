@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -10,9 +11,12 @@ import torch
 import yaml
 
 from gt_bench.api.dataset_summary import summary
+from gt_bench.api.ensemble import MEMBERS, check_ensemble, ensembled
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.recipe import BY_SET, TRIED, Recipe, digest_of, load_recipe
-from gt_bench.config.schema import RecipeError
+from gt_bench.config.schema import RecipeError, validated
+from gt_bench.config.search_options import options_of
+from gt_bench.config.search_space import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
@@ -26,6 +30,7 @@ from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
 from gt_bench.reports.comparison import Comparison, comparison
 from gt_bench.schemas import Result, Settings
+from gt_bench.search.methods import check_method
 from gt_bench.search.space import check_space, size_text, space_size
 from gt_bench.search.storage import check_packages
 from gt_bench.store.run_store import Store
@@ -75,6 +80,9 @@ def try_pair(
     undirected: bool | None = None,
     bar: bool = True,
     grid: Grid | None = None,
+    method: SearchMethod | None = None,
+    ensemble: bool = False,
+    members: int = MEMBERS,
 ) -> Comparison:
     """Train a model on a dataset with all seeds, and compare it with all results on this dataset.
 
@@ -94,16 +102,24 @@ def try_pair(
         undirected: for user-supplied data: add the reverse of each edge where it is missing.
         bar: whether to show a progress bar.
         grid: a grid with other run-wide settings; default: that of the current folder.
+        method: sampler, pruner, objectives and first trials of the search, where they are not the default.
+        ensemble: with a search, also train the default recipe of `model`, and an ensemble of the best trials.
+        members: number of trials that are candidates of the ensemble, in addition to the default.
 
     Raises:
         Incompatible: a model cannot be run on the dataset.
         RecipeError: a key or a value is invalid in a recipe.
         DatasetError: the data cannot be read.
     """
+    method = method or SearchMethod()
     if trials is not None:
         check_packages()
     elif space:
         raise RecipeError(f"a search space is given ({', '.join(space)}) and no search: add --search TRIALS")
+    elif options := options_of(method):
+        raise RecipeError(f"{options[0]} {options[1]} is given and no search: add --search TRIALS")
+    elif ensemble:
+        raise RecipeError("--ensemble is given and no search: add --search TRIALS")
     if twice := [name for i, name in enumerate(against) if name in (model, *against[:i])]:
         raise RecipeError(f"--against {','.join(against)}: {twice[0]} is named twice")
     grid, given = grid or load_grid(), given or {}
@@ -113,17 +129,28 @@ def try_pair(
     infos = {name: _model(name) for name in (model, *against)}
     for info in infos.values():
         check_pair(info, spec)
+    if ensemble:
+        check_ensemble(spec.task, spec.metric, grid, members, method.objectives)
+        grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})
     packed = _packed(spec, grid)
     print_text("\n".join(summary(packed.header)), flush=True)
     say_notes(packed.folder)
     protocol = {key: value for key, value in given.items() if key.split(".")[0] not in OF_MODELS}
     pairs = [
-        _pair(info, packed, given if name == model else protocol, seeds, trials, space if name == model else None)
+        _pair(
+            info, packed, given if name == model else protocol, seeds, trials, space if name == model else None, method
+        )
         for name, info in infos.items()
     ]
+    default = _pair(infos[model], packed, given, seeds, None, None, method) if ensemble else None
+    default_result = _run(default, grid, bar) if default else None
     results = [_run(pair, grid, bar) for pair in pairs]
     cell = pairs[0].cell
-    return comparison(cell, results[0], grid, str(cell.settings_path), Path("store"))
+    columns = None
+    if default_result:
+        columns = ensembled(cell, default_result, results[0], pairs[0].recipe, grid, members, DATA, Store())
+    found = comparison(cell, results[0], grid, str(cell.settings_path), Path("store"))
+    return replace(found, tuned=columns)
 
 
 def debug_pair(
@@ -198,12 +225,16 @@ def _pair(
     seeds: Sequence[int] | None,
     trials: int | None,
     space: Settings | None,
+    method: SearchMethod,
 ) -> Pair:
     """Check a pair, compute its encodings and write its recipe; raises the errors of `try_pair`."""
     dataset = packed.header.name
     where = f"gt-bench try {info.name} {dataset}"
-    recipe = resolved(recipe_of(info, packed.header, given, seeds, trials, space), dataset, where)
-    recipe = with_encodings(recipe, info, packed)
+    recipe = recipe_of(info, packed.header, given, seeds, trials, space)
+    if recipe.search:
+        section = validated(SearchSection, recipe.search.merged(method), where, "search.")
+        recipe = recipe.model_copy(update={"search": section})
+    recipe = with_encodings(resolved(recipe, dataset, where), info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)
@@ -211,6 +242,7 @@ def _pair(
     cell = _cell(info, dataset, given, trials)
     if trials is not None:
         check_space(recipe, cell)
+        check_method(recipe.searched, recipe.total_epochs * len(recipe.searched.seeds), where)
     write_bytes(cell.recipe_path, _text(recipe, given).encode())
     print_text("\n".join([f"{cell.cell}: settings", *settings_lines(info, recipe, given)]), flush=True)
     return Pair(cell, recipe, trials)

@@ -28,6 +28,13 @@ class Missing(StrEnum):
     worst = "worst"
 
 
+class Design(StrEnum):
+    """Which cells `gt-bench ablate --design` makes."""
+
+    one_at_a_time = "one-at-a-time"
+    random = "random"
+
+
 def rank(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="SUITE|CELL", help="suites and cells; all if none is named")
@@ -126,16 +133,47 @@ def ablate(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")
     ] = None,
+    design: Annotated[
+        Design | None,
+        typer.Option(
+            help="write recipes of missing cells and a plan: CELLs with each of --values, or in random recipes"
+        ),
+    ] = None,
+    values: Annotated[
+        list[str] | None, typer.Option(metavar="VALUES", help="of the factor: 0.0,0.25,0.5; of several: KEY=VALUES")
+    ] = None,
+    over: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUES", help="drawn at random: model.num_layers=2,4,8")
+    ] = None,
+    draws: Annotated[int, typer.Option(metavar="N", min=1, help="of a random design, per CELL")] = 5,
+    seed: Annotated[int, typer.Option(metavar="N", help="of a random design")] = 0,
+    into: Annotated[str, typer.Option(metavar="SUITE", help="suite of the missing cells")] = "ablation",
+    plan: Annotated[Path, typer.Option(metavar="FILE", help="plan of the design, for `gt-bench work --plan`")] = Path(
+        "ablation.yaml"
+    ),
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
     """Show the effect of one recipe value or encoding, over pairs of cells that differ in nothing else.
 
-    Uses own and shipped records. Nothing is computed.
+    Uses own and shipped records. Nothing is computed. With --design, write the cells that such pairs need instead.
     """
     from gt_bench.analysis.ablate import show
+    from gt_bench.config.schema import RecipeError
 
     grid = every_cell()
+    if design is not None:
+        from gt_bench.scheduling.ablation_design import design as make
+
+        if not names:
+            raise RecipeError(f"--design {design.value}: name the cells whose recipes are varied")
+        for line in make(
+            factor, grid.chosen(names), grid, design.value, values or [], over or [], draws, seed, into, plan
+        ):
+            print_text(line)
+        return
+    if given := [option for option, value in (("--values", values), ("--over", over)) if value]:
+        raise RecipeError(f"{given[0]} is given and no design: add --design one-at-a-time or --design random")
     for problem in show(factor, grid, grid.chosen(names or []), plot, as_json, records):
         print_text(problem, file=sys.stderr)
 

@@ -12,7 +12,23 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli.options import AsJson, CellName, Names, Plan, every_cell, print_json
+from gt_bench.cli.options import (
+    AsJson,
+    CellName,
+    Names,
+    Objective,
+    Plan,
+    Pruner,
+    PrunerOption,
+    Sampler,
+    SamplerOption,
+    SearchSeeds,
+    SelectWithin,
+    WarmStart,
+    every_cell,
+    print_json,
+    search_method,
+)
 from gt_bench.utils.format import print_text
 
 WHICH = (
@@ -93,6 +109,23 @@ def try_(
             help="with --search: model.hidden=16,32,64, model.layers=1..4, optimizer.lr=1e-4..1e-2:log",
         ),
     ] = None,
+    sampler: Sampler = None,
+    sampler_option: SamplerOption = None,
+    pruner: Pruner = None,
+    pruner_option: PrunerOption = None,
+    objective: Objective = None,
+    select_within: SelectWithin = None,
+    warm_start: WarmStart = None,
+    search_seeds: SearchSeeds = None,
+    ensemble: Annotated[
+        bool,
+        typer.Option(
+            "--ensemble", help="with --search: compare default, tuned, and an ensemble of the best trials of MODEL"
+        ),
+    ] = False,
+    members: Annotated[
+        int, typer.Option(metavar="N", help="trials that are trained with all seeds as candidates of the ensemble")
+    ] = 5,
     task: Annotated[
         str | None,
         typer.Option(metavar="TASK", help="of user-supplied data: node-classification, graph-regression, ..."),
@@ -123,12 +156,16 @@ def try_(
     """
     from gt_bench.api.evaluate import check_suite, try_pair
     from gt_bench.api.evaluate import save as save_recipe
+    from gt_bench.config.search_options import options_of
     from gt_bench.config.space_text import space_in
     from gt_bench.plugins.default_recipes import seeds_in, settings
     from gt_bench.reports.comparison import shown
 
     if save is not None:
         check_suite(save)
+    method = search_method(
+        sampler, sampler_option, pruner, pruner_option, objective, select_within, warm_start, search_seeds
+    )
     given = settings(set_ or [])
     if epochs is not None:
         given["epochs"] = epochs
@@ -136,7 +173,8 @@ def try_(
         from gt_bench.api.evaluate import debug_pair
         from gt_bench.config.schema import RecipeError
 
-        others = {"--search": search, "--against": against, "--space": space, "--save": save}
+        others = {"--search": search, "--against": against, "--space": space, "--save": save, "--ensemble": ensemble}
+        others |= dict.fromkeys(options_of(method)[:1], True)
         if taken := [name for name, value in others.items() if value]:
             raise RecipeError(
                 f"--debug {debug.value}: stores no run and cannot be combined with {taken[0]}; remove one"
@@ -158,9 +196,13 @@ def try_(
             task=task,
             metric=metric,
             undirected=undirected,
+            method=method,
+            ensemble=ensemble,
+            members=members,
         )
     if as_json:
-        print_json({"dataset": found.dataset, "recipe": found.recipe, "rows": found.rows})
+        columns = {"tuned": found.tuned.content()} if found.tuned else {}
+        print_json({"dataset": found.dataset, "recipe": found.recipe, "rows": found.rows, **columns})
     else:
         shown(found, [f"recipe: {found.recipe}"])
     if save is not None:
@@ -243,13 +285,32 @@ def sweep(
         raise typer.Exit(1)
 
 
-def tune(cell: CellName) -> None:
-    """Run the hyperparameter search of a cell; an interrupted search is resumed."""
+def tune(
+    cell: CellName,
+    sampler: Sampler = None,
+    sampler_option: SamplerOption = None,
+    pruner: Pruner = None,
+    pruner_option: PrunerOption = None,
+    objective: Objective = None,
+    select_within: SelectWithin = None,
+    warm_start: WarmStart = None,
+    search_seeds: SearchSeeds = None,
+) -> None:
+    """Run the hyperparameter search of a cell; an interrupted search is resumed.
+
+    Options replace the keys of `search:` in its recipe, as `search:` in params.yaml does.
+    """
     from gt_bench.experiment.cell import say_notes
     from gt_bench.pipeline.tune import tune_cell
 
     grid = every_cell()
     found = grid.find(cell)
+    method = search_method(
+        sampler, sampler_option, pruner, pruner_option, objective, select_within, warm_start, search_seeds
+    )
+    if method.model_fields_set:
+        both = grid.search[found.cell].merged(method) if found.cell in grid.search else method
+        grid = grid.model_copy(update={"search": {**grid.search, found.cell: type(method).model_validate(both)}})
     say_notes([found])
     tune_cell(found, grid)
 

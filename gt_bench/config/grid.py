@@ -9,7 +9,9 @@ from typing import Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import Positive, RecipeError, Strict, nearest, parse_yaml, read_yaml, validated
+from gt_bench.config.search_space import SearchMethod, SearchSection
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.schemas import Settings
 from gt_bench.utils.io import is_plain_name
@@ -178,6 +180,7 @@ class Grid(Strict):
         resources: {suite, cell or "all": resources on a cluster}.
         fair_search: {suite: number of trials of each of its searches}, instead of the numbers in the recipes. The
             search spaces must have the same size.
+        search: {suite, cell or "all": keys of `search:` of recipes that are replaced}, such as sampler and pruner.
         datasets: names of datasets.
         suites: names of suites.
         cells: {key: cell}. In grid.yaml, cells that start from another one are under `finetunes`, because their stage
@@ -190,6 +193,7 @@ class Grid(Strict):
     limits: dict[str, Limits] = {}
     resources: dict[str, Resources] = {}
     fair_search: dict[str, Positive] = {}
+    search: dict[str, SearchMethod] = {}
     datasets: list[str]
     suites: list[str]
     cells: dict[str, Cell]
@@ -215,7 +219,7 @@ class Grid(Strict):
     @model_validator(mode="before")
     @classmethod
     def _cut_by_path(cls, content: object) -> object:
-        """Renames keys of `limits` and `resources` that are the key of a cell to the path of the cell."""
+        """Renames keys of `limits`, `resources` and `search` that are the key of a cell to the path of the cell."""
         if not isinstance(content, dict):
             return content
         found = [
@@ -225,7 +229,7 @@ class Grid(Strict):
             key: cell["cell"] for key, cell in found if isinstance(cell, dict) and isinstance(cell.get("cell"), str)
         }
         renamed = {}
-        for section in ("limits", "resources"):
+        for section in ("limits", "resources", "search"):
             if isinstance(values := content.get(section), dict):
                 if twice := [f"{paths[name]} and {name}" for name in values if paths.get(name) in values]:
                     raise ValueError(f"{section}: {twice[0]} are the same cell; keep one of them")
@@ -274,7 +278,11 @@ class Grid(Strict):
                 f"searches and cells with settings: tuned differ in {sorted(tuned ^ set(self.searches))}; expected "
                 "the same cells"
             )
-        for section, known in (("limits", [*self.suites, *names]), ("resources", ["all", *self.suites, *names])):
+        for section, known in (
+            ("limits", [*self.suites, *names]),
+            ("resources", ["all", *self.suites, *names]),
+            ("search", ["all", *self.suites, *names]),
+        ):
             for name in getattr(self, section):
                 if name not in known:
                     raise ValueError(f"{section}: no suite or cell {name!r:.200}{nearest(name, known)}")
@@ -286,6 +294,19 @@ class Grid(Strict):
     def limits_of(self, cell: Cell) -> Limits:
         """Returns the limits of a cell, or else those of its suite."""
         return self.limits.get(cell.cell) or self.limits.get(cell.suite) or Limits()
+
+    def with_method(self, recipe: Recipe, cell: Cell) -> Recipe:
+        """Returns the recipe with the changes of `search` for all cells, for its suite and for the cell, in this order.
+
+        Raises:
+            RecipeError: the search of the recipe does not allow them.
+        """
+        for name in ("all", cell.suite, cell.cell):
+            if name in self.search and recipe.search:
+                section = recipe.search.merged(self.search[name])
+                where = f"{cell.recipe_path}, with `search.{name}` of params.yaml or options"
+                recipe = recipe.model_copy(update={"search": validated(SearchSection, section, where, "search.")})
+        return recipe
 
     def resources_of(self, cell: Cell) -> Resources:
         """Returns the resources of a cell. Values for the cell have priority over its suite, and those over `all`."""

@@ -5,7 +5,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from gt_bench.config.schema import Positive, Strict, tag_of
+from gt_bench.config.schema import Positive, RecipeError, Strict, tag_of, validated
+from gt_bench.schemas import Settings
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Choice(Strict):
@@ -56,7 +60,185 @@ Space = Annotated[
 ]
 
 
-class SearchSection(Strict):
+class TpeOptions(Strict):
+    """Options of `optuna.samplers.TPESampler`."""
+
+    n_startup_trials: Count = 10
+    n_ei_candidates: Positive = 24
+    multivariate: bool | None = None
+    group: bool = False
+    constant_liar: bool = True
+
+    @model_validator(mode="after")
+    def _grouped(self) -> Self:
+        if self.group and not self.multivariate:
+            raise ValueError("group requires multivariate: true")
+        return self
+
+
+class GpOptions(Strict):
+    """Options of `optuna.samplers.GPSampler`."""
+
+    n_startup_trials: Positive = 10
+    deterministic_objective: bool = False
+
+
+class CmaEsOptions(Strict):
+    """Options of `optuna.samplers.CmaEsSampler`."""
+
+    n_startup_trials: Positive = 1
+    sigma0: float | None = Field(None, gt=0, allow_inf_nan=False)
+    popsize: int | None = Field(None, ge=2)
+    consider_pruned_trials: bool = False
+    use_separable_cma: bool = False
+    with_margin: bool = False
+    lr_adapt: bool = False
+
+
+class NsgaOptions(Strict):
+    """Options of `optuna.samplers.NSGAIISampler` and `NSGAIIISampler`."""
+
+    population_size: int = Field(50, ge=2)
+    mutation_prob: Share | None = None
+    crossover_prob: Share = 0.9
+    swapping_prob: Share = 0.5
+
+
+class QmcOptions(Strict):
+    """Options of `optuna.samplers.QMCSampler`."""
+
+    qmc_type: Literal["sobol", "halton"] = "sobol"
+    scramble: bool = True
+
+
+class NoOptions(Strict):
+    """A sampler or pruner without options."""
+
+
+class MedianOptions(Strict):
+    """Options of `optuna.pruners.MedianPruner`."""
+
+    n_startup_trials: Count = 4
+    interval_steps: Positive = 1
+    n_min_trials: Positive = 1
+
+
+class PercentileOptions(MedianOptions):
+    """Options of `optuna.pruners.PercentilePruner`."""
+
+    percentile: float = Field(ge=0, le=100)
+
+
+class HyperbandOptions(Strict):
+    """Options of `optuna.pruners.HyperbandPruner`; `min_resource` is at least 1 and by default `warmup_epochs`."""
+
+    min_resource: Positive | None = None
+    reduction_factor: int = Field(3, ge=2)
+    bootstrap_count: Count = 0
+
+
+class HalvingOptions(Strict):
+    """Options of `optuna.pruners.SuccessiveHalvingPruner`; `min_resource` is by default `warmup_epochs`."""
+
+    min_resource: Positive | None = None
+    reduction_factor: int = Field(4, ge=2)
+    min_early_stopping_rate: Count = 0
+    bootstrap_count: Count = 0
+
+
+class ThresholdOptions(Strict):
+    """Options of `optuna.pruners.ThresholdPruner`."""
+
+    lower: float | None = Field(None, allow_inf_nan=False)
+    upper: float | None = Field(None, allow_inf_nan=False)
+    interval_steps: Positive = 1
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.lower is None and self.upper is None:
+            raise ValueError("expected lower, upper or both")
+        if self.lower is not None and self.upper is not None and self.lower > self.upper:
+            raise ValueError("expected lower <= upper")
+        return self
+
+
+SAMPLERS: dict[str, type[Strict]] = {
+    "tpe": TpeOptions,
+    "random": NoOptions,
+    "grid": NoOptions,
+    "gp": GpOptions,
+    "cmaes": CmaEsOptions,
+    "nsga2": NsgaOptions,
+    "nsga3": NsgaOptions,
+    "qmc": QmcOptions,
+}
+PRUNERS: dict[str, type[Strict]] = {
+    "none": NoOptions,
+    "median": MedianOptions,
+    "percentile": PercentileOptions,
+    "hyperband": HyperbandOptions,
+    "successive_halving": HalvingOptions,
+    "threshold": ThresholdOptions,
+}
+VALIDATION = "validation"  # the first objective of every search
+
+
+class SearchMethod(Strict):
+    """How a search proposes, stops and chooses trials.
+
+    These keys are part of `search:` of a recipe. `search:` of params.yaml and options of `gt-bench tune` and
+    `gt-bench try --search` replace them.
+    """
+
+    seeds: list[int] = Field([0], min_length=1, description="seeds of each trial, whose value is the mean over them")
+    sampler: Literal["tpe", "random", "grid", "gp", "cmaes", "nsga2", "nsga3", "qmc"] = Field(
+        "tpe", description="sampler of values, see below; `grid` uses each combination of choices once"
+    )
+    sampler_options: Settings = Field({}, description="arguments of the sampler, see below")
+    sampler_seed: int = Field(0, description="seed of the sampler; a search always proposes the same values")
+    pruner: Literal["median", "none", "percentile", "hyperband", "successive_halving", "threshold"] = Field(
+        "median",
+        description="which trials end early, see below; `median` stops a trial that is worse than the median of the "
+        "others at its epoch. With several objectives there is no pruning",
+    )
+    pruner_options: Settings = Field({}, description="arguments of the pruner, see below")
+    warmup_epochs: int = Field(10, ge=0, description="epochs before pruning starts")
+    objectives: list[Literal["validation", "parameters", "seconds_per_epoch"]] = Field(
+        ["validation"],
+        min_length=1,
+        description="`validation`, and if there are more: the number of parameters, the training time of an epoch, "
+        "which are minimised",
+    )
+    select_within: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="with several objectives: the result is the cheapest trial whose validation value is worse than "
+        "the best by at most this fraction of it",
+    )
+    warm_start: list[Literal["defaults", "records", "neighbours"]] = Field(
+        [],
+        description="where the first trials come from: the recipe's own values, records of this model on this "
+        "dataset, its records or recipes on other datasets",
+    )
+
+    def merged(self, changes: "SearchMethod") -> Settings:
+        """Returns the keys that this method has after `changes`, of which only the given keys count.
+
+        Options of a replaced sampler or pruner are dropped, and so is the pruner if several objectives are given.
+        """
+        mine = self.model_dump(mode="json", exclude_unset=True)
+        new = changes.model_dump(mode="json", exclude_unset=True)
+        for what in ("sampler", "pruner"):
+            if new.get(what, getattr(self, what)) != getattr(self, what):
+                mine.pop(f"{what}_options", None)
+        if len(new.get("objectives", [])) > 1:
+            mine = {key: value for key, value in mine.items() if not key.startswith("pruner")}
+        return mine | new
+
+
+class SearchSection(SearchMethod):
     """A search of hyperparameters.
 
     `space` maps dotted keys of the recipe (model.dropout) to {choices: [...], also: [...]} or {low:, high:, log:,
@@ -68,12 +250,66 @@ class SearchSection(Strict):
         "params.yaml override it"
     )
     space: dict[str, Space] = Field(min_length=1, description="dotted keys of the recipe with their values")
-    seeds: list[int] = Field([0], min_length=1, description="seeds of each trial, whose value is the mean over them")
-    sampler: Literal["tpe", "random", "grid"] = Field(
-        "tpe", description="sampler of values; `grid` uses each combination of choices once"
-    )
-    sampler_seed: int = Field(0, description="seed of the sampler; a search always proposes the same values")
-    pruner: Literal["median", "none"] = Field(
-        "median", description="`median` stops a trial that is worse than the median of the others at its epoch"
-    )
-    warmup_epochs: int = Field(10, ge=0, description="epochs before pruning starts")
+
+    @model_validator(mode="after")
+    def _fitting_options(self) -> Self:
+        for key, kinds, given in (
+            (self.sampler, SAMPLERS, self.sampler_options),
+            (self.pruner, PRUNERS, self.pruner_options),
+        ):
+            what = "sampler" if kinds is SAMPLERS else "pruner"
+            if what == "pruner" and not self.prunes:
+                continue
+            try:
+                validated(kinds[key], given, f"{what}_options of {key}")
+            except RecipeError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _objectives(self) -> Self:
+        if self.objectives[0] != VALIDATION or len(set(self.objectives)) < len(self.objectives):
+            raise ValueError(f"objectives: expected {VALIDATION} first, and each objective once")
+        if len(set(self.warm_start)) < len(self.warm_start):
+            raise ValueError("warm_start: duplicate entry")
+        if self.warm_start and self.sampler == "grid":
+            raise ValueError("warm_start: grid tries each combination of choices once; remove warm_start")
+        several = len(self.objectives) > 1
+        if several and "pruner" in self.model_fields_set and self.pruner != "none":
+            raise ValueError(
+                f"pruner: {self.pruner}: Optuna does not prune trials with several objectives "
+                f"({', '.join(self.objectives)}); remove the pruner or keep one objective"
+            )
+        if self.pruner_options and not self.prunes:
+            raise ValueError("pruner_options: this search does not prune; remove them")
+        if several and self.sampler == "cmaes":
+            raise ValueError("sampler: cmaes optimises one objective; use nsga2, tpe or gp, or keep one objective")
+        if not several and self.sampler == "nsga3":
+            raise ValueError("sampler: nsga3 is for several objectives; use nsga2, or add objectives")
+        if not several and self.select_within:
+            raise ValueError("select_within: a search with one objective selects its best trial; remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _fitting_space(self) -> Self:
+        choices = [key for key, space in self.space.items() if isinstance(space, Choice)]
+        if self.sampler in ("cmaes", "qmc") and choices:
+            raise ValueError(
+                f"sampler: {self.sampler} samples numbers of a range, and {choices[0]} has choices: Optuna would draw "
+                "it at random; make it a range (low, high), or use tpe, gp or nsga2"
+            )
+        if self.sampler == "cmaes" and len(self.space) == 1:
+            raise ValueError("sampler: cmaes needs a space of two or more keys; use tpe or gp")
+        population = SAMPLERS[self.sampler].model_validate(self.sampler_options)
+        if isinstance(population, NsgaOptions) and population.population_size >= self.trials:
+            raise ValueError(
+                f"sampler: {self.sampler} draws the first {population.population_size} trials at random "
+                f"(population_size), which are all of {self.trials}; use a smaller population, for example "
+                "sampler_options: {population_size: " + f"{max(2, self.trials // 4)}}}, or more trials"
+            )
+        return self
+
+    @property
+    def prunes(self) -> bool:
+        """Whether trials may be stopped early."""
+        return self.pruner != "none" and len(self.objectives) == 1

@@ -94,7 +94,7 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
     """Return a digest of what a forecast depends on: recipe, search, whether the data are available, and the device."""
     from gt_bench.runtime.environment import choose_device, cpu_name, device_name
 
-    recipe, searched = recipe_to_train(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_to_train(cell, grid), grid.with_method(load_recipe(cell.recipe_path), cell).search
     search = searched and [searched.model_dump(mode="json"), grid.limits_of(cell).trials]
     here = (data / "packed" / cell.dataset / "header.json").exists()
     return digest_of(

@@ -135,7 +135,7 @@ def _measured(cell: Cell, grid: Grid, data: Path, folder: Path, budget: float, a
     from gt_bench.store.run_store import Store
     from gt_models.encodings import find_encoding
 
-    recipe, searched = recipe_to_train(cell, grid), load_recipe(cell.recipe_path).search
+    recipe, searched = recipe_to_train(cell, grid), grid.with_method(load_recipe(cell.recipe_path), cell).search
     tried = [recipe] if searched is None else _ends(load_recipe(cell.recipe_path), cell, grid)
     chosen = [recipe] if searched is None or cell.settings_path.exists() else tried
     real = (data / "packed" / cell.dataset / "header.json").exists()
@@ -209,7 +209,7 @@ def _ends(recipe: Recipe, cell: Cell, grid: Grid) -> list[Recipe]:
 
 def _trials(cell: Cell, grid: Grid) -> int:
     """Return the number of trials of the search, by recipe, suite, limits and points of a grid search."""
-    recipe = load_recipe(cell.recipe_path)
+    recipe = grid.with_method(load_recipe(cell.recipe_path), cell)
     asked = trials_of(cell, grid, recipe)
     points = space_size(recipe.searched)[0] if recipe.searched.sampler == "grid" else asked
     return min(asked, points, grid.limits_of(cell).trials or asked)

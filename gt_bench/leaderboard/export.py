@@ -56,7 +56,8 @@ def to_csv(rows: Sequence[Row]) -> str:
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({k: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for k, v in row.items()})
+        values = {column: row[column] for column in COLUMNS}  # type: ignore[literal-required]
+        writer.writerow({k: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for k, v in values.items()})
     return file.getvalue()
 
 

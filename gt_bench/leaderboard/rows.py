@@ -16,7 +16,7 @@ from gt_bench.leaderboard.expectations import with_expectation
 from gt_bench.leaderboard.verdicts import printed_number, with_verdict
 from gt_bench.papers.published import Published, PublishedError, further
 from gt_bench.papers.units import PERCENT
-from gt_bench.schemas import COLUMNS, Record, Result, Row, SearchSummary
+from gt_bench.schemas import COLUMNS, EnsembleSummary, Record, Result, Row, SearchSummary
 from gt_bench.stats.equivalence import STD_DDOF
 from gt_bench.store.archive import contribution_of
 from gt_bench.utils.versions import version_text
@@ -106,6 +106,9 @@ def summarise(
         row["notes"].append(f"the published number: {published.note}")
     if search := result.get("search"):
         row["notes"].append(_search_note(search))
+        if ensemble := search.get("ensemble"):
+            row["ensemble"] = ensemble
+            row["notes"].append(_ensemble_note(ensemble, row["metric"]))
     if modified := [r for r in records if "modified" in r["deterministic"]["digests"]]:
         versions = version_text(modified[0]["deterministic"]["versions"], modified=True)
         row["notes"].append(f"computed by code that was changed without raising a version ({versions})")
@@ -219,6 +222,18 @@ def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadab
     return status
 
 
+def _ensemble_note(ensemble: EnsembleSummary, metric: str | None) -> str:
+    scale, form = (100, ".2f") if metric in PERCENT else (1, ".4g")
+    default, mean = (
+        f"{scale * ensemble[f'{which}mean']:{form}} ± {scale * ensemble[f'{which}std']:{form}}"  # type: ignore[literal-required]
+        for which in ("default_", "")
+    )
+    return (
+        f"with default settings: {default} ({ensemble['default_hours']:.3g} hours); ensemble of the search's trials, "
+        f"chosen on validation: {mean} ({ensemble['hours']:.3g} hours; tuned alone {ensemble['tuned_hours']:.3g})"
+    )
+
+
 def _search_note(search: SearchSummary) -> str:
     # older results count trials that were killed and queued again among those that failed
     killed = search["trials"] - search.get("used", search["trials"])
@@ -227,4 +242,8 @@ def _search_note(search: SearchSummary) -> str:
     space = (
         f" over {', '.join(search['keys'])} ({search['space']})" if search.get("keys") and search.get("space") else ""
     )
-    return f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}"
+    objectives = f"; objectives: {', '.join(search['objectives'])}" if search.get("objectives") else ""
+    started = f"; {n} warm starts" if (n := search.get("warm_starts")) else ""
+    return (
+        f"searched on validation: {search.get('used', search['trials'])} trials ({states}){space}{objectives}{started}"
+    )

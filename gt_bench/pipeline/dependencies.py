@@ -75,6 +75,9 @@ def write_state(grid: Grid) -> None:
         limits = grid.limits_of(cell).model_dump(exclude_none=True)
         if cell.settings == "tuned" and cell.suite in grid.fair_search:
             limits["fair_search"] = grid.fair_search[cell.suite]
+        if cell.settings == "tuned" and grid.search:
+            changed = grid.with_method(recipe, cell).searched.model_dump(mode="json", exclude_unset=True)
+            limits["search"] = digest_of(changed)
         wanted[state_of] = states[cell.cell] = state | {"limits": limits}
         if bases_of(cell.recipe_path):  # stages depend on the recipe file itself, but not on its base recipes
             states[cell.cell]["base"] = digest_of(recipe.model_dump(mode="json", exclude_unset=True))

@@ -5,7 +5,8 @@
 The study is a journal file (studies/<cell>/journal.log), or is in the database that run.study_storage of params.yaml or
 GT_STUDY_STORAGE names. A search that was stopped resumes. If it is started several times, on one machine or (with
 PostgreSQL) on several, the processes share the trials; killed trials are queued again. The stage writes
-tuned/<cell>.yaml, .csv (all trials), .history.png, .importance.png and .parallel.png.
+tuned/<cell>.yaml, .csv (all trials), .history.png, .importance.png and .parallel.png; with several objectives also
+.pareto.png and .pareto.html.
 """
 
 from pathlib import Path
@@ -15,7 +16,8 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import cell_stage
-from gt_bench.search.artifacts import TUNED, ending, write_outs
+from gt_bench.search.artifacts import TUNED, ending, selection_of, write_outs
+from gt_bench.search.methods import check_method
 from gt_bench.search.optimize import STUDIES, best_of, run_search, trial_recipe, trials_asked
 from gt_bench.search.space import check_space
 from gt_bench.search.storage import check_packages, ended, workers_of
@@ -79,6 +81,7 @@ def take_part(
     check_trackers(grid.run)
     recipe, base = trial_recipe(cell, grid)
     check_space(base, cell)
+    check_method(base.searched, base.total_epochs * len(base.searched.seeds), cell.recipe_path)
     trials, asked = trials_asked(cell, grid, recipe)
     try:
         PackedDataset.open(data / "packed" / cell.dataset)
@@ -91,7 +94,8 @@ def take_part(
         study, whole, ran = run_search(base, cell, grid, trials, folder, data, store_root, workers, most)
         if not whole:
             return Part(ran, None)
-        best = best_of(study)
+        search = recipe.searched
+        best = best_of(study, search.select_within)
         if best is None:
             raise RecipeError(
                 f"{cell.recipe_path}: none of {len(study.trials)} trials gave a validation value; see {folder} and "
@@ -99,9 +103,11 @@ def take_part(
             )
         used = [t.number for t in study.trials if ended(t)]  # trials that were not killed
         note = (
-            f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.value:.4f} over seeds "
-            f"{recipe.searched.seeds}"
+            f"tuned: trial {used.index(best.number)} of {len(used)}, mean best validation {best.values[0]:.4f} over "
+            f"seeds {search.seeds}"
         )
+        if len(search.objectives) > 1:
+            note += f"; selected: {selection_of(search)}"
         cut = [f"{trials} of {asked} search trials"] if trials < asked else []
         described = {
             "origin": _origins(recipe) | dict.fromkeys(recipe.with_tied(best.params), note),
@@ -111,7 +117,7 @@ def take_part(
         finished = [t for t in study.trials if t.state.is_finished()]
         with workers.alone():
             write_outs(chosen, cell, finished, tuned, study)
-    print_text("\n".join(ending(cell, finished, best, study, folder, tuned)), flush=True)
+    print_text("\n".join(ending(cell, finished, best, study, folder, tuned, search)), flush=True)
     if "mlflow" in grid.run.trackers and is_installed():
         from gt_bench.tracking.sync import track_search
 

@@ -15,9 +15,11 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
-from gt_bench.leaderboard.terminal import print_table, short_names
+from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
 from gt_bench.reports.compare import verdict_of
 from gt_bench.reports.paper_table import tex_text
+from gt_bench.reports.tuned_columns import HEADS, TunedColumns
+from gt_bench.reports.tuned_columns import show as show_columns
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import Paired, paired
 from gt_bench.store.archive import ROOT
@@ -76,11 +78,13 @@ class Comparison:
         dataset: name of the dataset.
         rows: as in a leaderboard (raw units: a percentage is a fraction), compared with this run.
         recipe: file with the recipe of this run.
+        tuned: default, tuned, and tuned and ensembled; None without an ensemble.
     """
 
     dataset: str
     rows: list[Compared]
     recipe: str
+    tuned: TunedColumns | None = None
 
     @property
     def row(self) -> Compared:
@@ -148,6 +152,11 @@ class Comparison:
         out.print(table)
         lines = cast(io.StringIO, out.file).getvalue().splitlines()
         shown = [line.rstrip() for line in lines if line.strip()]
+        if self.tuned:
+            body = [HEADS, *self.tuned.texts()]
+            widths = [max(len(line[i]) for line in body) for i in range(len(HEADS))]
+            shown += ["", self.tuned.title()]
+            shown += ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in body]
         return "\n".join([f"{self.dataset}: {self._summary()}", *shown, *([self.unit] if self.unit else [])])
 
     def __repr__(self) -> str:
@@ -316,6 +325,9 @@ def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
         stacks=STACKS,
         shortened=("model", "of"),
     )
+    if comparison.tuned:
+        show_columns(comparison.tuned)
+        print_wrapped(comparison.tuned.note())
     for line in (comparison.unit, *lines):
         if line:
             print(line)

@@ -2,15 +2,17 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import yaml
 
 from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.search_space import VALIDATION, SearchSection
 from gt_bench.schemas import SearchSummary
+from gt_bench.search.methods import cost_texts
 from gt_bench.search.space import size_text, space_size
 from gt_bench.search.storage import ended
 from gt_bench.utils.io import write_bytes
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 TUNED = Path("tuned")
 KILLED = "killed, queued again"  # status of a trial whose worker was killed
 PLOTS = ("history", "importance", "parallel")
+FRONT = "pareto"  # its plots, of a search with several objectives
+COST = "objective."  # prefix of the columns of further objectives
+DESCRIBED = ("number", "state", "value", "status", "direction", "origin")  # columns that are no parameter
 
 
 def search_summary(cell: Cell) -> SearchSummary | None:
@@ -45,7 +50,7 @@ def search_summary(cell: Cell) -> SearchSummary | None:
         states[row["state"]] = states.get(row["state"], 0) + 1
     values = [float(row["value"]) for row in rows if row["state"] == "COMPLETE"]
     best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
-    keys = [key for key in rows[0] if key not in ("number", "state", "value", "status", "direction")]
+    keys = [key for key in rows[0] if key not in DESCRIBED and not key.startswith(COST)]
     trials, by_state = len(rows), dict(sorted(states.items()))
     summary: SearchSummary = {
         "trials": trials,
@@ -56,7 +61,25 @@ def search_summary(cell: Cell) -> SearchSummary | None:
     }
     if space := load_recipe(cell.recipe_path).search:
         summary["space"] = size_text(space_size(space))
+    if costs := [key for key in rows[0] if key.startswith(COST)]:
+        complete = [row for row in rows if row["state"] == "COMPLETE"]
+        sign = -1 if rows[0]["direction"] == "max" else 1
+        points = [(sign * float(row["value"]), *(float(row[key]) for key in costs)) for row in complete]
+        summary["objectives"] = [VALIDATION, *(key.removeprefix(COST) for key in costs)]
+        summary["pareto"] = [
+            {"trial": int(row["number"]), VALIDATION: float(row["value"])}
+            | {key.removeprefix(COST): float(row[key]) for key in costs}
+            for row, point in zip(complete, points, strict=True)
+            if not any(_dominates(other, point) for other in points)
+        ]
+    if "origin" in rows[0]:
+        summary["warm_starts"] = sum(bool(row["origin"]) for row in rows)
     return summary
+
+
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Returns whether a point is nowhere larger and somewhere smaller than another."""
+    return all(a <= b for a, b in zip(one, other, strict=True)) and tuple(one) != tuple(other)
 
 
 def write_outs(
@@ -76,21 +99,32 @@ def write_outs(
     content = recipe.model_dump(mode="json", exclude_unset=True, exclude={"search"})
     write_bytes(base.with_name(base.name + ".yaml"), yaml.safe_dump(content, sort_keys=False, width=140).encode())
     keys = sorted({key for t in trials for key in t.params})
-    direction = "max" if study is not None and study.direction.name == "MAXIMIZE" else "min"
-    rows: list[list[object]] = [["number", "state", "value", "status", "direction", *keys]]
+    direction = "max" if study is not None and study.directions[0].name == "MAXIMIZE" else "min"
+    costs = recipe.search.objectives[1:] if recipe.search else []
+    started = bool(recipe.search and recipe.search.warm_start)
+    head = ["number", "state", "value", "status", "direction", *(COST + name for name in costs)]
+    rows: list[list[object]] = [[*head, *(["origin"] if started else []), *keys]]
     for t in trials:
-        value = "" if t.value is None or t.state.name != "COMPLETE" else repr(t.value)
-        rows.append(
-            [t.number, t.state.name, value, ended(t) or KILLED, direction, *(t.params.get(key, "") for key in keys)]
-        )
+        values = [repr(v) for v in t.values] if t.values and t.state.name == "COMPLETE" else [""] * (1 + len(costs))
+        described = [t.number, t.state.name, values[0], ended(t) or KILLED, direction, *values[1:]]
+        origin = [t.user_attrs.get("origin", "")] if started else []
+        rows.append([*described, *origin, *(t.params.get(key, "") for key in keys)])
     table = io.StringIO(newline="")
     csv.writer(table).writerows(rows)
     write_bytes(base.with_name(base.name + ".csv"), table.getvalue().encode())
     _plots(base, study)
+    if costs:
+        _front_plots(base, study, recipe.search.objectives if recipe.search else [])
 
 
 def ending(
-    cell: Cell, trials: Sequence["FrozenTrial"], best: "FrozenTrial", study: "Study", folder: Path, tuned: Path = TUNED
+    cell: Cell,
+    trials: Sequence["FrozenTrial"],
+    best: "FrozenTrial",
+    study: "Study",
+    folder: Path,
+    tuned: Path = TUNED,
+    search: SearchSection | None = None,
 ) -> list[str]:
     """Returns the lines that are printed at the end of a search: best trial, importance of keys, files.
 
@@ -101,9 +135,13 @@ def ending(
         study: the study.
         folder: folder of the study.
         tuned: folder of the files.
+        search: the search. None is one with one objective.
     """
     shown = ", ".join(f"{key} {_short(value)}" for key, value in best.params.items())
-    lines = [f"best: trial {best.number} of {len(trials)}, validation {best.value:.4f}: {shown}"]
+    if search is not None and len(search.objectives) > 1:
+        lines = _front_lines(trials, best, study, search)
+    else:
+        lines = [f"best: trial {best.number} of {len(trials)}, validation {best.values[0]:.4f}: {shown}"]
     complete = [t for t in trials if t.state.name == "COMPLETE"]
     if varied(complete):
         shares = importance_of(study)
@@ -114,9 +152,10 @@ def ending(
     else:
         lines.append(f"importance: undefined, {len(complete)} complete trials are too few or too similar")
     base = tuned / cell.cell
+    plots = PLOTS if len(study.directions) == 1 else (*PLOTS, FRONT)
     return [
         *lines,
-        f"trials: {base}.csv; plots: {base}.{{{','.join(PLOTS)}}}.png; chosen recipe: {base}.yaml",
+        f"trials: {base}.csv; plots: {base}.{{{','.join(plots)}}}.png; chosen recipe: {base}.yaml",
         f"view: `make ui` (experiment {cell.suite}-search), or `optuna-dashboard {folder / 'journal.log'}` "
         "(docs/search.md)",
     ]
@@ -124,7 +163,7 @@ def ending(
 
 def varied(complete: Sequence["FrozenTrial"]) -> bool:
     """Returns whether importance, a fraction of the variance, is defined: values and parameters differ."""
-    return len({t.value for t in complete}) > 1 and any(
+    return len({t.values[0] for t in complete}) > 1 and any(
         len({repr(t.params[k]) for t in complete}) > 1 for k in complete[0].params
     )
 
@@ -133,7 +172,37 @@ def importance_of(study: "Study") -> dict[str, float]:
     """Returns the fraction of the variance of the trials' values by key (fANOVA, Hutter et al. 2014)."""
     import optuna
 
-    return optuna.importance.get_param_importances(study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
+    return optuna.importance.get_param_importances(
+        study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0), target=_target(study)
+    )
+
+
+def selection_of(search: SearchSection) -> str:
+    """Returns the rule by which a trial of a search with several objectives becomes the result."""
+    costs = ", then ".join(f"fewest {name.replace('_', ' ')}" for name in search.objectives[1:])
+    if not search.select_within:
+        return f"best validation value, then {costs}"
+    return f"{costs}, of the trials within {100 * search.select_within:g} % of the best validation value"
+
+
+def _front_lines(
+    trials: Sequence["FrozenTrial"], best: "FrozenTrial", study: "Study", search: SearchSection
+) -> list[str]:
+    """Returns the Pareto front, one line per trial, and what is selected."""
+    front = sorted(study.best_trials, key=lambda t: t.values[1])
+    complete = sum(t.state.name == "COMPLETE" for t in trials)
+    lines = [f"Pareto front ({', '.join(search.objectives)}): {len(front)} of {complete} complete trials"]
+    for t in front:
+        costs = ", ".join(cost_texts(search, t.values))
+        mark = " <- selected" if t.number == best.number else ""
+        params = ", ".join(f"{key} {_short(value)}" for key, value in t.params.items())
+        lines.append(f"  trial {t.number}: validation {t.values[0]:.4f}, {costs}: {params}{mark}")
+    return [*lines, f"selected: trial {best.number} ({selection_of(search)}); the test split is not read"]
+
+
+def _target(study: "Study") -> "Callable[[FrozenTrial], float] | None":
+    """Returns the validation value of a trial, if its study has several objectives."""
+    return (lambda t: t.values[0]) if len(study.directions) > 1 else None
 
 
 def _short(value: object) -> str:
@@ -163,16 +232,44 @@ def _plots(base: Path, study: "Study | None") -> None:
             else:
                 from optuna.visualization import matplotlib as plots
 
+                target = _target(study)
+                of: dict[str, Any] = {"target": target, "target_name": VALIDATION} if target else {}
                 if name == "history":
-                    axes = plots.plot_optimization_history(study)
+                    axes = plots.plot_optimization_history(study, **of)
                 elif name == "parallel":
-                    axes = plots.plot_parallel_coordinate(study)
+                    axes = plots.plot_parallel_coordinate(study, **of)
                 else:
                     axes = plots.plot_param_importances(
-                        study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0)
+                        study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0), **of
                     )
                 figure = cast(Figure, axes.figure)
             picture = io.BytesIO()
             figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
             plt.close(figure)
             write_bytes(base.with_name(f"{base.name}.{name}.png"), picture.getvalue())
+
+
+def _front_plots(base: Path, study: "Study | None", names: Sequence[str]) -> None:
+    """Plots the Pareto front: .pareto.png, and with plotly also an interactive .pareto.html."""
+    import warnings
+
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import optuna
+    from matplotlib.figure import Figure
+
+    path = base.with_name(f"{base.name}.{FRONT}.png")
+    if study is None or not study.best_trials:
+        return
+    with warnings.catch_warnings(), matplotlib.rc_context():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        axes = optuna.visualization.matplotlib.plot_pareto_front(study, target_names=list(names))
+        picture, figure = io.BytesIO(), cast(Figure, axes.figure)
+        figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
+        plt.close(figure)
+        write_bytes(path, picture.getvalue())
+        if optuna.visualization.is_available():
+            page = optuna.visualization.plot_pareto_front(study, target_names=list(names))
+            write_bytes(path.with_suffix(".html"), page.to_html(include_plotlyjs=True).encode())

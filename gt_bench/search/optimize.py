@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,20 +12,31 @@ from gt_bench.config.recipe import Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice, Range, SearchSection
 from gt_bench.experiment.cell import limited
-from gt_bench.schemas import Settings
+from gt_bench.schemas import Record, Settings
+from gt_bench.search.methods import (
+    check_method,
+    cost_texts,
+    directions_of,
+    identity_of,
+    pruner_of,
+    sampler_of,
+    values_of,
+)
 from gt_bench.search.space import grid_points, trials_of
 from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
+from gt_bench.search.warm_start import Start, lines_of, starts_of
 from gt_bench.store.run_store import curves_reached
+from gt_bench.utils.format import print_text
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
-    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
     from gt_bench.experiment.run import Experiment
     from gt_bench.runtime.progress import Progress
 
 STUDIES = Path("studies")
+ORIGIN = "origin"  # user attribute of a first trial: where its values come from
 WAIT_SECONDS = 0.5  # between checks whether other workers have finished
 
 
@@ -81,11 +93,16 @@ def run_search(
             recipe.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data, allocator
         )
 
+    check_method(search, recipe.total_epochs * len(search.seeds), cell.recipe_path)
     first = experiment({})
     first.check_metric(search.seeds)
+    starts = starts_of(recipe, cell, grid) if search.warm_start else None
+    begun = starts.found if starts else []
     with workers.alone():
-        study = _study_of(recipe, cell, grid, first, folder)
-    assert study is not None  # `make` is True
+        study = _study_of(recipe, cell, grid, first, folder, begun)
+        assert study is not None  # `make` is True
+        if starts and not study.get_trials(deepcopy=False):
+            print_text("\n".join(lines_of(starts, search)), flush=True)
 
     # optuna's GridSampler stops only its own loop: the points are queued here, in seeded order
     points = grid_points(search) if search.sampler == "grid" else []
@@ -95,6 +112,7 @@ def run_search(
         while True:
             with workers.alone():
                 _queue_killed(study, workers, search)
+                _queue_starts(study, begun)
                 limit = trials if most is None or ran < most else 0
                 trial, used, running = _claim(study, search, limit, points, workers)
             if trial is not None:
@@ -124,7 +142,7 @@ def trial_recipe(cell: Cell, grid: Grid) -> tuple[Recipe, Recipe]:
     Raises:
         RecipeError: the cell has no search section.
     """
-    recipe = load_recipe(cell.recipe_path)
+    recipe = grid.with_method(load_recipe(cell.recipe_path), cell)
     if recipe.search is None:
         raise RecipeError(
             f"{cell.recipe_path}: the search section is missing; add one, then run `python -m gt_bench.pipeline.grid`"
@@ -170,13 +188,91 @@ def trials_left(cell: Cell, grid: Grid, data: Path = Path("data"), store_root: P
         first = Experiment(base, str(cell.recipe_path), cell.dataset, grid.run, Store(store_root), data)
     except DatasetError:  # data or encodings are not available yet
         return Trials(trials, trials)
-    study = _study_of(base, cell, grid, first, folder, make=False)
+    begun = starts_of(base, cell, grid).found if base.searched.warm_start else []
+    study = _study_of(base, cell, grid, first, folder, begun, make=False)
     used = 0 if study is None else _used(study.get_trials(deepcopy=False))
     return Trials(max(0, trials - used), trials)
 
 
+@dataclass(frozen=True)
+class Searched:
+    """A finished search.
+
+    Attributes:
+        study: its study.
+        recipe: recipe of its trials.
+        experiment: returns the experiment of values.
+    """
+
+    study: "Study"
+    recipe: Recipe
+    experiment: Callable[[Settings], "Experiment"]
+
+    @property
+    def trials(self) -> list["FrozenTrial"]:
+        """Trials in their order, without killed ones."""
+        return [t for t in self.study.get_trials(deepcopy=False) if ended(t) is not None]
+
+    def best(self, number: int, first: int | None = None) -> list["FrozenTrial"]:
+        """Returns at most `number` complete trials with different values, the best on validation first.
+
+        Args:
+            number: how many.
+            first: of the first trials only; None for all.
+        """
+        sign = -1 if self.study.directions[0].name == "MAXIMIZE" else 1
+        complete = [t for t in self.trials[:first] if t.state.name == "COMPLETE" and math.isfinite(t.values[0])]
+        found: list[FrozenTrial] = []
+        for trial in sorted(complete, key=lambda t: (sign * t.values[0], t.number)):
+            if trial.params not in [other.params for other in found]:
+                found.append(trial)
+        return found[:number]
+
+    def seconds(self, first: int | None = None) -> float:
+        """Returns the seconds of the first trials: by their records, or of those without one from start to end."""
+        total = 0.0
+        for trial in self.trials[:first]:
+            if trial.state.name == "COMPLETE":
+                tried = self.experiment(trial.params)
+                records = [tried.store.get(tried.digest(seed, test=False)) for seed in self.recipe.searched.seeds]
+                if all(records):
+                    total += sum(record["measured"]["seconds"] for record in records if record)
+                    continue
+            if trial.duration is not None:
+                total += trial.duration.total_seconds()
+        return total
+
+
+def open_search(cell: Cell, grid: Grid, data: Path, store_root: Path) -> Searched:
+    """Opens the search of a cell.
+
+    Raises:
+        RecipeError: there is none with the current recipe.
+    """
+    from gt_bench.experiment.run import Experiment
+    from gt_bench.store.run_store import Store
+
+    _, base = trial_recipe(cell, grid)
+    store = Store(store_root)
+
+    def experiment(values: Settings) -> Experiment:
+        return Experiment(base.with_values(values), str(cell.recipe_path), cell.dataset, grid.run, store, data)
+
+    starts = starts_of(base, cell, grid).found if base.searched.warm_start else []
+    study = _study_of(base, cell, grid, experiment({}), STUDIES / cell.cell, starts, make=False)
+    if study is None:
+        raise RecipeError(f"{cell.recipe_path}: no search with this recipe; run `gt-bench tune {cell.cell}`")
+    return Searched(study, base, experiment)
+
+
 def _study_of(
-    recipe: Recipe, cell: Cell, grid: Grid, first: "Experiment", folder: Path, make: bool = True
+    recipe: Recipe,
+    cell: Cell,
+    grid: Grid,
+    first: "Experiment",
+    folder: Path,
+    starts: Sequence[Start],
+    make: bool = True,
 ) -> "Study | None":
     """Opens the study of a recipe, its data and versions. After a change of any of them, it is a new study.
 
@@ -186,6 +282,7 @@ def _study_of(
         grid: the grid.
         first: experiment of the recipe.
         folder: folder of the study.
+        starts: its first trials.
         make: whether to create a study that does not exist.
     """
     search = recipe.searched
@@ -197,14 +294,16 @@ def _study_of(
         "recipe": recipe.decisive(),
         "space": space,
         "seeds": search.seeds,
-        "sampler": [search.sampler, search.sampler_seed, search.pruner],
+        **identity_of(search),
+        **({"starts": starts} if starts else {}),
         "data": first.packed.digest,
         "encodings": first.encoded.digest,
         "versions": first.versions,
         **{key: digest for key, digest in first.digests.items() if key in ("files", "modified", "last_batch")},
     }
-    pruning_after = search.warmup_epochs if search.pruner == "median" else None
-    return open_study(grid.run, folder, cell.cell, digest_of(identity), first.task.direction, pruning_after, make)
+    directions = directions_of(search, first.task.direction)
+    pruner = pruner_of(search, recipe.total_epochs * len(search.seeds), cell.recipe_path)
+    return open_study(grid.run, folder, cell.cell, digest_of(identity), directions, pruner, make)
 
 
 def _used(held: Sequence["FrozenTrial"]) -> int:
@@ -227,7 +326,7 @@ def _claim(
     running = sum(t.state == TrialState.RUNNING for t in held)
     if used + running >= trials:
         return None, used, running
-    study.sampler = _sampler(search, used + running)
+    study.sampler = sampler_of(search, used + running)
     if points and not any(t.state == TrialState.WAITING for t in held):
         taken = [t.params for t in held if t.state == TrialState.RUNNING or ended(t)]
         # values of a trial that has just started are only in its queued parameters
@@ -250,9 +349,25 @@ def _queue_killed(study: "Study", workers: Workers, search: SearchSection) -> No
         if not workers.alive(trial.user_attrs.get("worker", "")):
             study.tell(trial.number, state=TrialState.FAIL)
             values = trial.system_attrs.get("fixed_params", {}) | trial.params
+            if ORIGIN in trial.user_attrs:  # `_queue_starts` queues it again
+                continue
             # a trial that was killed before it had all its values is proposed again, from the same seed
             if trial.user_attrs.get("status") in (None, "ok", "pruned") and values.keys() == search.space.keys():
                 study.enqueue_trial(values)
+
+
+def _queue_starts(study: "Study", starts: Sequence[Start]) -> None:
+    """Queues the first trials that are neither finished, running nor queued. Call it under `workers.alone`."""
+    if not starts:
+        return
+    taken = [
+        t.user_attrs.get(ORIGIN)
+        for t in study.get_trials(deepcopy=False)
+        if ended(t) or t.state.name in ("RUNNING", "WAITING")
+    ]
+    for start in starts:
+        if start.origin not in taken:
+            study.enqueue_trial(start.values, user_attrs={ORIGIN: start.origin})
 
 
 def _run_trial(
@@ -266,13 +381,21 @@ def _run_trial(
     import optuna
     from optuna.trial import TrialState
 
+    search = experiment.recipe.searched
     better = max if direction == "max" else min
     finished: list[float] = []
+    records: list[Record] = []
     total = experiment.recipe.total_epochs
+    # these pruners note in the study which trials reached a rung, so they must see every report, and each once
+    rungs = search.pruner in ("hyperband", "successive_halving")
 
-    def report(number: int, best_so_far: list[float], epoch: int, value: float) -> None:
+    def report(number: int, best_so_far: list[float], epoch: int, value: float) -> bool:
+        """Reports a value, and returns whether a pruner with rungs stops the trial."""
         best_so_far[:] = [better([*best_so_far, value])]
+        if len(search.objectives) > 1:  # Optuna has intermediate values of one objective only
+            return False
         trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), number * total + epoch)
+        return rungs and trial.should_prune()
 
     def fail(status: str) -> None:
         trial.set_user_attr("status", status)
@@ -293,9 +416,10 @@ def _run_trial(
             if "val" in values:
                 if not best_so_far:  # resumed from a checkpoint: earlier values were reported for the killed trial
                     for earlier, value in _validated(experiment, seed, epoch):
-                        report(number, best_so_far, earlier, value)
-                report(number, best_so_far, epoch, values["val"])
-                if trial.should_prune():
+                        if report(number, best_so_far, earlier, value):
+                            raise optuna.TrialPruned
+                stop = report(number, best_so_far, epoch, values["val"])
+                if stop or (search.prunes and not rungs and trial.should_prune()):
                     raise optuna.TrialPruned
 
         try:
@@ -316,12 +440,15 @@ def _run_trial(
                     report(number, best_so_far, epoch, value)
         assert result["val"] is not None  # every run with status ok has one
         finished.append(result["val"])
+        records.append(record)
     mean = sum(finished) / len(finished)
     if math.isnan(mean):  # the metric is undefined on this split; optuna would treat the trial as unfinished
         fail("validation is not a number")
         return
-    study.tell(trial, mean)
-    progress.finish_trial(f"validation {mean:.4f}", trial.params)
+    values = values_of(search, records, mean)
+    study.tell(trial, values)
+    costs = "".join(f", {text}" for text in cost_texts(search, values))
+    progress.finish_trial(f"validation {mean:.4f}{costs}", trial.params)
 
 
 def _validated(experiment: "Experiment", seed: int, before: int) -> list[tuple[int, float]]:
@@ -341,24 +468,11 @@ def _check_values(study: "Study", seeds: list[int], experiment: Callable[[Settin
         found = [value for record in records if record and (value := record["deterministic"]["val"]) is not None]
         if len(found) < len(seeds):
             continue
-        mean = sum(found) / len(found)
-        if trial.value is None or not math.isclose(mean, trial.value, rel_tol=1e-12):
+        mean, value = sum(found) / len(found), trial.values[0] if trial.values else None
+        if value is None or not math.isclose(mean, value, rel_tol=1e-12):
             raise RecipeError(
-                f"{where}: trial {trial.number} has the value {trial.value!r}, but its records have {mean!r}; {REMEDY}"
+                f"{where}: trial {trial.number} has the value {value!r}, but its records have {mean!r}; {REMEDY}"
             )
-
-
-def _sampler(search: SearchSection, number: int) -> "BaseSampler":
-    """Returns a sampler that is seeded by the search and the number of earlier trials that were not killed.
-
-    A search that was killed therefore proposes the same values.
-    """
-    import optuna
-
-    seed = int(digest_of([search.sampler_seed, number])[:8], 16)
-    if search.sampler != "tpe":
-        return optuna.samplers.RandomSampler(seed=seed)
-    return optuna.samplers.TPESampler(seed=seed)
 
 
 def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | float | str | None:
@@ -369,11 +483,20 @@ def _suggest(trial: "Trial", key: str, space: Choice | Range) -> bool | int | fl
     return trial.suggest_float(key, space.low, space.high, log=space.log, step=space.step)
 
 
-def best_of(study: "Study") -> "FrozenTrial | None":
-    """Returns the first of the best complete trials, or None."""
-    sign = -1 if study.direction.name == "MAXIMIZE" else 1
-    complete = [
-        (sign * t.value, t.number, t) for t in study.trials if t.value is not None and t.state.name == "COMPLETE"
-    ]
-    finite = [one for one in complete if math.isfinite(one[0])]
-    return min(finite)[2] if finite else None
+def best_of(study: "Study", within: float = 0.0) -> "FrozenTrial | None":
+    """Returns the trial whose values become the result of a search, or None if no trial is complete.
+
+    With one objective it is the first of the best on validation. With several it is the cheapest of those whose
+    validation value is worse than the best by at most a fraction `within` of it: the one with the fewest parameters or
+    seconds, in the order of the objectives, and among equal ones the best on validation.
+    """
+    sign = -1 if study.directions[0].name == "MAXIMIZE" else 1
+    complete = [t for t in study.trials if t.state.name == "COMPLETE" and t.values and math.isfinite(t.values[0])]
+    if not complete:
+        return None
+    best = min(sign * t.values[0] for t in complete)
+    if within == 0.0:
+        near = [t for t in complete if sign * t.values[0] == best]
+    else:
+        near = [t for t in complete if sign * t.values[0] - best <= within * abs(best)]
+    return min(near, key=lambda t: (*t.values[1:], sign * t.values[0], t.number))

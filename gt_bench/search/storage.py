@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -25,6 +25,7 @@ from gt_bench.utils.redact import without_credentials
 
 if TYPE_CHECKING:
     from optuna import Study
+    from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial
 
 STORAGE = "GT_STUDY_STORAGE"
@@ -195,8 +196,8 @@ def open_study(
     folder: Path,
     cell: str,
     identity: str,
-    direction: str,
-    pruning_after: int | None,
+    directions: Sequence[str],
+    pruner: "BasePruner | None" = None,
     make: bool = True,
 ) -> "Study | None":
     """Opens or creates an Optuna study.
@@ -206,8 +207,8 @@ def open_study(
         folder: folder of the study.
         cell: name of the cell.
         identity: digest of everything that decides the values of trials.
-        direction: "max" or "min".
-        pruning_after: number of epochs before median pruning. None for no pruning.
+        directions: "max" or "min" for each objective.
+        pruner: its pruner. None for no pruning.
         make: whether to create a study that does not exist.
 
     Returns:
@@ -227,9 +228,6 @@ def open_study(
             f"study storage {url}: SQLite loses data on a network file system ({kind}); use PostgreSQL, or remove the "
             "setting to use journal files"
         )
-    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
-    if pruning_after is not None:
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=pruning_after)
     storage: optuna.storages.BaseStorage
     if url:
         with _reported(url):
@@ -258,8 +256,8 @@ def open_study(
         study = optuna.create_study(
             study_name=older if older in there else name,
             storage=storage,
-            direction="maximize" if direction == "max" else "minimize",
-            pruner=pruner,
+            directions=["maximize" if direction == "max" else "minimize" for direction in directions],
+            pruner=pruner or optuna.pruners.NopPruner(),
             load_if_exists=True,
         )
         if study.user_attrs.get("cell") != cell:

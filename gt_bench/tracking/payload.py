@@ -18,10 +18,12 @@ from pathlib import Path
 
 from gt_bench.config.recipe import BY_SET, TRIED, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.search_options import options_of
 from gt_bench.config.space_text import space_text
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Named, Record, Result, Row
+from gt_bench.search.artifacts import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
 from gt_bench.utils.format import markdown_text
 from gt_bench.utils.paths import recipe_file
@@ -266,6 +268,7 @@ def command_of(cell: Named) -> str:
     search = ["--search", str(recipe.search.trials)] if recipe.search else []
     for key, space in recipe.search.space.items() if recipe.search else ():
         search += ["--space", f"{key}={space_text(space)}"]
+    search += options_of(recipe.search) if recipe.search else []
     said = [word for option in options for word in ("--set", option)]
     seeds = ["--seeds", ",".join(map(str, recipe.seeds))]
     return shlex.join(["gt-bench", "try", recipe.model.name, cell["dataset"], *seeds, *said, *search])
@@ -388,14 +391,19 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
         artifacts=search_plots(cell, tuned),
         source=[dict(row) for row in rows],
     )
-    described = ("number", "state", "value", "status", "direction")
+    costs = [key for key in rows[0] if key.startswith(COST)]
     return [whole] + [
         Tracked(
             name=f"{cell_name(cell)} trial {row['number']}",
             # a pruned trial is not a failure
             status="FAILED" if row["state"] == "FAIL" else "FINISHED",
-            params={_key(k): v for k, v in row.items() if k not in described},
-            metrics=_points({"result/validation": float(row["value"])}) if row["state"] == "COMPLETE" else {},
+            params={_key(k): v for k, v in row.items() if k not in (*DESCRIBED, *costs)},
+            metrics=_points(
+                {"result/validation": float(row["value"])}
+                | {f"result/{key.removeprefix(COST)}": float(row[key]) for key in costs}
+            )
+            if row["state"] == "COMPLETE"
+            else {},
             tags=_tags({"gt.kind": "trial", **named, **_trial_tags(row)}),
             dataset=None,
             artifacts={},

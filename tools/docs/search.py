@@ -4,22 +4,40 @@ python -m tools.docs.search        rewrites docs/search.md between its marks
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from gt_bench.config.search_space import Choice, Range, SearchSection
+from gt_bench.config.search_space import PRUNERS, SAMPLERS, Choice, Range, SearchSection
 from gt_bench.schemas import Settings
 from gt_bench.utils.io import write_bytes
 from tools.docs.datasets import fill, table
 
+OPTUNA = {
+    "tpe": "TPESampler",
+    "random": "RandomSampler",
+    "grid": "none: the combinations are queued",
+    "gp": "GPSampler",
+    "cmaes": "CmaEsSampler",
+    "nsga2": "NSGAIISampler",
+    "nsga3": "NSGAIIISampler",
+    "qmc": "QMCSampler",
+    "none": "NopPruner",
+    "median": "MedianPruner",
+    "percentile": "PercentilePruner",
+    "hyperband": "HyperbandPruner",
+    "successive_halving": "SuccessiveHalvingPruner",
+    "threshold": "ThresholdPruner",
+}
 PAGE = Path(__file__).parents[2] / "docs" / "search.md"
 
 
 def keys(schema: type[BaseModel]) -> str:
     """Returns a table of the keys of a section: type, default and description."""
     shapes, rows = schema.model_json_schema()["properties"], []
-    for name, field in schema.model_fields.items():
+    # required keys first
+    for name, field in sorted(schema.model_fields.items(), key=lambda one: not one[1].is_required()):
         default = (
             "required"
             if field.is_required()
@@ -29,9 +47,28 @@ def keys(schema: type[BaseModel]) -> str:
     return table(["key", "type", "default", "description"], rows)
 
 
+def methods(kinds: Mapping[str, type[BaseModel]], what: str) -> str:
+    """Returns a table of samplers or pruners: name, class of Optuna, and options with their defaults."""
+    rows = []
+    for name, options in kinds.items():
+        shown = [
+            f"`{key}`" + (" (required)" if field.is_required() else f" ({_default(key, field.default)})")
+            for key, field in options.model_fields.items()
+        ]
+        rows.append([f"`{name}`", OPTUNA[name], ", ".join(shown) or "none"])
+    return table([what, "in Optuna", "options (default)"], rows)
+
+
+def _default(key: str, value: object) -> str:
+    if value is None:
+        return {"min_resource": "`warmup_epochs`", "lower": "none", "upper": "none"}.get(key, "Optuna's default")
+    return str(value).lower()
+
+
 def page(text: str) -> str:
     """Returns the text of docs/search.md with new tables."""
-    return fill(text, {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)})
+    tables = {"search": keys(SearchSection), "choice": keys(Choice), "range": keys(Range)}
+    return fill(text, {**tables, "samplers": methods(SAMPLERS, "sampler"), "pruners": methods(PRUNERS, "pruner")})
 
 
 def _type_of(shape: Settings) -> str:

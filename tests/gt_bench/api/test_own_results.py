@@ -14,6 +14,7 @@ from gt_bench.api.evaluate import Incompatible, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.reports.all_results import ENSEMBLE
 from gt_bench.schemas import COLUMNS
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError
@@ -238,6 +239,6 @@ def test_the_columns_of_load_results_are_documented():
     """The columns in the docstring and in docs/json.md are exactly those of the result."""
     said = gt_bench.load_results.__doc__.split("Columns:")[1].split("Raises:")[0]
     named = {name for line in re.findall(r"- ([a-z_, \n]+?):", said) for name in re.split(r",\s*", line)}
-    assert named == {*COLUMNS, "source"}
+    assert named == {*COLUMNS, "source", *ENSEMBLE}
     section = (ROOT / "docs/json.md").read_text().split("## Rows")[1].split("\nRows of `try`")[0]
-    assert {*COLUMNS, "source"} <= set(re.findall(r"`([a-z_]+)`", section))
+    assert {*COLUMNS, "source", *ENSEMBLE} <= set(re.findall(r"`([a-z_]+)`", section))

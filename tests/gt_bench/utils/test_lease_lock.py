@@ -174,4 +174,4 @@ def test_no_sqlite_on_a_network_file_system(tmp_path, monkeypatch):
     mounts.write_text(f"server:/x {tmp_path} nfs rw 0 0\n")
     monkeypatch.setattr(room, "MOUNTS", mounts)
     with pytest.raises(RecipeError, match=r"SQLite loses data on a network file system \(nfs\)"):
-        open_study(RunSettings(study_storage="sqlite:///a.db"), tmp_path, "s/d/m", "name", "max", None)
+        open_study(RunSettings(study_storage="sqlite:///a.db"), tmp_path, "s/d/m", "name", ["max"])
