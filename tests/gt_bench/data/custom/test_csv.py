@@ -165,7 +165,6 @@ def test_invalid_graphs(files, message, tmp_path):
         ("f,y\n0.5,0\n1,5,1\n", "nodes.csv: line 3 has 3 columns, line 1 names 2; .* commas: a decimal comma needs"),
         ('f,y\n0.5,0\n"1.5,1\n', "nodes.csv: line 3: cannot be read .*; close each quoted cell"),
         ("f,y\n1_000,0\n2,1\n", "nodes.csv: line 2: column f: '1_000' is not a number"),
-        ("f,y\n0.5,0\nNA,1\n", r"nodes.csv: line 3: column f is missing \(NA\); write a number"),
         ("f,y\n0.5,0\n1e39,1\n", "nodes.csv: line 3: column f: 1e39 is too large; numbers are stored as float32"),
         ("f,y\n5,0\n100000000000000000000,1\n", "line 3: column f: 100000000000000000000 is too large for a whole"),
         ("f,y\n5,0\n-3,1\n", "nodes.csv: line 3: column f is -3; .* categories from 0; write quantities with a point:"),
