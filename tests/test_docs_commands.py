@@ -39,6 +39,20 @@ NOT_RUN = {
     "gt-bench try lab/my_model.py:MyModel chains --seeds 0-2 --against gcn": "needs the model of that page; tests/test_notebook.py",
     "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/gt_bench/api/test_evaluate.py",
     "gt-bench try gcn shop --seeds 0 --set epochs=2": "needs a dataset of the reader's own; tests/gt_bench/api/test_evaluate.py",
+    **dict.fromkeys(
+        (
+            "python make_my_shop.py",
+            "python my_frames.py",
+            "gt-bench try gcn shop --split temporal:week:8,10 --inductive --set features.missing=mean --seeds 0 --set epochs=2",
+            "gt-bench try gcn shop --split grouped:region --transductive --set features.missing=indicator "
+            "--set features.scale=standard --seeds 0 --set epochs=2",
+            "gt-bench try gcn shop --set features.missing=mean --set batch.targets=16 --set 'batch.neighbors=[5, 5]' "
+            "--seeds 0 --set epochs=2",
+        ),
+        "tests/test_own_data.py follows the page",
+    ),
+    "gt-bench try gcn dataset/ogbn_mine --undirected": "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_folders.py",
+    "gt-bench try gin data/my_TU/MUTAG --split k-fold:10": "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_folders.py",
     "python -m stages.download my-molecules": "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_dataset.py",
     "python -m gt_bench.data.standin data/packed": "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
     "python -m tools.docs.datasets data LOG": "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",

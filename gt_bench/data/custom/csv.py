@@ -9,7 +9,7 @@ import numpy as np
 
 from gt_bench.data.custom.arrays import MAX_ID, convert_arrays
 from gt_bench.data.custom.frames import read_parquet
-from gt_bench.data.custom.remarks import has_unique_whole_numbers, identifier_remark, too_many_values
+from gt_bench.data.custom.remarks import MAX_VALUES, has_unique_whole_numbers, identifier_remark, too_many_values
 from gt_bench.data.custom.splits import named_column
 from gt_bench.data.custom.table import MISSING, Table, read_columns, shown
 from gt_bench.utils.errors import DatasetError
@@ -431,14 +431,19 @@ def _words(table: Table, name: str) -> list[str]:
     return words
 
 
+def _listed(words: Sequence[str], of: str = "categories") -> str:
+    """Return the numbers of words for a remark."""
+    listed = ", ".join(f"{number} = {shown(word)}" for number, word in enumerate(words[:MOST_LISTED]))
+    return listed + (f", ... ({len(words)} {of})" if len(words) > MOST_LISTED else "")
+
+
 def _classes(table: Table, words: list[str], remarks: list[str]) -> np.ndarray:
     """Remove the column y and convert its words to numbers of classes, in sorted order; -1 for a missing cell."""
     cells = table.columns.pop("y")
     numbers = {word: number for number, word in enumerate(words)}
     y = np.array([numbers.get(cell, -1) for cell in cells], np.int64)
-    listed = ", ".join(f"{number} = {shown(word)}" for word, number in list(numbers.items())[:MOST_LISTED])
-    more = f", ... ({len(words)} classes)" if len(words) > MOST_LISTED else ""
-    remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}{more}")
+    listed = _listed(words, "classes")
+    remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}")
     if missing := int((y < 0).sum()):
         remarks.append(f"{table.path.name}: column y is missing in {missing} rows, which have no class")
     return y
@@ -486,6 +491,21 @@ def _feature(table: Table, name: str, remarks: list[str], allow_missing: bool) -
     """Remove a column and convert it to numbers. A missing quantity is NaN, a missing category one more category."""
     cells = table.columns[name]
     missing = np.array([cell.lower() in MISSING for cell in cells], bool)
+    words = _words(table, name)
+    # as many words as rows are names or texts, which are rejected as numbers
+    if words and len(words) < len(table) and len(words) <= MAX_VALUES and (allow_missing or not missing.any()):
+        del table.columns[name]
+        numbers = {word: number for number, word in enumerate(words)}
+        gaps = (
+            f"; it is missing in {int(missing.sum()):,} rows, which get the category {len(words)}"
+            if missing.any()
+            else ""
+        )
+        remarks.append(
+            f"{table.path.name}: column {name} has words and is used as a category, numbered in sorted order: "
+            f"{_listed(words)}{gaps}"
+        )
+        return np.array([numbers.get(cell, len(words)) for cell in cells], np.int64)
     if not (allow_missing and missing.any()):
         values = table.numbers(name)
         if np.isnan(values).any():
@@ -510,6 +530,7 @@ def _feature(table: Table, name: str, remarks: list[str], allow_missing: bool) -
 
 def _features(table: Table, remarks: list[str], allow_missing: bool = False) -> np.ndarray:
     """Convert all columns to one array [rows, F]. If some are continuous, categories become one-hot columns."""
+    of_numbers = {name for name in table.columns if not _words(table, name)}
     columns = {name: _feature(table, name, remarks, allow_missing) for name in list(table.columns)}
     for name, column in columns.items():
         if (wrong := np.flatnonzero(np.isinf(column))).size:
@@ -541,10 +562,11 @@ def _features(table: Table, remarks: list[str], allow_missing: bool = False) -> 
             found.append(column[:, None])
             continue
         values = int(column.max(initial=0)) + 1
-        remarks.append(
-            f"{table.path.name}: column {name} has only whole numbers and is used as a category, {values} columns of 0 "
-            "and 1; if it is a quantity, write 12.0 for 12"
-        )
+        if name in of_numbers:
+            remarks.append(
+                f"{table.path.name}: column {name} has only whole numbers and is used as a category, {values} columns "
+                "of 0 and 1; if it is a quantity, write 12.0 for 12"
+            )
         found.append(np.eye(values)[column])
     return np.concatenate(found, axis=1)
 

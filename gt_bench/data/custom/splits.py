@@ -405,6 +405,5 @@ def _mixed(members: np.ndarray, classes: np.ndarray | None, seed: int) -> np.nda
 
 def named_column(column: str, known: Sequence[str], where: str) -> DatasetError:
     """Make the error for a column of the split that does not exist."""
-    return DatasetError(
-        f"{where}: no column {column!r} for the split{nearest(column, list(known))}; it has: {', '.join(known) or 'none'}"
-    )
+    listed = ", ".join(known) or "none"
+    return DatasetError(f"{where}: no column {column!r} for the split{nearest(column, list(known))}; it has: {listed}")
