@@ -46,7 +46,10 @@ def tables_of(data: Any, where: str) -> dict[str, Table] | None:
     if isinstance(data, Mapping) and not hasattr(data, "edge_index") and not hasattr(data, "stores"):
         unknown = [key for key in data if key not in TABLES]
         if unknown or not {"nodes", "edges"} <= set(data):
-            raise DatasetError(f"{where}: has the keys {', '.join(map(repr, data)) or 'none'}; expected {FORM}")
+            keys = ", ".join(map(repr, data)) or "none"
+            raise DatasetError(
+                f"{where}: a {type(data).__name__} with the keys {keys}; expected a Data of torch_geometric, or {FORM}"
+            )
         for name, frame in data.items():
             if not _is_frame(frame):
                 raise DatasetError(f"{where}: {name} is a {type(frame).__name__}; expected {FORM}")

@@ -402,7 +402,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
         ("lab/a.py:laod", LOAD, "lab/a.py: has no function 'laod' (did you mean 'load'?)"),
         ("lab/a.py", LOAD.replace("def load", "def load(: #"), "lab/a.py, line 4: expected a file that Python can import; it raises SyntaxError"),
         ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"), "lab/a.py, line 5: load() raises NameError"),
-        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: graph 0: a str without edge_index and y; a graph needs edge_index and y"),
+        ("lab/a.py", LOAD.replace("return Data(", "return dict("), "lab/a.py:load: a dict with the keys 'x', 'edge_index', 'y'; expected a Data of torch_geometric, or a DataFrame per table"),
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("), "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("), "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
         ("lab/texas.py", LOAD, "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),

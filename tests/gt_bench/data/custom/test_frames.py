@@ -195,8 +195,14 @@ def _prepare(spec, source, tmp_path):
     ("data", "message"),
     [
         (NODES, "here: one DataFrame is not a graph, which has nodes and edges; expected a DataFrame per table"),
-        ({"nodes": NODES}, "here: has the keys 'nodes'; expected a DataFrame per table"),
-        ({"nodes": NODES, "edges": EDGES, "extra": EDGES}, "here: has the keys 'nodes', 'edges', 'extra'; expected"),
+        (
+            {"nodes": NODES},
+            "here: a dict with the keys 'nodes'; expected a Data of torch_geometric, or a DataFrame per table",
+        ),
+        (
+            {"nodes": NODES, "edges": EDGES, "extra": EDGES},
+            "here: a dict with the keys 'nodes', 'edges', 'extra'; expected",
+        ),
         ({"nodes": NODES, "edges": [1, 2]}, "here: edges is a list; expected"),
         ({"nodes": NODES, "edges": EDGES.rename(columns={"weight": "source"})}, "duplicate column 'source'"),
         ({"nodes": NODES[[]], "edges": EDGES}, "here/nodes: has no columns"),
