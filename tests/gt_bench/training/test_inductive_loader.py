@@ -139,3 +139,15 @@ def test_subgraphs_are_not_inductive(tmp_path):
     write(tmp_path)
     with pytest.raises(RecipeError, match="recipe.yaml: subgraphs: 'own' is inductive, which they do not support"):
         experiment(tmp_path, subgraphs={"hops": 1, "max_nodes": 5}, batch={"graphs": 4})
+
+
+def test_a_miniature_of_inductive_data_is_inductive(tmp_path):
+    from gt_bench.data.standin import miniature
+
+    write(tmp_path)
+    options = {"split": "temporal:day:20,30", "inductive": True}
+    spec = custom_dataset("own", tmp_path / "raw/own.npz", task="node-classification", metric="accuracy", **options)
+    miniature(spec, tmp_path / "small/packed/own", tmp_path)
+    packed = PackedDataset.open(tmp_path / "small/packed/own")
+    assert torch.equal(packed.array("seen"), packed.array("split"))
+    assert experiment(tmp_path / "small").run(0)[0]["deterministic"]["status"] == "ok"
