@@ -55,7 +55,7 @@ class Entry(Strict):
         source: as in `gt-bench try`.
         task: its task.
         metric: its metric.
-        split: shares of train, val and test, if the data have no split; or a section that says how the data are split
+        split: shares of train, val and test, if the data have no split; or a section that describes the split
             (`gt_bench.data.custom.splits.SplitSection`).
         num_splits: number of splits to draw.
         seed: seed of the first one.

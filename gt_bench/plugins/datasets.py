@@ -229,7 +229,7 @@ class Said:
         return same_split and all(said in (None, has) for said, has in pairs)
 
     def kept(self, before: Settings | None) -> Settings:
-        """Returns the keys of an entry that say how the data are read: the stated ones, and others of `before`."""
+        """Returns the keys of an entry that decide how the data are read: the stated ones, and others of `before`."""
         kept = {k: v for k, v in (before or {}).items() if k in ("split", "num_splits", "seed")}
         if self.split is not None and (section := self.section(before)):
             kept["split"] = section.content()

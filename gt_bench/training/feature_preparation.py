@@ -28,7 +28,7 @@ def prepared_header(header: "PackedHeader", section: "FeaturesSection | None") -
         section: `features:` of the recipe.
 
     Raises:
-        ValueError: features are categories, or values are missing and the section does not say what they become.
+        ValueError: features are categories, or values are missing and the section does not state what they become.
     """
     missing = header.statistics.get("missing", {})
     if section is not None and not isinstance(header.in_dim, int):
