@@ -354,7 +354,7 @@ def _grouped(section: SplitSection, rows: Rows, shares: Shares, num_splits: int,
 
 
 def _filled(sizes: np.ndarray, shares: Shares) -> np.ndarray:
-    """Return the part of each group, in order: the one that is most below its share; the last groups fill empty parts."""
+    """Return the part of each group, in order: that most below its share; the last groups fill empty parts."""
     lacks = np.array(shares) * sizes.sum()
     parts = np.zeros(len(sizes), np.uint8)
     empty = {0, 1, 2}
