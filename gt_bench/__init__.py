@@ -41,6 +41,8 @@ def evaluate(
     task: str | None = None,
     metric: str | None = None,
     undirected: bool | None = None,
+    split: str | Mapping[str, object] | None = None,
+    inductive: bool | None = None,
     name: str = "own-data",
     track: bool = True,
 ) -> Comparison:
@@ -48,7 +50,8 @@ def evaluate(
 
     Args:
         model: a class, a name of `gt_models.list_models()`, "path/to/file.py:MyModel", or one of an installed package.
-        dataset: a name, any other DATASET of `gt-bench try`, a torch_geometric `Data`, or a list of them.
+        dataset: a name, any other DATASET of `gt-bench try`, a torch_geometric `Data` or a list of them, DataFrames
+            {"nodes": ..., "edges": ...} (and "graphs") of pandas or polars, or a networkx graph or a list of them.
         seeds: number of seeds, or a list of them.
         set: dotted keys of a recipe that differ from the defaults: {"optimizer.lr": 0.01, "model.hidden_dim": 128}.
         search: number of trials of a hyperparameter search on validation, which runs first.
@@ -60,7 +63,10 @@ def evaluate(
         task: of user-supplied data, if it differs from what the targets suggest.
         metric: of user-supplied data, if it differs from what the targets suggest.
         undirected: for user-supplied data: add the reverse of each edge where it is missing.
-        name: name of a `Data` in tables and files.
+        split: for user-supplied data: how they are split: "temporal:year", "grouped:customer", "k-fold:10", or a
+            mapping such as {"kind": "temporal", "column": "year", "cuts": [2018, 2020]} (docs/add_a_dataset.md).
+        inductive: for user-supplied data: training sees neither the nodes of val and test nor their edges.
+        name: name of a dataset that is not a text, in tables and files.
         track: whether runs are logged to MLflow, in the experiment `tried`.
 
     Returns:
@@ -81,7 +87,7 @@ def evaluate(
     run = grid.run.model_copy(update={"parallel": 1, "tracking": track and grid.run.tracking})
     which = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     chosen = model if isinstance(model, str) else from_class(model).name
-    data = dataset if isinstance(dataset, str) else held(dataset, name, task, metric, undirected)
+    data = dataset if isinstance(dataset, str) else held(dataset, name, task, metric, undirected, split, inductive)
     spaces = {key: {"choices": values} if isinstance(values, list) else values for key, values in (space or {}).items()}
     return try_pair(
         chosen,
@@ -94,6 +100,8 @@ def evaluate(
         task=task,
         metric=metric,
         undirected=undirected,
+        split=split,
+        inductive=inductive,
         grid=grid.model_copy(update={"run": run}),
         method=validated(SearchMethod, dict(method or {}), "evaluate(method=...)"),
         ensemble=ensemble,

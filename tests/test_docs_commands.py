@@ -53,6 +53,22 @@ NOT_RUN = {
         "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
     "python -m tools.docs.datasets data LOG":
         "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",
+    **dict.fromkeys(
+        (
+            "python make_my_shop.py",
+            "python my_frames.py",
+            "gt-bench try gcn shop --split temporal:week:8,10 --inductive --set features.missing=mean --seeds 0 --set epochs=2",
+            "gt-bench try gcn shop --split grouped:region --transductive --set features.missing=indicator "
+            "--set features.scale=standard --seeds 0 --set epochs=2",
+            "gt-bench try gcn shop --set features.missing=mean --set batch.targets=16 --set 'batch.neighbors=[5, 5]' "
+            "--seeds 0 --set epochs=2",
+        ),
+        "tests/test_own_data.py follows the page",
+    ),
+    "gt-bench try gcn dataset/ogbn_mine --undirected":
+        "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_folders.py",
+    "gt-bench try gin data/my_TU/MUTAG --split k-fold:10":
+        "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_folders.py",
     "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --plan plan.yaml --export /elsewhere/records":
@@ -71,14 +87,21 @@ NOT_RUN = {
     "gt-bench tune hot/gps/hot-sparse-kernel":
         "needs data of another host and a database; tests/gt_bench/test_postgres.py",
     "gt-bench tune edge-transformer/cornell/gcn": "needs data of another host; tests/gt_bench/pipeline/test_tune.py",
-    "gt-bench try gcn ring-molecules --search 20 --sampler gp --pruner successive_halving --search-seeds 0-1": "trains for minutes; tests/gt_bench/search/test_methods.py",
-    "gt-bench try gin ring-molecules --search 12 --epochs 20 --objective parameters --select-within 0.1": "trains for minutes; tests/gt_bench/search/test_methods.py",
-    "gt-bench tune embedded/torus-colours/gcn --warm-start defaults,neighbours": "trains for minutes; tests/gt_bench/search/test_methods.py",
-    "gt-bench try gin ring-molecules --search 8 --epochs 20 --seeds 0-2 --ensemble": "trains for minutes; tests/gt_bench/analysis/test_ensemble.py",
+    "gt-bench try gcn ring-molecules --search 20 --sampler gp --pruner successive_halving --search-seeds 0-1":
+        "trains for minutes; tests/gt_bench/search/test_methods.py",
+    "gt-bench try gin ring-molecules --search 12 --epochs 20 --objective parameters --select-within 0.1":
+        "trains for minutes; tests/gt_bench/search/test_methods.py",
+    "gt-bench tune embedded/torus-colours/gcn --warm-start defaults,neighbours":
+        "trains for minutes; tests/gt_bench/search/test_methods.py",
+    "gt-bench try gin ring-molecules --search 8 --epochs 20 --seeds 0-2 --ensemble":
+        "trains for minutes; tests/gt_bench/analysis/test_ensemble.py",
     "gt-bench work --plan ablation.yaml": "trains; tests/gt_bench/scheduling/test_ablation_design.py",
-    "gt-bench ablate model.dropout ablation embedded": "needs the cells of that design; tests/gt_bench/scheduling/test_ablation_design.py",
-    "gt-bench ablate model.dropout embedded/torus-colours/mlp --design one-at-a-time --values 0.0,0.2,0.5": "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
-    "gt-bench ablate model.dropout embedded/torus-colours/mlp --design random --values 0.0,0.5 --over model.num_layers=2,3,4 --draws 3": "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
+    "gt-bench ablate model.dropout ablation embedded":
+        "needs the cells of that design; tests/gt_bench/scheduling/test_ablation_design.py",
+    "gt-bench ablate model.dropout embedded/torus-colours/mlp --design one-at-a-time --values 0.0,0.2,0.5":
+        "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
+    "gt-bench ablate model.dropout embedded/torus-colours/mlp --design random --values 0.0,0.5 --over model.num_layers=2,3,4 --draws 3":
+        "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
     "python -m tools.gpu --minutes 13 --dry-run --device cpu":

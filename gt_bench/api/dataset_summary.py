@@ -29,6 +29,8 @@ def summary(header: PackedHeader) -> list[str]:
         parts = ", ".join(f"{part} {sizes[part]:,}" for part in ("train", "val", "test"))
         first = " (the first)" if header.num_splits > 1 else ""
         lines.append(f"  splits    {header.num_splits}: {parts} {header.split_kind}s{first}")
+        if stated := header.provenance.get("arguments", {}).get("split_made"):
+            lines.append(f"            {printable(stated)}")
     return lines
 
 

@@ -19,13 +19,14 @@ from gt_bench.config.search_options import options_of
 from gt_bench.config.search_space import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
+from gt_bench.data.custom.splits import section_of
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
-from gt_bench.plugins.datasets import named
+from gt_bench.plugins.datasets import Split, named
 from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
 from gt_bench.reports.comparison import Comparison, comparison
@@ -38,6 +39,7 @@ from gt_bench.tasks.base import Task
 from gt_bench.tasks.registry import create_task
 from gt_bench.tracking.uri import is_installed
 from gt_bench.training.failures import is_out_of_memory
+from gt_bench.training.feature_preparation import prepared_header
 from gt_bench.training.interfaces import Header
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.format import print_text
@@ -78,6 +80,8 @@ def try_pair(
     task: str | None = None,
     metric: str | None = None,
     undirected: bool | None = None,
+    split: Split | None = None,
+    inductive: bool | None = None,
     bar: bool = True,
     grid: Grid | None = None,
     method: SearchMethod | None = None,
@@ -100,6 +104,8 @@ def try_pair(
         task: of user-supplied data, if it differs from what the targets suggest.
         metric: of user-supplied data, if it differs from what the targets suggest.
         undirected: for user-supplied data: add the reverse of each edge where it is missing.
+        split: for user-supplied data: how they are split, see `gt_bench.data.custom.splits.section_of`.
+        inductive: for user-supplied data: training sees neither validation nor test nodes.
         bar: whether to show a progress bar.
         grid: a grid with other run-wide settings; default: that of the current folder.
         method: sampler, pruner, objectives and first trials of the search, where they are not the default.
@@ -123,15 +129,18 @@ def try_pair(
     if twice := [name for i, name in enumerate(against) if name in (model, *against[:i])]:
         raise RecipeError(f"--against {','.join(against)}: {twice[0]} is named twice")
     grid, given = grid or load_grid(), given or {}
-    dataset = named(dataset, task, metric, undirected)
+    dataset = named(dataset, task, metric, undirected, split, inductive)
     spec = get_spec(dataset)
-    _check_said(spec, task, metric, undirected)
+    _check_said(spec, task, metric, undirected, split, inductive)
     infos = {name: _model(name) for name in (model, *against)}
     for info in infos.values():
         check_pair(info, spec)
     if ensemble:
         check_ensemble(spec.task, spec.metric, grid, members, method.objectives)
         grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})
+    section = getattr(spec.arguments.get("reader"), "section", None)
+    if seeds is None and section and section.folds:  # each fold is tested once
+        seeds = range(section.folds)
     packed = _packed(spec, grid)
     print_text("\n".join(summary(packed.header)), flush=True)
     say_notes(packed.folder)
@@ -163,6 +172,8 @@ def debug_pair(
     task: str | None = None,
     metric: str | None = None,
     undirected: bool | None = None,
+    split: Split | None = None,
+    inductive: bool | None = None,
 ) -> bool:
     """Runs a debug preset (`gt_bench.experiment.debug`) on the pair that `try_pair` would train. No run is stored.
 
@@ -175,6 +186,8 @@ def debug_pair(
         task: as for `try_pair`.
         metric: as for `try_pair`.
         undirected: as for `try_pair`.
+        split: as for `try_pair`.
+        inductive: as for `try_pair`.
 
     Returns:
         Whether nothing suspicious was found.
@@ -186,9 +199,9 @@ def debug_pair(
     from gt_bench.experiment.run import Experiment, prepare_process
 
     grid = load_grid()
-    dataset = named(dataset, task, metric, undirected)
+    dataset = named(dataset, task, metric, undirected, split, inductive)
     spec, info = get_spec(dataset), _model(model)
-    _check_said(spec, task, metric, undirected)
+    _check_said(spec, task, metric, undirected, split, inductive)
     check_pair(info, spec)
     packed = _packed(spec, grid)
     where = f"gt-bench try {info.name} {dataset}"
@@ -202,8 +215,15 @@ def debug_pair(
     return debug(Experiment(recipe, where, dataset, grid.run, Store(), DATA), preset, seed, print_text)
 
 
-def _check_said(spec: DatasetSpec, task: str | None, metric: str | None, undirected: bool | None) -> None:
-    """Raise DatasetError if another task, metric or direction is requested for a dataset of the benchmark."""
+def _check_said(
+    spec: DatasetSpec,
+    task: str | None,
+    metric: str | None,
+    undirected: bool | None,
+    split: Split | None,
+    inductive: bool | None,
+) -> None:
+    """Raise DatasetError if another task, metric, direction or split is requested for a dataset of the benchmark."""
     for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
         if said not in (None, has):
             raise DatasetError(
@@ -215,6 +235,16 @@ def _check_said(spec: DatasetSpec, task: str | None, metric: str | None, undirec
         raise DatasetError(
             f"dataset {spec.name!r} is used as it is stored: only user-supplied data, named by path, can be read "
             f"{'undirected' if undirected else 'directed'}"
+        )
+    if split is not None and section_of(split, "--split") != getattr(reader, "section", None):
+        raise DatasetError(
+            f"dataset {spec.name!r} has its own split: only user-supplied data, named by path, can be split in another "
+            "way; without --split it is used as it is"
+        )
+    if inductive is not None and inductive != getattr(reader, "inductive", False):
+        raise DatasetError(
+            f"dataset {spec.name!r} is used as it is stored: only user-supplied data, named by path, can be trained on "
+            f"{'inductively' if inductive else 'transductively'}"
         )
 
 
@@ -332,7 +362,10 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         Incompatible: the model needs encodings, and the dataset cannot have any.
         RecipeError: an encoding needs arguments that only a recipe can have.
     """
-    header = packed.header
+    try:
+        header = prepared_header(packed.header, recipe.features)
+    except ValueError as error:
+        raise RecipeError(f"gt-bench try {info.name} {packed.header.name}: {error}") from None
     if not info.encodings or issubclass(
         info.cls, PlainModel
     ):  # a plain module reads attributes, which nobody can ask for
@@ -386,7 +419,8 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
         batch = packed.batch(torch.tensor([0]))
         if batch.num_nodes > PROBED:
             batch = induced(batch, torch.arange(PROBED))
-        if (width := task.in_dim(cast(Header, header))) != header.in_dim:  # the task adds to the features
+        width = task.in_dim(cast(Header, prepared_header(header, recipe.features)))
+        if width != header.in_dim or "missing" in header.statistics:  # the task adds to the features, or some are NaN
             batch.x = torch.zeros(batch.num_nodes, width)
     batch.y = None
     return batch

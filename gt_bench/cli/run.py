@@ -139,6 +139,21 @@ def try_(
             "--undirected/--directed", help="of user-supplied data: add the reverse of each edge where it is missing"
         ),
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPLIT",
+            help="of user-supplied data: random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 "
+            "(docs/add_a_dataset.md)",
+        ),
+    ] = None,
+    inductive: Annotated[
+        bool | None,
+        typer.Option(
+            "--inductive/--transductive",
+            help="of user-supplied data: training sees neither validation nor test nodes",
+        ),
+    ] = None,
     save: Annotated[
         str | None, typer.Option(metavar="SUITE", help="write the recipe that was used to suites/SUITE/recipes/")
     ] = None,
@@ -180,8 +195,9 @@ def try_(
                 f"--debug {debug.value}: stores no run and cannot be combined with {taken[0]}; remove one"
             )
         seed = 0 if seeds is None else seeds_in(seeds)[0]
-        told = {"task": task, "metric": metric}
-        if not debug_pair(model, dataset, debug.value, given, seed, **told, undirected=undirected):
+        told = {"task": task, "metric": metric, "split": split}
+        read = {"undirected": undirected, "inductive": inductive}
+        if not debug_pair(model, dataset, debug.value, given, seed, **told, **read):  # type: ignore[arg-type]
             raise typer.Exit(1)
         return
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
@@ -199,6 +215,8 @@ def try_(
             method=method,
             ensemble=ensemble,
             members=members,
+            split=split,
+            inductive=inductive,
         )
     if as_json:
         columns = {"tuned": found.tuned.content()} if found.tuned else {}

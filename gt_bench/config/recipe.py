@@ -63,6 +63,8 @@ class BatchSection(Strict):
         graphs: graphs per step.
         nodes: largest number of nodes per step.
         parts: random parts of the nodes per epoch, for one large graph.
+        targets: training nodes per step, for one large graph. A step computes a sampled subgraph around them.
+        neighbors: largest number of sampled incoming edges of a node, for each hop around the targets.
         hyperedges: labelled hyperedges per step.
         configurations: configurations per graph and step, for ranking configurations.
         segment: largest number of nodes of a graph through which gradients flow in a step, for ranking configurations.
@@ -77,6 +79,8 @@ class BatchSection(Strict):
     graphs: Positive | None = None
     nodes: Positive | None = None
     parts: Positive | None = None
+    targets: Positive | None = None
+    neighbors: list[Positive] | None = Field(None, min_length=1)
     hyperedges: Positive | None = None
     configurations: Positive | None = None
     segment: Positive | None = None
@@ -98,6 +102,12 @@ class BatchSection(Strict):
             raise ValueError(
                 "parts and hyperedges are for one large graph; use only one of them, without graphs, nodes or bucket"
             )
+        if (self.targets is None) != (self.neighbors is None):
+            raise ValueError(
+                "targets and neighbors belong together; add the other one: targets: 512, neighbors: [9, 9]"
+            )
+        if self.targets and (self.graphs or self.nodes or self.bucket or self.parts or self.hyperedges):
+            raise ValueError("targets samples one large graph; remove graphs, nodes, bucket, parts and hyperedges")
         if self.last and not (self.graphs or self.nodes):
             raise ValueError("last is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
         return self
@@ -233,6 +243,19 @@ class SubgraphsSection(Strict):
     max_nodes: Positive
 
 
+class FeaturesSection(Strict):
+    """Preparation of continuous node features, fitted on the training part of each split.
+
+    Attributes:
+        scale: "standard": mean 0 and standard deviation 1; "quantile": the quantiles of a normal distribution.
+        missing: what a missing value (NaN) becomes. "mean": the mean of the column; "indicator": the mean, and a column
+            of 0 and 1 is added for each column with missing values; "error": data with missing values are rejected.
+    """
+
+    scale: Literal["standard", "quantile", "none"] = "none"
+    missing: Literal["mean", "indicator", "error"] = "error"
+
+
 class Recipe(Strict):
     """Hyperparameters of one model on one dataset.
 
@@ -240,6 +263,7 @@ class Recipe(Strict):
         model: model and arguments of its constructor.
         encodings: {encoding: its arguments}.
         subgraphs: how a large graph is divided into small ones.
+        features: preparation of node features. None to use them unchanged.
         batch: composition of batches.
         loss: loss function. None for the default of the task.
         optimizer: optimiser.
@@ -276,6 +300,7 @@ class Recipe(Strict):
     model: ModelSection
     encodings: dict[str, Settings] = {}
     subgraphs: SubgraphsSection | None = None
+    features: FeaturesSection | None = None
     batch: BatchSection = BatchSection()
     loss: (
         Literal[
@@ -337,6 +362,12 @@ class Recipe(Strict):
             _check_plain(arguments, name)
         return value
 
+    @field_validator("features")
+    @classmethod
+    def _does_something(cls, value: FeaturesSection | None) -> FeaturesSection | None:
+        """Makes one identity of the two ways to prepare nothing."""
+        return None if value == FeaturesSection() else value
+
     @model_validator(mode="after")
     def _length(self) -> Self:
         if (self.epochs is None) == (not self.phases):
@@ -365,7 +396,7 @@ class Recipe(Strict):
                     f"processes: {self.processes} processes share the graphs of a step, but batch.graphs is "
                     f"{self.batch.graphs}; use at most {self.batch.graphs} processes"
                 )
-            alone = [key for key in ("parts", "hyperedges", "configurations") if getattr(self.batch, key)]
+            alone = [key for key in ("parts", "targets", "hyperedges", "configurations") if getattr(self.batch, key)]
             alone = [f"batch.{key}" for key in alone]
             alone += [self.protocol.KEY] if self.protocol else []
             alone += ["eval_device"] if self.eval_device else []

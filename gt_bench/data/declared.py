@@ -11,15 +11,18 @@ from collections.abc import Callable, Iterable
 from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from gt_bench.config.schema import Strict, nearest, read_yaml, validated
-from gt_bench.data.custom.dataset import custom_dataset
+from gt_bench.config.schema import Strict, nearest, read_yaml, tag_of, validated
+from gt_bench.data.custom.dataset import SHARES, custom_dataset
+from gt_bench.data.custom.folders import form_of, level_of_folder
+from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import BY_EDGES, Graphs, graphs_of, nodes_of
 from gt_bench.data.custom.readers import Given, Reader
+from gt_bench.data.custom.splits import SplitSection
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import imported, line_in
 from gt_bench.runtime.signals import Stopped
@@ -41,9 +44,7 @@ USUAL_METRIC = {
     "graph-regression": "mae",
     "graph-multilabel": "ap",
 }
-# defaults for data without a split: shares of train, val and test, and number of splits
-SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
-SPLITS = 10
+SPLITS = 10  # number of splits that are drawn
 SAMPLED_GRAPHS = 100  # inspected to decide whether targets are per node
 
 
@@ -54,19 +55,28 @@ class Entry(Strict):
         source: as in `gt-bench try`.
         task: its task.
         metric: its metric.
-        split: shares of train, val and test, if the data have no split.
+        split: shares of train, val and test, if the data have no split; or a section that describes the split
+            (`gt_bench.data.custom.splits.SplitSection`).
         num_splits: number of splits to draw.
         seed: seed of the first one.
         undirected: whether the reverse of each edge is added where it is missing.
+        inductive: whether training sees neither validation nor test nodes.
     """
 
     source: str
     task: str
     metric: str
-    split: tuple[float, float, float] | None = None
+    split: (
+        Annotated[
+            Annotated[tuple[float, float, float], Tag("<shares>")] | Annotated[SplitSection, Tag(tag_of(SplitSection))],
+            Discriminator(lambda split: "<shares>" if isinstance(split, list | tuple) else tag_of(SplitSection)),
+        ]
+        | None
+    ) = None
     num_splits: int = Field(SPLITS, ge=1)
     seed: int = 0
     undirected: bool = False
+    inductive: bool = False
 
 
 def entries() -> Settings:
@@ -127,6 +137,7 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
         num_splits=entry.num_splits,
         seed=entry.seed,
         undirected=entry.undirected,
+        inductive=entry.inductive,
     )
 
 
@@ -283,9 +294,14 @@ def level_in(source: Path | Given) -> str:
         "node" or "graph".
     """
     if isinstance(source, Given):
-        return level_of(graphs_of(source.load(), source.where), source.where)
+        data = source.load()
+        if (tables := tables_of(data, source.where)) is not None:
+            return "graph" if "graphs" in tables else "node"
+        return level_of(graphs_of(data, source.where), source.where)
+    if source.is_dir() and form_of(source):
+        return level_of_folder(source)
     if source.is_dir():
-        return "graph" if (source / "graphs.csv").exists() else "node"
+        return "graph" if any((source / f"graphs.{kind}").exists() for kind in ("csv", "parquet")) else "node"
     from gt_bench.data.readers import read_npz
 
     arrays = read_npz(source)
@@ -295,7 +311,7 @@ def level_in(source: Path | Given) -> str:
     return "node" if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1 else "graph"
 
 
-def task_in(source: Path | Given, level: str, text: str) -> str:
+def task_in(source: Path | Given, level: str, text: str, section: SplitSection | None = None) -> str:
     """Decide the task by the targets.
 
     Whole numbers are classes, other numbers are regression targets. Several columns of 0 and 1 are labels of a graph.
@@ -304,6 +320,7 @@ def task_in(source: Path | Given, level: str, text: str) -> str:
         source: as from `source_of`.
         level: "node" or "graph".
         text: name of the data for error messages.
+        section: how the data are split, as its column is not a feature.
 
     Returns:
         The task.
@@ -311,7 +328,7 @@ def task_in(source: Path | Given, level: str, text: str) -> str:
     Raises:
         DatasetError: nodes have several labels of 0 and 1.
     """
-    y = next(iter(Reader(source, level, SHARES[level], 1, 0).blocks()))["y"]
+    y = next(iter(Reader(source, level, SHARES[level], 1, 0, section=section).blocks()))["y"]
     several = y.ndim > 1 and y.shape[1] > 1
     if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
         if level == "node":

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # importing torch takes seconds, and stages that only read th
     from gt_models.batch import GraphBatch
 
 FORMAT = 1
+SEEN = "seen"  # table of inductive datasets: the part with which each node becomes visible, [S, N]
 PARTS = {"train": 1, "val": 2, "test": 3}
 _ROWS = {"node": "node_ptr", "edge": "edge_ptr", "graph": None}
 _DTYPES = {
@@ -292,6 +293,15 @@ class PackedDataset:
                 if kind in rows
             },
         )
+
+    def with_x(self, x: Tensor, header: PackedHeader) -> PackedDataset:
+        """Return a dataset with other node features.
+
+        Args:
+            x: features [N, F].
+            header: the header, with their width as `in_dim`.
+        """
+        return PackedDataset(self.folder, header, {**self._arrays, "x": x})
 
     def with_sparse_x(self) -> PackedDataset:
         """Return a dataset whose batches have `x` in compressed sparse rows.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gt_bench.config.protocols import PROTOCOLS
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import SEEN, PackedDataset, PackedHeader, pack
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_bytes
@@ -183,7 +183,12 @@ def miniature(
         arrays["split"] = _splits(spec, shape, rows[spec.split_kind], life_size is not None)
     fields = {key: getattr(shape, key) for key in _HEADER_FIELDS}
     header = spec.header(**fields, notes=("a miniature with random features, not the dataset",))
-    return pack(folder, header.model_copy(update={"derived": "a miniature with random features"}), arrays)
+    arguments = {key: value for key, value in header.provenance["arguments"].items() if key != "reader"}  # not JSON
+    changes = {
+        "derived": "a miniature with random features",
+        "provenance": header.provenance | {"arguments": arguments},
+    }
+    return pack(folder, header.model_copy(update=changes), arrays)
 
 
 def _splits(spec: DatasetSpec, shape: Shape, rows: int, life_size: bool) -> np.ndarray:
@@ -292,6 +297,8 @@ def _extras(
             arrays["x"] = np.zeros((nodes, types), np.int64)
             numbers = (np.arange(nodes) - kind * each) % (np.array(shape.in_dim)[kind] - 1)
             arrays["x"][np.arange(nodes), kind] = 1 + numbers
+        elif name == SEEN:  # every node is in a part, and is seen with it
+            made[name] = _splits(spec, shape, int(sizes.sum()), life_size=False)
         elif name == "bond":
             made[name] = (np.arange(arrays["edge_index"].shape[1]) % 3 < 2).astype(np.uint8)
         elif name in of_protocol:

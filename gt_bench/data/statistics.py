@@ -25,7 +25,7 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
     Returns:
         graphs, nodes, edges (as stored, one per direction), edges_undirected (distinct, without self-loops),
         self_loops, symmetric, min_nodes, max_nodes, features, classes and label_counts or targets, splits, and
-        train, val and test (rows of the first split).
+        train, val and test (rows of the first split); of user-supplied data with missing features also missing.
 
     Raises:
         DatasetError: lengths, ids, labels, categories or split codes are out of range, or a number is not finite.
@@ -44,7 +44,9 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         raise DatasetError(f"{header.name}: node_ptr and edge_ptr do not describe the same graphs")
     graphs, nodes, edges = sizes.numel(), int(node_ptr[-1]), int(edge_ptr[-1])
     _check_rows(header, arrays, graphs, nodes, edges)
-    _check_features(header.name, "x", arrays["x"], header.in_dim)
+    own = "content" in header.provenance.get("arguments", {})  # user-supplied: NaN is a missing value
+    missing = _missing(arrays["x"]) if own else {}
+    _check_features(header.name, "x", arrays["x"], header.in_dim, missing)
     if "edge_attr" in arrays:
         _check_features(header.name, "edge_attr", arrays["edge_attr"], header.edge_dim)
     elif header.edge_dim is not None:
@@ -53,6 +55,8 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
     statistics |= _edge_statistics(header.name, arrays)
     statistics |= {"min_nodes": int(sizes.min()), "max_nodes": int(sizes.max())}
     statistics["features"] = arrays["x"].size(1) if arrays["x"].dim() > 1 else 1
+    if missing:
+        statistics["missing"] = missing
     if "y" in arrays:
         statistics |= _target_statistics(header, arrays["y"])
     if "pair_ptr" in arrays:
@@ -113,13 +117,27 @@ def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: i
         )
 
 
-def _check_features(name: str, array: str, values: Tensor, dim: int | list[int] | None) -> None:
+def _missing(x: Tensor) -> dict[str, int]:
+    """Count missing values: {number of a column, as text for JSON: rows without a value}."""
+    if not x.is_floating_point():
+        return {}
+    counts = sum(part.isnan().sum(0) for part in x.view(len(x), -1).split(CHUNK // max(x[0].numel(), 1) + 1))
+    return {str(column): count for column, count in enumerate(counts.tolist()) if count}
+
+
+def _is_finite(part: Tensor, allow_nan: bool) -> bool:
+    return not bool(part.isinf().any()) if allow_nan else bool(part.isfinite().all())
+
+
+def _check_features(
+    name: str, array: str, values: Tensor, dim: int | list[int] | None, missing: Mapping[str, int] | None = None
+) -> None:
     width = values.size(1) if values.dim() > 1 else 1
     if isinstance(dim, int):
         if width != dim:
             raise DatasetError(f"{name}: {array} has {width} columns where the header has {dim}")
         if values.is_floating_point() and not all(
-            bool(part.isfinite().all()) for part in values.split(CHUNK // max(width, 1) + 1)
+            _is_finite(part, bool(missing)) for part in values.split(CHUNK // max(width, 1) + 1)
         ):
             raise DatasetError(f"{name}: {array} contains a number that is not finite")
     elif dim is not None:

@@ -11,6 +11,8 @@ TRAINER = "gt_bench.training.trainer"
 # keys of a recipe that need additional code, and the module that declares its version
 PROTOCOLS = {
     "subgraphs": "gt_bench.training.subgraph_loader",
+    "inductive": "gt_bench.training.inductive_loader",
+    "features": "gt_bench.training.feature_preparation",
     "targets": "gt_bench.training.target_scaling",
     "start": "gt_bench.training.pretrained_init",
     "processes": "gt_bench.training.ddp",
@@ -21,13 +23,13 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     """Returns the module that declares the version of each component of a run.
 
     Components are the model, the task, the trainer, and each key of `PROTOCOLS` in the recipe. Versions of stored
-    encodings are part of the digest of the encodings. A recipe with `subgraphs` computes its encodings during training,
-    so they are components of its runs.
+    encodings are part of the digest of the encodings. A recipe with `subgraphs`, and one on inductive data, computes
+    its encodings during training, so they are components of its runs.
 
     Args:
         model: name in the registry. None for a custom model, which is identified by the digest of its files.
         task: name of the dataset's task.
-        recipe: `Recipe.decisive()`.
+        recipe: `Recipe.decisive()`, with the key `inductive` for inductive data.
 
     Raises:
         KeyError: the model or task does not exist.
@@ -37,7 +39,7 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     modules |= {"task": task_module(task), "trainer": TRAINER}
     modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
     encodings = recipe.get("encodings")
-    if "subgraphs" in recipe and isinstance(encodings, Mapping):
+    if {"subgraphs", "inductive"} & recipe.keys() and isinstance(encodings, Mapping):
         modules |= modules_of_encodings(encodings)
     return modules
 

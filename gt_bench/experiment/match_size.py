@@ -12,7 +12,7 @@ from typing import cast
 
 import torch
 
-from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe import FeaturesSection, Recipe
 from gt_bench.config.schema import RecipeError, nearest, validated
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.registry import get_spec
@@ -22,6 +22,7 @@ from gt_bench.plugins.argument_space import HEADS, WIDTH
 from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
 from gt_bench.tasks.registry import create_task
+from gt_bench.training.feature_preparation import prepared_header
 from gt_bench.training.interfaces import Header
 from gt_bench.utils.errors import UserError
 from gt_models.registry import create_model
@@ -42,7 +43,7 @@ class Matched:
     step: int
 
 
-def dims_of(dataset: str, data: Path = Path("data")) -> Settings:
+def dims_of(dataset: str, data: Path = Path("data"), features: FeaturesSection | None = None) -> Settings:
     """Returns the arguments of a constructor that describe a dataset, which need not be on disk if its shape is known.
 
     Raises:
@@ -51,7 +52,10 @@ def dims_of(dataset: str, data: Path = Path("data")) -> Settings:
     path, level = data / "packed" / dataset / "header.json", ""
     if path.exists():
         header = PackedHeader.model_validate_json(path.read_bytes())
-        about, level = cast(Header, header), header.level
+        try:
+            about, level = cast(Header, prepared_header(header, features)), header.level
+        except ValueError as error:
+            raise RecipeError(f"dataset {dataset!r}: {error}") from None
         task = create_task(header.task, header.metric)
     else:
         spec = get_spec(dataset)
@@ -163,7 +167,7 @@ def parameters_of(recipe: Recipe, dataset: str, path: str) -> int:
 def _dims(recipe: Recipe, dataset: str) -> Settings:
     """Returns the arguments of the model's constructor that describe the dataset."""
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
-    dims = {k: v for k, v in dims_of(dataset).items() if k in parameters}
+    dims = {k: v for k, v in dims_of(dataset, features=recipe.features).items() if k in parameters}
     return dims | ({"level": recipe.level_of(dims["level"])} if "level" in dims else {})
 
 

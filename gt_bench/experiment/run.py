@@ -56,7 +56,9 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.training import pretrained_init
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput, failure, is_out_of_memory, one_row
-from gt_bench.training.interfaces import Batches, Packed
+from gt_bench.training.feature_preparation import prepared, prepared_header
+from gt_bench.training.inductive_loader import TABLE, InductiveLoader
+from gt_bench.training.interfaces import Batches, Header, Packed
 from gt_bench.training.loader import Loader
 from gt_bench.training.static_batches import StaticError
 from gt_bench.training.subgraph_loader import SubgraphLoader
@@ -181,8 +183,16 @@ class Experiment:
         check_fit(self.recipe, self.header.level, self.dataset, self.path)
         check_processes(self.recipe, self.header.task, self.header.split_kind, self.dataset, self.path)
         check_static(self.recipe, self.header.task, self.header.split_kind, self.dataset, self.path)
-        # encodings of subgraphs are computed with each batch
-        stored = {} if self.recipe.subgraphs else self.recipe.encodings
+        try:
+            prepared_header(self.header, self.recipe.features)
+        except ValueError as error:
+            raise RecipeError(f"{self.path}: {error}") from None
+        if self._inductive and self.recipe.subgraphs:
+            raise RecipeError(
+                f"{self.path}: subgraphs: {self.dataset!r} is inductive, which they do not support; remove subgraphs"
+            )
+        # encodings of subgraphs are computed with each batch, and those of inductive data with the graph of each part
+        stored = {} if self.recipe.subgraphs or self._inductive else self.recipe.encodings
         self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
         try:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
@@ -199,7 +209,8 @@ class Experiment:
     def versions(self) -> dict[str, int]:
         """Declared version of each component that computes the runs: model, task, trainer and others."""
         model = self.recipe.model.name
-        return run_versions(None if is_own(model) else model, self.header.task, self.recipe.decisive())
+        recipe = self.recipe.decisive() | ({"inductive": True} if self._inductive else {})
+        return run_versions(None if is_own(model) else model, self.header.task, recipe)
 
     @cached_property
     def digests(self) -> Digests:
@@ -250,7 +261,7 @@ class Experiment:
     def constructor(self) -> Settings:
         """Arguments of the model's constructor: dimensions of the dataset and the recipe's `model:` section."""
         given = {
-            "in_dim": self.task.in_dim(self.header),
+            "in_dim": self.task.in_dim(cast(Header, prepared_header(self.header, self.recipe.features))),
             "out_dim": self.header.out_dim,
             "level": self.recipe.level_of(self.header.level),
         }
@@ -299,12 +310,14 @@ class Experiment:
             ValueError: the recipe's `batch:`, `targets:` or `subgraphs:` does not fit the dataset.
         """
         dtype = torch.float64 if self.recipe.precision == "float64" else torch.float32
-        packed = (
-            StandardisedTargets(self.packed, self.recipe.targets, self.split_of(seed))
-            if self.recipe.targets
-            else self._read
-        )
-        data = (packed, self.encoded, self.split_of(seed), self.recipe.batch, seed, self.device, dtype)
+        split = self.split_of(seed)
+        features = prepared(self.packed, self.recipe.features, split)
+        packed: Packed = features if self.recipe.features else self._read
+        if self.recipe.targets:
+            packed = StandardisedTargets(cast(Packed, features), self.recipe.targets, split)
+        data = (packed, self.encoded, split, self.recipe.batch, seed, self.device, dtype)
+        if self._inductive:
+            return InductiveLoader(*data, encodings=self.recipe.encodings)
         if self.recipe.subgraphs:
             subgraphs = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
             return cast(Batches, subgraphs)  # it has no method `on`: only whole graphs use another evaluation device
@@ -313,9 +326,14 @@ class Experiment:
     @cached_property
     def _read(self) -> Packed:
         """The dataset, with sparse node features if the model accepts them and batches do not cut the graph."""
-        cut = self.recipe.subgraphs or self.recipe.batch.parts
+        cut = self.recipe.subgraphs or self.recipe.batch.parts or self.recipe.batch.targets or self._inductive
         sparse = self.device.type == "cpu" and not cut and model_info(self.recipe.model.name).sparse_x
         return self.packed.with_sparse_x() if sparse else self.packed
+
+    @property
+    def _inductive(self) -> bool:
+        """Whether training sees neither validation nor test nodes."""
+        return TABLE in self.header.extras
 
     def split_of(self, seed: int) -> int:
         """Returns the index of the split that a seed uses."""

@@ -106,7 +106,8 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     ran = shipped.records[0]["deterministic"]
     model = ran["recipe"]["model"]["name"]
     try:
-        now = run_versions(None if is_own(model) else model, task, ran["recipe"])
+        inductive = {"inductive": True} if "inductive" in ran["versions"] else {}  # a property of the data
+        now = run_versions(None if is_own(model) else model, task, ran["recipe"] | inductive)
         files = files_digest(model, {key: value for key, value in ran["recipe"]["model"].items() if key != "name"})
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
         return ["code"]

@@ -13,6 +13,7 @@ from torch import LongTensor, Tensor
 from gt_bench.runtime.resources import memory_free
 from gt_bench.training.device_data import DeviceData
 from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.neighbor_sampling import NeighborSampler
 from gt_bench.training.prefetch import prefetch
 from gt_models.batch import GraphBatch
 
@@ -168,12 +169,13 @@ class Loader:
                 f"batch.hyperedges requires a dataset of hyperedges; {packed.header.name!r} is split by "
                 f"{packed.header.split_kind}: remove it"
             )
-        if not self.by_node and section.parts:
+        if not self.by_node and (section.parts or section.targets):
             raise ValueError(
-                f"batch.parts requires one large graph; {packed.header.name!r} has many: use batch.graphs or "
-                "batch.nodes"
+                f"batch.{'parts' if section.parts else 'targets'} requires one large graph; {packed.header.name!r} has "
+                "many: use batch.graphs or batch.nodes"
             )
         self._whole: GraphBatch | None = None
+        self._sampler: NeighborSampler | None = None
         self._fixed: dict[str, list[GraphBatch]] = {}
         self._on_device: DeviceData | None = None
         self._prefetches = False
@@ -209,7 +211,7 @@ class Loader:
     def on(self, device: torch.device) -> "Loader":
         """Returns the same batches on another device."""
         other = copy.copy(self)
-        other.device, other._whole, other._fixed = device, None, {}
+        other.device, other._whole, other._sampler, other._fixed = device, None, None, {}
         other._on_device, other._prefetches = None, False
         return other
 
@@ -217,8 +219,10 @@ class Loader:
         """Yields the batches of a training epoch in random order."""
         if self.by_node and self.section.parts:
             yield from self._parts(torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)))
+        elif self.by_node and self.section.targets:
+            yield from self._neighborhoods(torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)), epoch)
         elif self.by_node:
-            yield self.whole, self.ids["train"].to(self.device)
+            yield self.whole, self.rows("train").to(self.device)
         elif not (self.section.graphs or self.section.nodes):
             for batch in self._evaluation_batches("train"):
                 yield batch, None
@@ -240,7 +244,7 @@ class Loader:
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the batches of a part (train, val, test) in fixed order."""
         if self.by_node:
-            yield self.whole, self.ids[part].to(self.device)
+            yield self.whole, self.rows(part).to(self.device)
         else:
             for batch in self._evaluation_batches(part):
                 yield batch, None
@@ -252,6 +256,8 @@ class Loader:
     @property
     def steps_per_epoch(self) -> int:
         """Number of optimiser steps per epoch; with a node budget, of the first epoch."""
+        if self.by_node and self.section.targets:
+            return len(joined(self.ids["train"].split(self.section.targets)))
         if self.by_node:
             return self.section.parts or 1
         return len(self._plan(self.ids["train"], join_last=self._joins))
@@ -264,6 +270,10 @@ class Loader:
     def num_batches(self, part: str) -> int:
         """Returns the number of batches of a part in evaluation, for a dataset of many graphs."""
         return len(self._plan(self.ids[part]))
+
+    def rows(self, part: str) -> LongTensor:
+        """Returns the rows of the nodes of a part in the graph of a dataset that is split by nodes, long [n]."""
+        return self.ids[part]
 
     @property
     def whole(self) -> GraphBatch:
@@ -321,15 +331,30 @@ class Loader:
 
     def _parts(self, rng: torch.Generator) -> Iterator[tuple[GraphBatch, Tensor]]:
         """Yields the induced subgraphs of a random partition of the nodes, and the training nodes of each as rows."""
-        whole = self.whole
-        if any(value.size(0) != whole.num_nodes for value in whole.encodings.values()):
-            raise ValueError("batch.parts divides the graph, so only encodings with one row per node are supported")
+        whole = self._whole_to_divide("parts")
         is_train = torch.zeros(whole.num_nodes, dtype=torch.bool, device=self.device)
-        is_train[self.ids["train"].to(self.device)] = True
+        is_train[self.rows("train").to(self.device)] = True
         for nodes in torch.randperm(whole.num_nodes, generator=rng).to(self.device).tensor_split(self.section.parts):
             rows = is_train[nodes].nonzero().squeeze(1)
             if len(rows):
                 yield induced(whole, nodes), rows
+
+    def _neighborhoods(self, rng: torch.Generator, epoch: int) -> Iterator[tuple[GraphBatch, Tensor]]:
+        """Yields sampled neighbourhoods of the training nodes in random order, and the rows of these nodes."""
+        if self._sampler is None:
+            self._sampler = NeighborSampler(self._whole_to_divide("targets"))
+        order = self.rows("train")[torch.randperm(len(self.ids["train"]), generator=rng)]
+        draws = np.random.default_rng(seed_of("neighbors", self.seed, epoch))
+        for targets in joined(order.split(self.section.targets)):
+            batch = self._sampler.around(targets, self.section.neighbors, draws)
+            yield batch, torch.arange(len(targets), device=self.device)
+
+    def _whole_to_divide(self, key: str) -> GraphBatch:
+        """Returns the graph. Raises ValueError if it has encodings that cannot be divided with the nodes."""
+        whole = self.whole
+        if any(value.size(0) != whole.num_nodes for value in whole.encodings.values()):
+            raise ValueError(f"batch.{key} divides the graph, so only encodings with one row per node are supported")
+        return whole
 
 
 def induced(batch: GraphBatch, nodes: Tensor) -> GraphBatch:

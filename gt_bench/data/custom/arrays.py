@@ -123,7 +123,8 @@ def convert_arrays(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str
         where: name of the data for error messages.
 
     Returns:
-        The arrays: categories int32, continuous features float32, targets int64 or float32, edges unchanged.
+        The arrays: categories int32, continuous features float32 (NaN in x: missing), targets int64 or float32, edges
+        unchanged.
 
     Raises:
         DatasetError: the conversion would change a number.
@@ -135,7 +136,7 @@ def convert_arrays(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str
         table = as_table(out[key], key, where)
         table = table.astype(np.uint8) if table.dtype == bool else table
         if table.dtype.kind == "f":
-            out[key] = _as_float32(table, key, where)
+            out[key] = _as_float32(table, key, where, allow_nan=key == "x")  # NaN: a missing value
         else:
             what = f"categories in {key} (quantities are floating-point numbers)"
             out[key] = check_whole_numbers(table, what, where).astype(np.int32)

@@ -1,14 +1,16 @@
-"""Read a user-supplied folder of CSV files: nodes.csv, edges.csv and, for targets of graphs, graphs.csv."""
+"""Read user-supplied tables: nodes.csv, edges.csv and, for targets of graphs, graphs.csv; or Parquet, or DataFrames."""
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from gt_bench.data.custom.arrays import MAX_ID, convert_arrays
-from gt_bench.data.custom.remarks import has_unique_whole_numbers, identifier_remark, too_many_values
+from gt_bench.data.custom.frames import read_parquet
+from gt_bench.data.custom.remarks import MAX_VALUES, has_unique_whole_numbers, identifier_remark, too_many_values
+from gt_bench.data.custom.splits import named_column
 from gt_bench.data.custom.table import MISSING, Table, read_columns, shown
 from gt_bench.utils.errors import DatasetError
 
@@ -45,9 +47,9 @@ class Identifiers:
                     f"{table.at(row, column)} is empty; give each row an identifier, or remove the column"
                 )
             if key in self.exact:
-                first = table.lines[self.exact[key]]
+                first = f"{table.unit} {table.lines[self.exact[key]]}"
                 raise DatasetError(
-                    f"{table.at(row, column)}: duplicate identifier {shown(key[1])}, first in line {first}; "
+                    f"{table.at(row, column)}: duplicate identifier {shown(key[1])}, first in {first}; "
                     f"identifiers must be unique{' within a graph' if len(set(graph)) > 1 else ''}: correct it, or "
                     "rename the column if it is a feature"
                 )
@@ -83,7 +85,9 @@ class Identifiers:
         )
 
 
-def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | None = None) -> dict[str, np.ndarray]:
+def from_csv(
+    folder: Path, level: str, remarks: list[str], labels: list[str] | None = None, split_by: str | None = None
+) -> dict[str, np.ndarray]:
     """Read a folder of CSV files. Nodes and graphs have identifiers, or are numbered in the order of rows.
 
     - nodes.csv: [graph,] [id,] features..., at node level y and optionally split
@@ -95,22 +99,78 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
         level: "node" or "graph".
         remarks: remarks for the user are added to this list.
         labels: if the targets are words, this list receives them: the word of class 0, of class 1, and so on.
+        split_by: column of the table with the targets by which the data are split.
 
     Returns:
-        Arguments of `PackedWriter.graphs`.
+        Arguments of `PackedWriter.graphs`, and "by": the cells of the column `split_by`.
 
     Raises:
         DatasetError: a file is missing or invalid. The message names file, line and column.
     """
-    paths = [folder / "nodes.csv", folder / "edges.csv", folder / "graphs.csv"]
-    for path in paths[: 2 if level == "node" else 3]:
-        if not path.exists():
-            raise DatasetError(
-                f"{path}: no such file; a folder of CSV files needs nodes.csv, edges.csv and, for targets of graphs, "
-                "graphs.csv"
-            )
-    nodes, edges = read_columns(paths[0], remarks), read_columns(paths[1], remarks)
-    graphs = None if level == "node" else read_columns(paths[2], remarks)
+    tables = {
+        name: read_table(folder, name, remarks) for name in ("nodes", "edges", "graphs")[: 2 if level == "node" else 3]
+    }
+    return from_tables(tables, folder, level, remarks, labels, split_by)
+
+
+def read_table(folder: Path, name: str, remarks: list[str]) -> Table:
+    """Read one table of a folder: NAME.csv or NAME.parquet.
+
+    Args:
+        folder: the folder.
+        name: name of the table.
+        remarks: remarks for the user are added to this list.
+
+    Returns:
+        The table.
+
+    Raises:
+        DatasetError: there is no such file, there are both, or the file is invalid.
+    """
+    text, binary = folder / f"{name}.csv", folder / f"{name}.parquet"
+    if text.exists() and binary.exists():
+        raise DatasetError(f"{folder}: has {text.name} and {binary.name}; remove one")
+    if not (text.exists() or binary.exists()):
+        raise DatasetError(
+            f"{text}: no such file; a folder of CSV files needs nodes.csv, edges.csv and, for targets of graphs, "
+            "graphs.csv (or these as .parquet)"
+        )
+    return read_columns(text, remarks) if text.exists() else read_parquet(binary)
+
+
+def check_level(tables: Mapping[str, Table], level: str, where: str) -> None:
+    """Raise DatasetError if targets of graphs are needed and there is no table of graphs."""
+    if level == "graph" and "graphs" not in tables:
+        raise DatasetError(
+            f"{where}: has no table graphs; targets of graphs are its column y: add it, or use a task of nodes"
+        )
+
+
+def from_tables(
+    tables: Mapping[str, Table],
+    where: str | Path,
+    level: str,
+    remarks: list[str],
+    labels: list[str] | None = None,
+    split_by: str | None = None,
+) -> dict[str, np.ndarray]:
+    """Convert tables, whose columns are removed. See `from_csv`.
+
+    Args:
+        tables: nodes, edges and, at graph level, graphs.
+        where: name of the data for error messages.
+        level: as for `from_csv`.
+        remarks: as for `from_csv`.
+        labels: as for `from_csv`.
+        split_by: as for `from_csv`.
+
+    Returns:
+        As `from_csv`.
+
+    Raises:
+        DatasetError: a table is invalid.
+    """
+    nodes, edges, graphs = tables["nodes"], tables["edges"], tables["graphs"] if level == "graph" else None
     targets = graphs or nodes
     for table in (nodes, targets):
         if not len(table):
@@ -118,6 +178,7 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
     if not {"source", "target"} <= set(edges.columns):
         columns = ", ".join(map(shown, edges.columns))
         raise DatasetError(f"{edges.path}: needs the columns source and target; it has {columns}: rename them")
+    by = None if split_by is None else _split_column(targets, split_by, remarks)
     _check_columns(nodes, edges, graphs)
     if not (names := [name for name in targets.columns if name == "y" or name.startswith("y_")]):
         columns = ", ".join(map(shown, targets.columns))
@@ -148,6 +209,7 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
         arrays["split"] = _splits(targets, splits)
     if graphs is None:
         arrays |= {"y": arrays["y"][order]} | ({"split": arrays["split"][..., order]} if splits else {})
+        by = None if by is None else by[order]
     elif graphs.columns:
         raise DatasetError(
             f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; remove it"
@@ -155,10 +217,22 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
     elif len(arrays["y"]) != count:
         found = f"has {count} graphs" if count > 1 else "is one graph without a column graph"
         raise DatasetError(f"{graphs.path}: has {len(arrays['y'])} rows; nodes.csv {found}, and each needs one row")
-    arrays["x"] = _features(nodes, remarks)[order] if nodes.columns else np.zeros((len(nodes), 1), np.int64)
+    no_features = np.zeros((len(nodes), 1), np.int64)
+    arrays["x"] = _features(nodes, remarks, allow_missing=True)[order] if nodes.columns else no_features
     if edges.columns:
         arrays["edge_attr"] = _features(edges, remarks)[edge_order]
-    return convert_arrays(arrays, folder)
+    return convert_arrays(arrays, where) | ({} if by is None else {"by": by})
+
+
+def _split_column(targets: Table, name: str, remarks: list[str]) -> np.ndarray:
+    """Remove the column by which the data are split, unless it names the graphs. Returns its cells [rows]."""
+    if name not in targets.columns:
+        raise named_column(name, list(targets.columns), str(targets.path))
+    cells = np.array(targets.columns[name])
+    if _normalized(name) not in GRAPH_NAMES:
+        del targets.columns[name]
+        remarks.append(f"{targets.path.name}: column {name} splits the data and is not a feature")
+    return cells
 
 
 def _check_columns(nodes: Table, edges: Table, graphs: Table | None) -> None:
@@ -228,7 +302,7 @@ def _graph_numbers(table: Table, name: str, cells: list[str], known: Identifiers
     if not (wrong := np.flatnonzero(rows < 0)).size:
         return rows
     row = int(wrong[0])
-    if known.table.path.name == "graphs.csv":
+    if known.table.path.stem == "graphs":
         raise known.unknown_error(table, row, name, cells[row])
     raise DatasetError(
         f"{table.at(row, name)}: no graph {shown(cells[row])} in nodes.csv; column graph must number the "
@@ -357,14 +431,19 @@ def _words(table: Table, name: str) -> list[str]:
     return words
 
 
+def _listed(words: Sequence[str], of: str = "categories") -> str:
+    """Return the numbers of words for a remark."""
+    listed = ", ".join(f"{number} = {shown(word)}" for number, word in enumerate(words[:MOST_LISTED]))
+    return listed + (f", ... ({len(words)} {of})" if len(words) > MOST_LISTED else "")
+
+
 def _classes(table: Table, words: list[str], remarks: list[str]) -> np.ndarray:
     """Remove the column y and convert its words to numbers of classes, in sorted order; -1 for a missing cell."""
     cells = table.columns.pop("y")
     numbers = {word: number for number, word in enumerate(words)}
     y = np.array([numbers.get(cell, -1) for cell in cells], np.int64)
-    listed = ", ".join(f"{number} = {shown(word)}" for word, number in list(numbers.items())[:MOST_LISTED])
-    more = f", ... ({len(words)} classes)" if len(words) > MOST_LISTED else ""
-    remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}{more}")
+    listed = _listed(words, "classes")
+    remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}")
     if missing := int((y < 0).sum()):
         remarks.append(f"{table.path.name}: column y is missing in {missing} rows, which have no class")
     return y
@@ -408,11 +487,53 @@ def _splits(table: Table, names: Sequence[str]) -> np.ndarray:
     return np.array(codes[0] if expected == ["split"] else codes, np.uint8)
 
 
-def _features(table: Table, remarks: list[str]) -> np.ndarray:
+def _feature(table: Table, name: str, remarks: list[str], allow_missing: bool) -> np.ndarray:
+    """Remove a column and convert it to numbers. A missing quantity is NaN, a missing category one more category."""
+    cells = table.columns[name]
+    missing = np.array([cell.lower() in MISSING for cell in cells], bool)
+    words = _words(table, name)
+    # as many words as rows are names or texts, which are rejected as numbers
+    if words and len(words) < len(table) and len(words) <= MAX_VALUES and (allow_missing or not missing.any()):
+        del table.columns[name]
+        numbers = {word: number for number, word in enumerate(words)}
+        gaps = (
+            f"; it is missing in {int(missing.sum()):,} rows, which get the category {len(words)}"
+            if missing.any()
+            else ""
+        )
+        remarks.append(
+            f"{table.path.name}: column {name} has words and is used as a category, numbered in sorted order: "
+            f"{_listed(words)}{gaps}"
+        )
+        return np.array([numbers.get(cell, len(words)) for cell in cells], np.int64)
+    if not (allow_missing and missing.any()):
+        values = table.numbers(name)
+        if np.isnan(values).any():
+            row = int(np.flatnonzero(np.isnan(values))[0])
+            raise DatasetError(f"{table.at(row, name)} is {values[row]}; a feature of an edge is a finite number")
+        return values
+    table.columns[name] = ["0" if gone else cell for gone, cell in zip(missing, cells, strict=True)]
+    values = table.numbers(name)
+    if values.dtype.kind == "f" or missing.all():
+        remarks.append(
+            f"{table.path.name}: column {name} is missing in {int(missing.sum()):,} of {len(table):,} rows, first in "
+            f"{table.unit} {table.lines[int(missing.argmax())]}"
+        )
+        return np.where(missing, np.nan, values)
+    values[missing] = values[~missing].max() + 1
+    remarks.append(
+        f"{table.path.name}: column {name} has only whole numbers and is missing in {int(missing.sum()):,} rows, which "
+        f"get the category {int(values.max())}; if it is a quantity, write 12.0 for 12"
+    )
+    return values
+
+
+def _features(table: Table, remarks: list[str], allow_missing: bool = False) -> np.ndarray:
     """Convert all columns to one array [rows, F]. If some are continuous, categories become one-hot columns."""
-    columns = {name: table.numbers(name) for name in list(table.columns)}
+    of_numbers = {name for name in table.columns if not _words(table, name)}
+    columns = {name: _feature(table, name, remarks, allow_missing) for name in list(table.columns)}
     for name, column in columns.items():
-        if (wrong := np.flatnonzero(~np.isfinite(column))).size:
+        if (wrong := np.flatnonzero(np.isinf(column))).size:
             raise DatasetError(f"{table.at(int(wrong[0]), name)} is {column[wrong[0]]}; a feature is a finite number")
         if has_unique_whole_numbers(column):
             remarks.append(identifier_remark(f"{table.path.name}: column {name}", len(table)))
@@ -441,10 +562,11 @@ def _features(table: Table, remarks: list[str]) -> np.ndarray:
             found.append(column[:, None])
             continue
         values = int(column.max(initial=0)) + 1
-        remarks.append(
-            f"{table.path.name}: column {name} has only whole numbers and is used as a category, {values} columns of 0 "
-            "and 1; if it is a quantity, write 12.0 for 12"
-        )
+        if name in of_numbers:
+            remarks.append(
+                f"{table.path.name}: column {name} has only whole numbers and is used as a category, {values} columns "
+                "of 0 and 1; if it is a quantity, write 12.0 for 12"
+            )
         found.append(np.eye(values)[column])
     return np.concatenate(found, axis=1)
 

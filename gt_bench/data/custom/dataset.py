@@ -6,14 +6,16 @@ DATASETS = [custom_dataset("mine", "path/to/folder", task="graph-regression", me
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gt_bench.config.schema import nearest
 from gt_bench.data.custom.readers import Reader, Source
 from gt_bench.data.custom.remarks import PARTS
+from gt_bench.data.custom.splits import SplitSection, section_of
 from gt_bench.data.custom.summary import Summary
-from gt_bench.data.packed import PackedWriter
+from gt_bench.data.packed import SEEN, PackedWriter
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
@@ -25,6 +27,8 @@ METRICS = {  # task -> its metrics
     "node-classification": _CLASSES,
     "node-regression": ("mae", "mse"),
 }
+# defaults for data without a split: shares of train, val and test
+SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
 VERSION = 2
 
 
@@ -34,10 +38,11 @@ def custom_dataset(
     *,
     task: str,
     metric: str,
-    split: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    split: tuple[float, float, float] | Mapping[str, Any] | str | SplitSection = (0.8, 0.1, 0.1),
     num_splits: int = 1,
     seed: int = 0,
     undirected: bool = False,
+    inductive: bool = False,
     citation: str = "your own",
     licence: str = "your own",
     notes: tuple[str, ...] = (),
@@ -51,10 +56,12 @@ def custom_dataset(
             The function is called when the dataset is prepared.
         task: node-classification, node-regression, graph-classification, graph-regression or graph-multilabel.
         metric: a metric of the task, see `METRICS`.
-        split: shares of train, val and test, if the data have no split.
+        split: shares of train, val and test, if the data have no split; or how to split them in any case, as
+            `gt_bench.data.custom.splits.SplitSection`: {"kind": "temporal", "column": "year"}.
         num_splits: number of splits to draw.
         seed: seed of the first split; the next ones use seed + 1, ...
         undirected: add the reverse of each edge where it is missing.
+        inductive: training sees neither the nodes of val and test nor their edges, validation not those of test.
         citation: the paper.
         licence: licence of the data.
         notes: flaws and choices that a user must know.
@@ -78,16 +85,23 @@ def custom_dataset(
         )
     if not isinstance(num_splits, int) or num_splits < 1:
         raise DatasetError(f"{where}: num_splits is {num_splits!r}; expected 1 or more")
-    if len(tuple(split)) != 3:
+    section = section_of(split, f"{where}: split") if isinstance(split, str | Mapping | SplitSection) else None
+    shares = split if section is None else section.shares or SHARES["node" if task.startswith("node-") else "graph"]
+    if not isinstance(shares, tuple | list) or len(shares) != 3:
         raise DatasetError(f"{where}: split is {split!r}; expected the shares of train, val and test")
+    if inductive and not task.startswith("node-"):
+        raise DatasetError(
+            f"{where}: inductive is for targets of nodes; {task} splits whole graphs, and training never sees those of "
+            "val and test: remove it"
+        )
     if callable(source) and not inspect.isfunction(source):
         raise DatasetError(
             f"{where}: the source is a {type(source).__name__}; expected a function written with def, whose source "
             "code can be read: write def load(): return ... and pass load"
         )
     level = "node" if task.startswith("node-") else "graph"
-    train, val, test = split
-    reader = Reader(source, level, (train, val, test), num_splits, seed, undirected)
+    train, val, test = shares
+    reader = Reader(source, level, (train, val, test), num_splits, seed, undirected, section, inductive)
     return DatasetSpec(
         name=name,
         task=task,
@@ -117,18 +131,23 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     with PackedWriter(folder) as writer:
         summary = Summary(spec, reader)
         for block in reader.blocks():
-            writer.graphs(**{key: value for key, value in summary.add(block).items() if key != "split"})
+            writer.graphs(**{key: value for key, value in summary.add(block).items() if key not in ("split", "by")})
         summary.check()
         split = summary.split()
         writer.append("split", split.astype(np.uint8))
+        stated = {"split_made": summary.drawn.stated} if reader.section or reader.inductive else {}
+        if reader.inductive:
+            writer.append(SEEN, summary.drawn.seen)
         header = spec.header(
             in_dim=summary.dim("x"),
             edge_dim=summary.dim("edge_attr"),
             out_dim=summary.out_dim,
             num_splits=len(split),
+            **({"extras": {SEEN: "table"}} if reader.inductive else {}),
             notes=tuple(dict.fromkeys([*reader.remarks, *summary.remarks(split)])),
         )
         arguments = {"content": spec.arguments["content"]} | ({"labels": reader.labels} if reader.labels else {})
+        arguments |= stated
         provenance = header.provenance | {"arguments": arguments}
         writer.finish(header.model_copy(update={"provenance": provenance}))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from gt_bench.data.custom.arrays import as_table, check_edge_index, convert_arrays
+from gt_bench.data.custom.splits import named_column
 from gt_bench.data.readers import concatenate_graphs
 from gt_bench.utils.errors import DatasetError
 
@@ -48,7 +49,9 @@ def graphs_of(data: Graphs, where: str) -> "Iterable[BaseData]":
     return cast("Iterable[BaseData]", data)  # Python iterates over an indexed object too
 
 
-def from_graphs(dataset: Graphs, level: str, where: str, remarks: list[str]) -> Iterator[dict[str, np.ndarray]]:
+def from_graphs(
+    dataset: Graphs, level: str, where: str, remarks: list[str], column: str | None = None
+) -> Iterator[dict[str, np.ndarray]]:
     """Read Data objects in blocks. Node-level masks [N] or [N, S] become a split.
 
     Args:
@@ -56,6 +59,7 @@ def from_graphs(dataset: Graphs, level: str, where: str, remarks: list[str]) -> 
         level: "node" or "graph".
         where: name of the data for error messages.
         remarks: remarks are added to this list.
+        column: attribute with a value per target, by which the data are split: "by" of the blocks.
 
     Yields:
         Arguments of `PackedWriter.graphs`.
@@ -71,7 +75,9 @@ def from_graphs(dataset: Graphs, level: str, where: str, remarks: list[str]) -> 
         first: dict[str, str] | None = None
         for number, data in enumerate(graphs_of(dataset, where)):
             arrays = _arrays(data, level, f"{where}: graph {number}")
-            unread.update(_unread_attributes(data, arrays))
+            unread.update(_unread_attributes(data, arrays) - {column})
+            if column is not None:
+                arrays["by"] = _column(data, column, len(arrays["y"]), f"{where}: graph {number}")
             counted_by_edges += nodes_of(data)[1]
             form = _form(arrays)
             first = first or form
@@ -113,6 +119,20 @@ def nodes_of(data: "BaseData") -> tuple[int | None, bool]:
         warnings.simplefilter("always")
         nodes = getattr(data, "num_nodes", None)
     return nodes, any("num_nodes" in str(warning.message) for warning in caught)
+
+
+def _column(data: "BaseData", column: str, rows: int, where: str) -> np.ndarray:
+    """Return the values of an attribute [rows] by which the data are split."""
+    if getattr(data, column, None) is None:
+        raise named_column(column, [key for key in data.to_dict() if key not in ("x", "edge_index", "y")], where)
+    values = np.atleast_1d(_array(data, column, where))
+    if values.dtype.kind == "O":  # None, or dates
+        values = np.array([str(value) for value in values.tolist()])
+    if values.size != rows:
+        raise DatasetError(
+            f"{where}: {column} has {values.size} values for {rows} targets; a split needs one value for each"
+        )
+    return values.reshape(-1)
 
 
 def _unread_attributes(data: "BaseData", arrays: Mapping[str, np.ndarray]) -> set[str]:
@@ -167,8 +187,10 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
             arrays["y"] = array.reshape(1, -1)
             continue
         arrays[key] = as_table(array, key, where)
-        if key != "y" and not np.isfinite(array).all():
+        if key == "edge_attr" and not np.isfinite(array).all():
             raise DatasetError(f"{where}: {key} contains a number that is not finite; replace it, or remove the graph")
+        if key == "x" and np.isinf(array).any():  # NaN is a missing value
+            raise DatasetError(f"{where}: x contains an infinite number; replace it (NaN is a missing value)")
         if len(array) != rows:
             raise DatasetError(f"{where}: {key} has {len(array)} rows, expected {rows}{BY_EDGES if by_edges else ''}")
     if edge_index.size and edge_index.max() >= nodes:

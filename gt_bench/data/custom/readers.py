@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.custom.arrays import check_edge_index, convert_arrays, with_reverse_edges
-from gt_bench.data.custom.csv import from_csv
+from gt_bench.data.custom.csv import check_level, from_csv, from_tables
+from gt_bench.data.custom.folders import files_of, form_of, read_folder
+from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import Graphs, from_graphs
+from gt_bench.data.custom.splits import SplitSection, named_column
 from gt_bench.data.readers import read_npz
 from gt_bench.utils.errors import DatasetError
 
+BY = "split."  # prefix of arrays of an npz file that a split can name
 ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split")
 
 
@@ -46,6 +50,8 @@ class Reader:
         num_splits: number of splits to draw.
         seed: seed of the first split.
         undirected: whether the reverse of each edge is added where it is missing.
+        section: a split that replaces that of the data; None for the split of the data, or one by `shares`.
+        inductive: whether training sees neither validation nor test nodes.
         remarks: remarks for the user, added while the data are read.
         labels: words of the classes in the order of their numbers, if targets are words; set while the data are read.
     """
@@ -56,6 +62,8 @@ class Reader:
     num_splits: int
     seed: int
     undirected: bool = False
+    section: SplitSection | None = None
+    inductive: bool = False
     remarks: list[str] = field(default_factory=list, compare=False)
     labels: list[str] = field(default_factory=list, compare=False)
 
@@ -64,19 +72,36 @@ class Reader:
         digest = hashlib.sha256(repr((self.shares, self.num_splits, self.seed)).encode())
         if self.undirected:
             digest.update(b"undirected")
+        digest.update(self._made.encode())
         if isinstance(self.source, Given):
             digest.update(self.source.text.encode())
         elif callable(self.source):
             digest.update(inspect.getsource(self.source).encode())
         else:
             path = Path(self.source)
-            for file in sorted(path.iterdir()) if path.is_dir() else [path] if path.exists() else []:
+            if path.is_dir():
+                files = files_of(path) if form_of(path) else sorted(path.iterdir())
+            else:
+                files = [path] if path.exists() else []
+            for file in files:
                 if file.is_file():
                     digest.update(file.name.encode() + hashlib.sha256(file.read_bytes()).digest())
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        return f"{self.level} {self.shares} {self.num_splits} {self.seed}{' undirected' if self.undirected else ''}"
+        undirected = " undirected" if self.undirected else ""
+        return f"{self.level} {self.shares} {self.num_splits} {self.seed}{undirected}{self._made}"
+
+    @property
+    def _made(self) -> str:
+        """Text of `section` and `inductive`; empty for data that need neither, whose digests are older than both."""
+        section = f" {self.section.content()}" if self.section else ""
+        return section + (" inductive" if self.inductive else "")
+
+    @property
+    def column(self) -> str | None:
+        """Name of the column that the split needs."""
+        return self.section.column if self.section else None
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Read the data.
@@ -102,13 +127,23 @@ class Reader:
         if callable(source):
             source = Given(source, "", f"{source.__module__}.{source.__qualname__}()")
         if isinstance(source, Given):
-            yield from from_graphs(source.load(), self.level, source.where, self.remarks)
+            data = source.load()
+            tables = tables_of(data, source.where)
+            if tables is None:
+                yield from from_graphs(data, self.level, source.where, self.remarks, self.column)
+            else:
+                check_level(tables, self.level, source.where)
+                yield from_tables(tables, source.where, self.level, self.remarks, self.labels, self.column)
+        elif Path(source).is_dir() and form_of(Path(source)):
+            own_split = self.section is None or self.section.kind == "given"
+            yield read_folder(Path(source), self.level, self.remarks, self.column, own_split)
         elif Path(source).is_dir():
-            yield from_csv(Path(source), self.level, self.remarks, self.labels)
+            yield from_csv(Path(source), self.level, self.remarks, self.labels, self.column)
         elif Path(source).suffix == ".npz":
             arrays = read_npz(Path(source))
             # remarks on data that were converted to this file
             self.remarks.extend(np.atleast_1d(arrays.pop("remarks", np.array([], str))).astype(str).tolist())
+            by = self._by(arrays, source)
             if set(arrays) - set(ARRAYS) or not {"x", "edge_index", "y"} <= set(arrays):
                 raise DatasetError(
                     f"{source}: has the arrays {', '.join(sorted(arrays))}; expected x, edge_index, y and optionally "
@@ -117,6 +152,16 @@ class Reader:
             arrays["edge_index"] = check_edge_index(arrays["edge_index"], source)
             arrays.setdefault("num_nodes", np.array([arrays["x"].shape[0] if arrays["x"].ndim else 0]))
             arrays.setdefault("num_edges", np.array([arrays["edge_index"].shape[1]]))
-            yield convert_arrays(arrays, source)
+            yield convert_arrays(arrays, source) | by
         else:
             raise DatasetError(f"{source}: neither a folder with nodes.csv and edges.csv nor an npz file")
+
+    def _by(self, arrays: dict[str, np.ndarray], source: str | Path) -> dict[str, np.ndarray]:
+        """Remove the arrays of columns that a split can name (`split.NAME`), and return the one that is needed."""
+        columns = {key.removeprefix(BY): arrays.pop(key) for key in list(arrays) if key.startswith(BY)}
+        if self.column is None:
+            return {}
+        columns |= {key: arrays.pop(key) for key in [self.column] if key in arrays and key not in ARRAYS}
+        if self.column not in columns:
+            raise named_column(self.column, [*columns, *(key for key in arrays if key not in ARRAYS)], str(source))
+        return {"by": columns[self.column].reshape(-1)}

@@ -1,10 +1,12 @@
 """Summarise user-supplied data block by block (widths, vocabularies, classes, splits), and refuse invalid data."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from gt_bench.data.custom import splits
 from gt_bench.data.custom.readers import Reader
 from gt_bench.data.custom.remarks import MAX_VALUES, PARTS, ColumnStatistics, EdgeStatistics, target_remarks
 from gt_bench.data.spec import DatasetSpec
@@ -32,6 +34,9 @@ class Summary:
         self.columns: dict[str, ColumnStatistics] = {}
         self.edges = EdgeStatistics()
         self.splits: list[np.ndarray] = []
+        self.by: list[np.ndarray] = []  # the column by which the data are split
+        self.ends: list[np.ndarray] = []  # of edges, with numbers of nodes over all blocks; only if inductive
+        self.nodes = 0
         self.out_dim = 0
         self.targets: list[np.ndarray] = []
         self.as_floats = False  # classes were written as 0.0, 1.0, ...
@@ -68,6 +73,12 @@ class Summary:
         self.out_dim = max(self.out_dim, width)
         if "split" in block:
             self.splits.append(np.atleast_2d(block["split"]))
+        if "by" in block:
+            self.by.append(block["by"])
+        if self.reader.inductive:
+            sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
+            self.ends.append(block["edge_index"] + np.repeat(self.nodes + sizes.cumsum() - sizes, counts))
+            self.nodes += int(sizes.sum())
         return {**block, "y": y}
 
     def _classes(self, y: np.ndarray) -> np.ndarray:
@@ -201,7 +212,14 @@ class Summary:
             DatasetError: a row without a target is in a part, the shares do not add up to 1, or a part is empty.
         """
         labelled, level = self._labelled, self.spec.level
-        if self.splits:
+        section = self.reader.section
+        if section and section.kind not in ("random", "given"):
+            return self.drawn.codes
+        if section and section.kind == "given" and not self.splits:
+            raise DatasetError(
+                f"{self.name}: the data have no split, and split: given keeps that of the data; add one, or draw one"
+            )
+        if self.splits and not (section and section.kind == "random"):
             split = np.concatenate(self.splits, axis=1)
             if (wrong := np.argwhere((split > 0) & ~labelled)).size:
                 number, row = wrong[0]
@@ -230,6 +248,42 @@ class Summary:
             row[labelled] = np.random.default_rng(self.reader.seed + number).permutation(codes)
         return split
 
+    @cached_property
+    def drawn(self) -> splits.Drawn:
+        """Splits by the section of the reader, and what inductive training sees of any split.
+
+        Raises:
+            DatasetError: a part would be empty, or a value of the column is missing or has no order.
+        """
+        section, reader, y = self.reader.section, self.reader, self._y
+        if section is None or section.kind in ("random", "given"):
+            codes = self.split()
+            shares = "/".join(f"{share:g}" for share in reader.shares)
+            stated = f"random, {shares}" if not self.splits or (section and section.kind == "random") else "of the data"
+            found = splits.Drawn(codes, np.where(codes, codes, 1).astype(np.uint8), stated)
+        else:
+            classes = y.reshape(-1) if self.classification else None
+            column = np.concatenate(self.by) if self.by else None
+            rows = splits.Rows(self.name, self.spec.level, self._labelled, column, classes)
+            found = splits.drawn(section, rows, reader.shares, reader.num_splits, reader.seed)
+        if self.splits and section and section.kind != "given":
+            found.remarks.append(f"the split of the data is not used: the split is {section.kind}")
+        if reader.inductive:
+            self._state_inductive(found)
+        return found
+
+    def _state_inductive(self, found: splits.Drawn) -> None:
+        """Add to `stated` how much of the graph training sees in the first split."""
+        ends, seen = np.concatenate(self.ends, axis=1), found.seen[0]
+        edges = [int((seen[ends] <= code).all(0).sum()) for code in (1, 2, 3)]
+        nodes = [int((seen <= code).sum()) for code in (1, 2, 3)]
+        found.stated += (
+            f"; inductive: training sees {nodes[0]:,} nodes and {edges[0]:,} edges, validation {nodes[1]:,} and "
+            f"{edges[1]:,}, test all {nodes[2]:,} and {edges[2]:,} (the first split)"
+        )
+        if not edges[0] and edges[2]:
+            found.remarks.append("inductive: no edge joins two nodes that training sees in the first split")
+
     def remarks(self, split: np.ndarray) -> list[str]:
         """Make remarks for the user on columns, edges, targets and parts of splits.
 
@@ -242,6 +296,8 @@ class Summary:
         source = self.reader.source
         is_csv = isinstance(source, str | Path) and Path(source).is_dir()  # its reader names the columns
         found = [] if is_csv else [line for key, columns in self.columns.items() for line in columns.remarks(key)]
+        if self.reader.section or self.reader.inductive:
+            found += self.drawn.remarks
         return [*found, *self.edges.remarks(), *target_remarks(self._y, self.spec, self.as_floats, split)]
 
     @property

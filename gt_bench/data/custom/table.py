@@ -1,4 +1,4 @@
-"""Read a user-supplied CSV file as text columns. Separator, encoding and decimal mark are detected."""
+"""Tables of text columns, and CSV files, whose separator, encoding and decimal mark are detected."""
 
 import codecs
 import contextlib
@@ -32,26 +32,28 @@ _LARGEST = float(np.finfo(np.float32).max)  # quantities are stored as float32
 
 @dataclass
 class Table:
-    """Text columns of a CSV file.
+    """Text columns of a CSV file, or of another table.
 
     Attributes:
         path: the file.
         columns: stripped cells by name.
         lines: the line of the file at which each row begins.
         decimal_comma: whether "0,5" is a half; None if this cannot be decided ("1,234").
+        unit: what `lines` counts, for error messages.
     """
 
     path: Path
     columns: dict[str, list[str]]
     lines: list[int]
     decimal_comma: bool | None = False
+    unit: str = "line"
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def at(self, row: int, column: str | None = None) -> str:
         """Describe the location of a row, or of a cell if `column` is given, for error messages."""
-        return f"{self.path}: line {self.lines[row]}" + (f": column {printable(column)}" if column else "")
+        return f"{self.path}: {self.unit} {self.lines[row]}" + (f": column {printable(column)}" if column else "")
 
     def numbers(self, name: str) -> np.ndarray:
         """Remove a column and convert it to numbers.
@@ -222,7 +224,7 @@ def _detect_separator(path: Path, text: str) -> str:
         except csv.Error:
             continue
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
-            names = [_normalized(name.strip()) for name in rows[0]]
+            names = [normalized(name.strip()) for name in rows[0]]
             consistent[separator] = any(name in RESERVED or name.startswith("y_") for name in names)
     consistent = {separator: True for separator, reserved in consistent.items() if reserved} or consistent
     if len(consistent) > 1:
@@ -241,7 +243,7 @@ def _rows(path: Path, text: str, separator: str) -> tuple[list[str], list[list[s
         ) from error
     if not rows:
         raise DatasetError(f"{path}: is empty; the first line must name the columns")
-    names = [_normalized(name.strip()) for name in rows[0]]
+    names = [normalized(name.strip()) for name in rows[0]]
     return names, rows[1:], lines[1:]
 
 
@@ -254,7 +256,7 @@ def _line_of_error(text: str, separator: str) -> int:
     return last + 1  # where the row begins
 
 
-def _normalized(name: str) -> str:
+def normalized(name: str) -> str:
     """Return reserved names in lower case, other names unchanged."""
     lower = name.lower()
     return lower if lower in RESERVED or lower.startswith("y_") else name

@@ -20,6 +20,7 @@ class Header:
     out_dim: int = 3
     num_splits: int = 1
     extras: dict[str, str] = field(default_factory=dict)
+    provenance: dict[str, dict] = field(default_factory=dict)
 
 
 def arrays(sizes, edges, **changes):
@@ -40,6 +41,15 @@ def arrays(sizes, edges, **changes):
 
 # a triangle in both directions with a loop, and a path with one edge stored twice and one of a single direction
 TWO = arrays([3, 3], [[(0, 1), (1, 0), (1, 2), (2, 1), (2, 0), (0, 2), (1, 1)], [(0, 1), (0, 1), (1, 0), (1, 2)]])
+
+
+def test_missing_features_of_user_supplied_data_are_counted():
+    x = {"x": torch.tensor([[1.0, torch.nan], [torch.nan, torch.nan], [2.0, 0.0]])}
+    own = Header(in_dim=2, provenance={"arguments": {"content": "..."}})
+    assert inspect(own, arrays([3], [[(0, 1)]], **x))["missing"] == {"0": 1, "1": 2}
+    assert "missing" not in inspect(own, arrays([3], [[(0, 1)]], x=torch.ones(3, 2)))
+    with pytest.raises(DatasetError, match="x contains a number that is not finite"):
+        inspect(own, arrays([3], [[(0, 1)]], x=torch.tensor([[1.0, torch.nan], [1.0, torch.inf], [1.0, 1.0]])))
 
 
 def test_counts_of_two_graphs():

@@ -16,6 +16,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
 from gt_bench.plugins.datasets import held, named
+from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError, UserError
 from tests.gt_bench.custom_data import write_many, write_web
 
@@ -366,7 +367,6 @@ def edited(folder: Path, file: str, line: int, text: str) -> None:
             "cat,0.1,0.2,0.3,0.4",
             "nodes.csv: line 6: column y: 'cat' is not a number; expected a number: number categories 0, 1, ...",
         ),
-        (7, "1,0.1,,0.3,0.4", "nodes.csv: line 7: column b is empty; write a number"),
     ],
 )
 def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
@@ -384,8 +384,8 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
         ("nodes.csv", None, "nodes.csv: no such file; a folder of CSV files needs nodes.csv, edges.csv"),
         ("edges.csv", None, "edges.csv: no such file"),
         ("nodes.csv", "", "nodes.csv: is empty; the first line must name the columns"),
-        ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,nan\n",
-         "nodes.csv: line 62: column a is nan; a feature is a finite number"),
+        ("nodes.csv", "y,a\n" + 60 * "0,0.5\n" + "1,inf\n",
+         "nodes.csv: line 62: column a is inf; a feature is a finite number"),
         ("edges.csv", "source,target\n0,1\n1,60\n",
          "edges.csv: line 3: column target names node 60, which does not exist in its graph"),
     ],
@@ -417,7 +417,8 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
         ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.arange(30) % 3 + missing"),
          "lab/a.py, line 5: load() raises NameError"),
         ("lab/a.py", LOAD.replace("return Data(", "return dict("),
-         "lab/a.py:load: graph 0: a str without edge_index and y; a graph needs edge_index and y"),
+         "lab/a.py:load: a dict with the keys 'x', 'edge_index', 'y'; expected a Data of torch_geometric, or a "
+         "DataFrame per table"),
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("),
          "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("),
@@ -441,3 +442,144 @@ def test_a_name_that_is_taken_in_this_folder(ours):
     named("lab/papers")
     with pytest.raises(DatasetError, match="taken in datasets.yaml by lab/papers; rename the file or folder"):
         named("other/papers")
+
+
+# splits, missing values, tables in memory
+
+
+def with_year(folder: Path) -> Path:
+    rows = (folder / "nodes.csv").read_text().splitlines()
+    (folder / "nodes.csv").write_text(
+        "\n".join(["year," + rows[0], *(f"{90 + i % 20},{row}" for i, row in enumerate(rows[1:]))])
+    )
+    return folder
+
+
+def test_a_split_is_stated_once_and_kept(ours, capsys):
+    with_year(write_web(ours / "lab/papers"))
+    name = named("lab/papers", split="temporal:year:105,107", inductive=True)
+    assert "papers' from here on: node-classification, accuracy, inductive (datasets.yaml)" in capsys.readouterr().out
+    entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
+    assert entry["split"] == {"kind": "temporal", "column": "year", "cuts": [105, 107]}
+    digest = get_spec(name).digest
+    assert named("lab/papers") == name
+    assert get_spec(name).digest == digest, "as it was stated"
+    named("lab/papers", metric="f1-macro")
+    entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
+    assert (entry["metric"], entry["inductive"], entry["split"]["cuts"]) == ("f1-macro", True, [105, 107])
+    named("lab/papers", split="grouped:year", inductive=False)
+    entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
+    assert "inductive" not in entry
+    assert entry["split"] == {"kind": "grouped", "column": "year"}
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (
+            {"split": "temporal:yaer"},
+            "no column 'yaer' for the split (did you mean 'year'?); it has: year, y, a, b, c, d",
+        ),
+        ({"split": "temporal:year:500,600"}, "the val part is empty: column year goes from 90 to 109"),
+        ({"split": "temporal"}, "--split temporal: the column is missing; expected random"),
+        ({"split": "k-fold:100"}, "100 folds of 60 nodes with a target; use at most 60"),
+        ({"task": "graph-regression", "inductive": True}, "inductive is for targets of nodes"),
+    ],
+)
+def test_a_split_that_the_data_do_not_have_is_not_kept(ours, said, says):
+    with_year(write_web(ours / "lab/papers"))
+    with pytest.raises(UserError) as error:
+        named("lab/papers", **said)
+    assert says in str(error.value)
+    assert not Path("datasets.yaml").exists()
+
+
+def test_a_dataset_of_the_benchmark_keeps_its_split(ours):
+    for said, says in (
+        ({"split": "k-fold:5"}, "'web' has its own split"),
+        ({"inductive": True}, "'web' is used as it is stored"),
+    ):
+        with pytest.raises(DatasetError, match=says):
+            try_pair("mlp", "web", FAST, [0], bar=False, **said)
+
+
+def test_each_fold_is_tested_once(ours):
+    write_web(ours / "lab/papers")
+    found = try_pair("mlp", "lab/papers", {**FAST, "epochs": 1}, split="k-fold:3:0.25", bar=False)
+    assert found.row["runs"] == 3
+    (path,) = Path("tried/papers").glob("*.yaml")
+    assert yaml.safe_load(path.read_text())["seeds"] == [0, 1, 2]
+
+
+def test_data_with_gaps_are_trained_on_only_if_it_is_said_how(ours):
+    folder = write_web(ours / "lab/papers")
+    edited(folder, "nodes.csv", 7, "1,0.1,,0.3,0.4")
+    with pytest.raises(
+        UserError, match=r"missing values in column 1 \(1 of 60 nodes\) of x.*--set features.missing=mean"
+    ):
+        try_pair("mlp", "lab/papers", FAST, [0], bar=False)
+    assert (
+        "nodes.csv: column b is missing in 1 of 60 rows, first in line 7"
+        in PackedDataset.open("data/packed/papers").header.notes
+    )
+    assert not list(Path("store").glob("*/*/record.json"))
+    for how, width in (("mean", 4), ("indicator", 5)):
+        found = try_pair("gcn", "papers", {**FAST, "features.missing": how}, [0], bar=False)
+        assert found.row["status"] == "ok"
+        record = Store().get(found.row["digests"][0])
+        assert record["measured"]["arguments"]["in_dim"] == width
+
+
+def test_frames_and_networkx_graphs(ours, capsys):
+    import networkx as nx
+    import pandas as pd
+
+    folder = write_web(ours / "raw_papers")
+    nodes, edges = (pd.read_csv(folder / f"{table}.csv") for table in ("nodes", "edges"))
+    nodes["year"] = [90 + i % 20 for i in range(60)]
+    data = {"nodes": nodes, "edges": edges}
+    name = held(data, "shop", split="temporal:year:105,107")
+    entry = yaml.safe_load(Path("datasets.yaml").read_text())["shop"]
+    assert entry["source"] == "data/own/shop"
+    assert sorted(path.name for path in Path("data/own/shop").iterdir()) == ["edges.csv", "nodes.csv"]
+    assert get_spec(name).task == "node-classification"
+    before = get_spec(name).digest
+    held(data, "shop")
+    assert get_spec(name).digest == before, "the same data, and the split that was stated"
+    held({"nodes": nodes[::-1], "edges": edges}, "shop")
+    assert get_spec(name).digest != before
+    net = nx.from_pandas_edgelist(edges, create_using=nx.DiGraph)
+    nx.set_node_attributes(net, {node: int(row["y"]) for node, row in nodes.to_dict("index").items()}, "y")
+    assert get_spec(held(net, "net")).task == "node-classification"
+    with pytest.raises(
+        DatasetError, match="'shop' is taken in datasets.yaml by data/own/shop; give another name: evaluate"
+    ):
+        held(graph(), "shop")
+
+
+def test_a_function_may_return_frames(ours):
+    write_web(ours / "raw_papers")
+    write(
+        "lab/shop.py",
+        """
+        import pandas as pd
+
+        def load():
+            return {name: pd.read_csv(f"raw_papers/{name}.csv") for name in ("nodes", "edges")}
+    """,
+    )
+    assert get_spec(named("lab/shop.py:load", split="k-fold:4")).task == "node-classification"
+
+
+def test_an_attribute_of_a_data_object_splits_it(ours):
+    data = graph(60)
+    data.year = torch.arange(60) // 3
+    name = held(data, "web2", split="temporal:year")
+    assert "split.year" in np.load("data/own/web2.npz")
+    held(data, "web2")
+    prepare(name)
+    packed = PackedDataset.open("data/packed/web2")
+    assert packed.split("train").tolist() == list(range(36))
+    del data.year
+    with pytest.raises(DatasetError, match="web2: graph 0: no column 'year' for the split"):
+        held(data, "web2")

@@ -168,7 +168,6 @@ def test_invalid_graphs(files, message, tmp_path):
         ("f,y\n0.5,0\n1,5,1\n", "nodes.csv: line 3 has 3 columns, line 1 names 2; .* commas: a decimal comma needs"),
         ('f,y\n0.5,0\n"1.5,1\n', "nodes.csv: line 3: cannot be read .*; close each quoted cell"),
         ("f,y\n1_000,0\n2,1\n", "nodes.csv: line 2: column f: '1_000' is not a number"),
-        ("f,y\n0.5,0\nNA,1\n", r"nodes.csv: line 3: column f is missing \(NA\); write a number"),
         ("f,y\n0.5,0\n1e39,1\n", "nodes.csv: line 3: column f: 1e39 is too large; numbers are stored as float32"),
         ("f,y\n5,0\n100000000000000000000,1\n", "line 3: column f: 100000000000000000000 is too large for a whole"),
         ("f,y\n5,0\n-3,1\n", "nodes.csv: line 3: column f is -3; .* categories from 0; write quantities with a point:"),
@@ -276,3 +275,56 @@ def test_words_are_classes_in_sorted_order(tmp_path):
 def test_a_word_among_numbers_is_refused(tmp_path):
     folder(tmp_path, nodes="f,y\n0.5,0\n1.5,cat\n", edges="source,target\n0,1\n")
     assert "nodes.csv: line 3: column y: 'cat' is not a number" in refused(tmp_path)
+
+
+def test_words_are_categories_and_gaps_are_missing(tmp_path):
+    nodes = "place,size,kind,y\nnorth,0.5,2,0\nsouth,,0,1\n,1.5,,0\nnorth,nan,2,1\n"
+    (tmp_path / "nodes.csv").write_text(nodes)
+    (tmp_path / "edges.csv").write_text("source,target,bond\n0,1,single\n1,2,double\n2,3,single\n")
+    remarks: list[str] = []
+    arrays = from_csv(tmp_path, "node", remarks)
+    # place: north, south, missing; size; kind: 0, 1, 2, missing
+    expected = [
+        [1, 0, 0, 0.5, 0, 0, 1, 0],
+        [0, 1, 0, np.nan, 1, 0, 0, 0],
+        [0, 0, 1, 1.5, 0, 0, 0, 1],
+        [1, 0, 0, np.nan, 0, 0, 1, 0],
+    ]
+    np.testing.assert_array_equal(arrays["x"], np.array(expected, np.float32))
+    assert arrays["edge_attr"].ravel().tolist() == [1, 0, 1]
+    assert remarks[:4] == [
+        "nodes.csv: column place has words and is used as a category, numbered in sorted order: 0 = north, 1 = south; it is "
+        "missing in 1 rows, which get the category 2",
+        "nodes.csv: column size is missing in 2 of 4 rows, first in line 3",
+        "nodes.csv: column kind has only whole numbers and is missing in 1 rows, which get the category 3; if it is a "
+        "quantity, write 12.0 for 12",
+        "nodes.csv: column kind has only whole numbers and is used as a category, 4 columns of 0 and 1; if it is a quantity, "
+        "write 12.0 for 12",
+    ]
+    assert not any("place has only whole numbers" in remark for remark in remarks)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["north", "south", "7", "north"], "nodes.csv: line 2: column place: 'north' is not a number"),
+        (["0.5", "1.5", "cheap", "2.5"], "nodes.csv: line 4: column place: 'cheap' is not a number"),
+        (["a", "b", "c", "d"], "nodes.csv: line 2: column place: 'a' is not a number"),
+    ],
+)
+def test_words_that_are_no_categories(tmp_path, column, message):
+    (tmp_path / "nodes.csv").write_text("place,y\n" + "".join(f"{cell},{i % 2}\n" for i, cell in enumerate(column)))
+    (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
+    with pytest.raises(DatasetError, match=message):
+        from_csv(tmp_path, "node", [])
+
+
+def test_a_gap_in_a_feature_of_an_edge_is_an_error(tmp_path):
+    (tmp_path / "nodes.csv").write_text("y\n0\n1\n")
+    for gap, says in (
+        ("", "edges.csv: line 3: column bond is empty; write a number"),
+        ("nan", "edges.csv: line 3: column bond is nan"),
+    ):
+        (tmp_path / "edges.csv").write_text(f"source,target,bond\n0,1,0.5\n1,0,{gap}\n")
+        with pytest.raises(DatasetError, match=says):
+            from_csv(tmp_path, "node", [])

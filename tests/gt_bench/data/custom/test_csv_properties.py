@@ -226,8 +226,8 @@ def test_a_table_is_read_as_its_graphs(tmp_path_factory, level, data):
 
 
 WRONG = {  # wrong content of a cell -> kinds of columns that then cannot be read
-    **dict.fromkeys(("", "n/a"), "any"),
-    **dict.fromkeys(("1_0", "1e400", "abc", "nan"), "features"),
+    **dict.fromkeys(("", "n/a", "nan"), "any"),  # a missing feature of a node is none
+    **dict.fromkeys(("1_0", "1e400", "abc"), "features"),
     **dict.fromkeys(("-7", "0.5", "99", "zzz"), "ends"),
 }
 
@@ -247,6 +247,8 @@ def test_a_wrong_cell_is_named(tmp_path_factory, data):
     ends = name in (*CASES["source"], *CASES["target"])
     kind = "ends" if ends else "features" if name in FEATURES else "other"
     if kind == "other" or WRONG[text] not in ("any", kind):
+        return
+    if WRONG[text] == "any" and (table, kind) == ("nodes", "features"):
         return
     rows[line][column] = text
     save(table, style, folder)

@@ -250,7 +250,7 @@ def graph(**change) -> Data:
             [graph(y="mutagenic")],
             r"y is <U9 of shape \[1\]; expected rows of numbers; number classes and categories 0, 1, ...",
         ),
-        ([graph(), graph(x=torch.full((2, 3), torch.nan))], "graph 1: x contains a number that is not finite"),
+        ([graph(), graph(x=torch.full((2, 3), torch.inf))], "graph 1: x contains an infinite number; replace it"),
         ([], "returned no graphs"),
         (None, "returned NoneType; return a Data, a list of Data"),
     ],

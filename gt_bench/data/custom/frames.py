@@ -1,0 +1,239 @@
+"""User-supplied tables in memory or as Parquet: DataFrames of pandas or polars, tables of pyarrow, networkx graphs.
+
+Every cell becomes the text that it has in a CSV file, so that all formats follow the same rules. Nothing is imported
+that the user's data have not imported already.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gt_bench.data.custom.table import Table, shown
+from gt_bench.data.readers import dataset_errors
+from gt_bench.utils.errors import DatasetError
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+TABLES = ("nodes", "edges", "graphs")
+FORM = 'a DataFrame per table: {"nodes": ..., "edges": ...}, for targets of graphs also "graphs"'
+Cells = dict[str, list[str]]
+
+
+def tables_of(data: Any, where: str) -> dict[str, Table] | None:
+    """Convert user-supplied data that are tables.
+
+    Args:
+        data: a mapping of DataFrames, a networkx graph, a list of networkx graphs, or anything else.
+        where: name of the data for error messages.
+
+    Returns:
+        Tables by name: nodes, edges and, for targets of graphs, graphs. None if `data` are something else.
+
+    Raises:
+        DatasetError: a table is missing or unknown, or a cell is not a single value.
+    """
+    if _is_frame(data):
+        raise DatasetError(
+            f"{where}: one {type(data).__name__} is not a graph, which has nodes and edges; expected {FORM}"
+        )
+    if isinstance(data, Mapping) and not hasattr(data, "edge_index") and not hasattr(data, "stores"):
+        unknown = [key for key in data if key not in TABLES]
+        if unknown or not {"nodes", "edges"} <= set(data):
+            keys = ", ".join(map(repr, data)) or "none"
+            raise DatasetError(
+                f"{where}: a {type(data).__name__} with the keys {keys}; expected a Data of torch_geometric, or {FORM}"
+            )
+        for name, frame in data.items():
+            if not _is_frame(frame):
+                raise DatasetError(f"{where}: {name} is a {type(frame).__name__}; expected {FORM}")
+        return {name: _table(_columns(frame), Path(where, name)) for name, frame in data.items()}
+    if isinstance(data, list | tuple) and data and all(map(_is_networkx, data)):
+        return _of_graphs(data, where)
+    return _of_graph(data, where) if _is_networkx(data) else None
+
+
+def read_parquet(path: Path) -> Table:
+    """Read a Parquet file.
+
+    Args:
+        path: the file.
+
+    Returns:
+        Its table; lines are rows, counted from 0.
+
+    Raises:
+        DatasetError: pyarrow is not installed, or the file is invalid.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise DatasetError(
+            f"{path}: reading Parquet needs the package pyarrow, which is not installed; run: pip install pyarrow, or "
+            "save the table as CSV"
+        ) from error
+    with dataset_errors(path, "not a readable Parquet file"):
+        frame = parquet.read_table(path)
+        columns = {name: frame.column(index).to_pylist() for index, name in enumerate(frame.column_names)}
+        names = frame.column_names
+    if len(set(names)) < len(names):
+        raise DatasetError(f"{path}: duplicate column {max(names, key=names.count)!r}; rename one")
+    if index := next((name for name in columns if name.startswith("__index_level_")), None):
+        raise DatasetError(
+            f"{path}: column {index} is the index of a DataFrame; write to_parquet(..., index=False), or reset_index() "
+            "and name it"
+        )
+    return _table(columns, path)
+
+
+def to_csv(table: Table) -> str:
+    """Return a table as the text of a CSV file."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(zip(*table.columns.values(), strict=True))
+    return text.getvalue()
+
+
+def _is_frame(data: Any) -> bool:
+    module = type(data).__module__.partition(".")[0]
+    return module in ("pandas", "polars", "pyarrow") and (hasattr(data, "columns") or hasattr(data, "column_names"))
+
+
+def _columns(frame: Any) -> dict[str, list[Any]]:
+    """Return the columns of a DataFrame as Python values."""
+    if hasattr(frame, "column_names"):  # pyarrow
+        return {name: frame.column(index).to_pylist() for index, name in enumerate(frame.column_names)}
+    if hasattr(frame, "collect"):  # a LazyFrame of polars
+        frame = frame.collect()
+    names = list(frame.columns)
+    if len(set(names)) < len(names):
+        raise DatasetError(f"duplicate column {max(names, key=names.count)!r} in a DataFrame; rename one")
+    # of pandas, an index is not read: it is a column only after reset_index()
+    return {str(name): frame[name].to_list() for name in names}
+
+
+def _table(columns: Mapping[str, Sequence[Any]], path: Path) -> Table:
+    """Return a table of text. Names are as in CSV files: reserved ones in any case."""
+    from gt_bench.data.custom.table import normalized
+
+    names = [normalized(str(name).strip()) for name in columns]
+    if not names:
+        raise DatasetError(f"{path}: has no columns")
+    for name in names:
+        if not name or names.count(name) > 1:
+            raise DatasetError(
+                f"{path}: {'a column has no name' if not name else f'duplicate column {name!r}'}; rename it"
+            )
+    cells = {
+        name: [_text(value, path, name, row) for row, value in enumerate(values)]
+        for name, values in zip(names, columns.values(), strict=True)
+    }
+    count = len(next(iter(cells.values())))
+    return Table(path, cells, list(range(count)), False, "row")
+
+
+def _text(value: Any, path: Path, name: str, row: int) -> str:
+    """Return the text of a value in a CSV file. Missing values are empty, of targets `nan`."""
+    kind = type(value).__name__
+    if value is None or kind in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
+        return "nan" if name == "y" or name.startswith("y_") else ""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy or torch
+        return _text(value.item(), path, name, row)
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int | float):
+        return repr(float(value)) if isinstance(value, float) else str(int(value))
+    if isinstance(value, date):  # also a datetime, and a Timestamp of pandas
+        return value.isoformat()
+    if isinstance(value, str):
+        return value.strip()
+    if kind == "Decimal":
+        return repr(float(value))
+    raise DatasetError(
+        f"{path}: row {row}: column {name} is a {kind} ({shown(repr(value))}); write one number or word per cell, and "
+        "a vector as one column per entry"
+    )
+
+
+# networkx
+
+
+def _is_networkx(data: Any) -> bool:
+    return hasattr(data, "adj") and hasattr(data, "nodes") and hasattr(data, "is_directed") and hasattr(data, "edges")
+
+
+def _of_graph(graph: nx.Graph, where: str) -> dict[str, Table]:
+    columns = _NetworkxColumns(where)
+    columns.add(graph, None)
+    return columns.tables(several=False)
+
+
+def _of_graphs(graphs: Sequence[nx.Graph], where: str) -> dict[str, Table]:
+    columns = _NetworkxColumns(where)
+    for number, graph in enumerate(graphs):
+        columns.add(graph, number)
+    return columns.tables(several=True)
+
+
+class _NetworkxColumns:
+    """Columns of one or more networkx graphs: attributes of nodes and edges, and of several graphs `Graph.graph`."""
+
+    def __init__(self, where: str):
+        self.where = where
+        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+
+    def add(self, graph: nx.Graph, number: int | None) -> None:
+        """Add a graph. An undirected edge is two rows."""
+        numbered = {} if number is None else {"graph": number}
+        place = self.where if number is None else f"{self.where}: graph {number}"
+        if not len(graph):
+            raise DatasetError(f"{place}: has no nodes; remove it")
+        for node, attributes in graph.nodes(data=True):
+            self._check(attributes, ("id", "graph"), f"{place}: node {node!r}")
+            self.rows["nodes"].append({**numbered, "id": str(node), **_flat(attributes)})
+        for source, target, attributes in graph.edges(data=True):
+            self._check(attributes, ("source", "target", "graph"), f"{place}: edge {source!r} - {target!r}")
+            ends = (
+                [(source, target)] if graph.is_directed() or source == target else [(source, target), (target, source)]
+            )
+            for one, other in ends:
+                self.rows["edges"].append({**numbered, "source": str(one), "target": str(other), **_flat(attributes)})
+        if number is not None:
+            self.rows["graphs"].append({"graph": number, **_flat(graph.graph)})
+
+    def _check(self, attributes: Mapping[Any, Any], reserved: Iterable[str], place: str) -> None:
+        if taken := [name for name in reserved if name in attributes]:
+            raise DatasetError(f"{place}: the attribute {taken[0]!r} has a reserved name; rename it")
+
+    def tables(self, several: bool) -> dict[str, Table]:
+        """Return the tables. An attribute that a node or edge does not have is missing."""
+        with_targets = {name for name in TABLES if any(key == "y" for row in self.rows[name] for key in row)}
+        if several and with_targets == {"nodes"}:  # targets of nodes
+            self.rows["graphs"] = []
+        found = {}
+        for name, rows in self.rows.items():
+            first = {"edges": {"source": None, "target": None} | ({"graph": None} if several else {})}.get(name, {})
+            names = list(dict.fromkeys([*first, *(key for row in rows for key in row)]))
+            if rows or name == "edges":
+                found[name] = _table({key: [row.get(key) for row in rows] for key in names}, Path(self.where, name))
+        return found
+
+
+def _flat(attributes: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return attributes with a column per entry of a vector: x = [1, 2] is x_0, x_1."""
+    found: dict[str, Any] = {}
+    for name, value in attributes.items():
+        if hasattr(value, "tolist") and getattr(value, "ndim", 0) == 1:
+            value = value.tolist()
+        if isinstance(value, list | tuple):
+            found |= {f"{name}_{index}": entry for index, entry in enumerate(value)}
+        else:
+            found[str(name)] = value
+    return found

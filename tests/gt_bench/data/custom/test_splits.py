@@ -1,0 +1,367 @@
+"""Splits that are drawn for user-supplied data: what is in which part, and the error for each mistake."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+from gt_bench.api.dataset_summary import summary
+from gt_bench.config.schema import RecipeError
+from gt_bench.data.custom.dataset import custom_dataset
+from gt_bench.data.custom.splits import Rows, SplitSection, drawn, section_of
+from gt_bench.data.packed import PackedDataset
+from gt_bench.utils.errors import DatasetError, UserError
+
+SHARES = (0.6, 0.2, 0.2)
+
+
+def rows(column=None, count: int = 60, level: str = "node", classes=None, labelled=None) -> Rows:
+    count = count if column is None else len(column)
+    known = np.ones(count, bool) if labelled is None else np.asarray(labelled)
+    return Rows("shop", level, known, None if column is None else np.asarray(column), classes)
+
+
+def parts(codes) -> list[int]:
+    return np.bincount(codes, minlength=4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("random", {"kind": "random"}),
+        ("random:0.5,0.25,0.25", {"kind": "random", "shares": [0.5, 0.25, 0.25]}),
+        ("temporal:year", {"kind": "temporal", "column": "year"}),
+        ("temporal:year:2018,2020", {"kind": "temporal", "column": "year", "cuts": [2018, 2020]}),
+        (
+            "temporal:day:2018-05-01,2020-01-01",
+            {"kind": "temporal", "column": "day", "cuts": ["2018-05-01", "2020-01-01"]},
+        ),
+        ("temporal:year:0.5,0.3,0.2", {"kind": "temporal", "column": "year", "shares": [0.5, 0.3, 0.2]}),
+        ("grouped:customer", {"kind": "grouped", "column": "customer"}),
+        ("k-fold:10", {"kind": "k-fold", "folds": 10}),
+        ("k-fold:5:0.2", {"kind": "k-fold", "folds": 5, "val": 0.2}),
+        ("{kind: temporal, column: 'a:b', cuts: [1, 2]}", {"kind": "temporal", "column": "a:b", "cuts": [1, 2]}),
+    ],
+)
+def test_forms_of_a_split(text, content):
+    assert section_of(text).content() == content
+    assert section_of(content) == section_of(text)
+
+
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ("temporary:year", "no kind 'temporary' .did you mean 'temporal'"),
+        ("temporal", "the column is missing; expected random"),
+        ("temporal:year:2018", "'2018' is not two cuts or three shares"),
+        ("grouped:customer:1,2", "'1,2' is not three shares"),
+        ("k-fold:many", "invalid literal"),
+        ("k-fold", "the number of folds is missing"),
+        ("k-fold:1", "folds: .*greater than or equal to 2"),
+        ("k-fold:5:1.5", "val: .*less than 1"),
+        ("random:0.6,0.2,0.3", "must be above 0 and add up to 1"),
+        ("random:0.6,0.4,0", "must be above 0"),
+        ({"kind": "temporal", "column": "a", "cuts": [1, 2], "shares": [0.6, 0.2, 0.2]}, "exclude each other"),
+        ({"kind": "grouped"}, "kind grouped needs column"),
+        ({"kind": "random", "folds": 3}, "kind random has no folds; it has: shares"),
+        ({"kind": "grouped", "colum": "a"}, "unknown key 'colum' .did you mean 'column'"),
+        ("{kind: [", "split {kind: .*expected random"),
+        ([1, 2], "expected random"),
+    ],
+)
+def test_a_split_that_cannot_be(split, message):
+    with pytest.raises(UserError, match=message):
+        section_of(split)
+
+
+def test_earliest_rows_train_and_latest_rows_test():
+    found = drawn(section_of("temporal:year"), rows(np.arange(10)[::-1]), SHARES, 1, 0)
+    assert found.codes.tolist() == [[3, 3, 2, 2, 1, 1, 1, 1, 1, 1]]
+    assert (found.codes == found.seen).all()
+    assert found.remarks == []
+    assert found.stated == "temporal by year: train before 6, val from 6, test from 8"
+
+
+def test_rows_of_one_time_are_in_one_part():
+    year = np.repeat([2015, 2016, 2017, 2018], [50, 5, 20, 25])
+    found = drawn(section_of("temporal:year"), rows(year), SHARES, 1, 0)
+    assert parts(found.codes[0]) == [0, 55, 20, 25]
+    assert found.remarks == [
+        "rows of the same time stay together, so that the parts are 0.55/0.2/0.25 of the rows instead of 0.6/0.2/0.2"
+    ]
+    assert all(len(set(found.codes[0][year == one])) == 1 for one in year)
+
+
+@pytest.mark.parametrize(
+    ("texts", "cuts", "expected"),
+    [
+        (
+            ["2019-12-31", "2020-01-01", "2020-06-01T10:00", "2021-01-01T00:00+02:00"],
+            ["2020-01-01", "2021-01-01"],
+            [1, 2, 2, 2],
+        ),
+        (["2019-12-31", "2020-01-01", "2021-01-01T00:00", "2021-02"], ["2020", "2021"], [1, 2, 3, 3]),
+        (["1.5", "2", "1e3", "-4"], [2, 3.5], [1, 2, 3, 1]),
+        (
+            ["1700000000000000001", "1700000000000000002", "1700000000000000003"],
+            [1700000000000000002, 1700000000000000003],
+            [1, 2, 3],
+        ),
+    ],
+)
+def test_cuts(texts, cuts, expected):
+    section = SplitSection(kind="temporal", column="t", cuts=cuts)
+    if 3 not in expected:
+        with pytest.raises(DatasetError, match="the test part is empty: column t goes from 2019-12-31 to .*move them"):
+            drawn(section, rows(texts), SHARES, 1, 0)
+        return
+    assert drawn(section, rows(texts), SHARES, 1, 0).codes.tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("column", "split", "message"),
+    [
+        (["2020", "last week", "2021", "2022"], "temporal:t", "column t: node 1 .counted from 0. is last week; times must be"),
+        (["2020-01-01", "2020-02-30", "2021-01-01"], "temporal:t", "node 1 .* is 2020-02-30"),
+        (["1", "2", "3", "2020-01-01"], "temporal:t", "node 3 .* is 2020-01-01; times must be all numbers, or all ISO"),
+        (["2020-01-01", "2020-02-01", "2020-03-01"], "temporal:t:red,blue", "the cut red is not a date"),
+        ([1, 2, 3], "temporal:t:1,x", "the cut x is not a number"),
+        ([1, 2, 3], "temporal:t:3,1", "the cuts 3 and 1 are not in order"),
+        ([1, 2, 3], "temporal:t:0,2", "the train part is empty: column t goes from 1 to 3"),
+        ([1, 2, 1, 2], "temporal:t", "column t has 2 different times .* three parts need three"),
+        ([1.0, np.nan, 3.0, np.nan], "temporal:t", "column t: node 1 .* has a target and no time, like 1 others"),
+        (["1", "", "3"], "temporal:t", "node 1 .* has a target and no time"),
+        (["a", "b", "a", "b"], "grouped:g", "column g has 2 groups with a target"),
+        (["a", "", "b", "c"], "grouped:g", "node 1 .* has a target and no group"),
+    ],
+)  # fmt: skip
+def test_columns_that_do_not_split(column, split, message):
+    with pytest.raises(DatasetError, match=message):
+        drawn(section_of(split), rows(column), SHARES, 1, 0)
+
+
+def test_rows_without_a_target_are_in_no_part_and_seen_by_their_time_or_group():
+    labelled = [True, True, True, False, False, False, True]
+    found = drawn(
+        section_of("temporal:t:2,3"), rows([1.0, 2.0, 3.0, 1.0, 3.0, np.nan, 1.0], labelled=labelled), SHARES, 1, 0
+    )
+    assert found.codes.tolist() == [[1, 2, 3, 0, 0, 0, 1]]
+    assert found.seen.tolist() == [[1, 2, 3, 1, 3, 3, 1]]
+    found = drawn(section_of("grouped:g"), rows(["a", "b", "c", "a", "b", "", "c"], labelled=labelled), SHARES, 4, 0)
+    assert (found.codes[:, 3:6] == 0).all()
+    assert (found.seen[:, 3:5] == found.codes[:, :2]).all()
+    assert (found.seen[:, 5] == 3).all()
+    alone = drawn(section_of("grouped:g"), rows(["a", "b", "c", "d"], labelled=[True, True, True, False]), SHARES, 1, 0)
+    assert alone.seen[0, 3] == 1, "a group without any target is neither val nor test"
+
+
+@given(st.lists(st.integers(1, 30), min_size=3, max_size=40), st.integers(0, 5))
+def test_groups_never_cross_parts(sizes, seed):
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    found = drawn(section_of("grouped:g"), rows(group), SHARES, 2, seed)
+    for codes in found.codes:
+        assert set(codes) == {1, 2, 3}
+        assert all(len(set(codes[group == one])) == 1 for one in range(len(sizes)))
+        # each part is off by no more than the largest group, unless the last groups had to fill empty parts
+        if len(sizes) > 12 and max(sizes) < 0.1 * len(group):
+            assert np.abs(np.bincount(codes, minlength=4)[1:] - len(group) * np.array(SHARES)).max() <= 2 * max(sizes)
+
+
+def test_grouped_splits_differ_by_seed():
+    found = drawn(section_of("grouped:g"), rows(np.arange(60) // 3), SHARES, 3, 7)
+    assert (found.codes[0] != found.codes[1]).any()
+    again = drawn(section_of("grouped:g"), rows(np.arange(60) // 3), SHARES, 1, 8)
+    assert (again.codes[0] == found.codes[1]).all(), "split i is drawn by seed + i"
+    assert found.stated.startswith("grouped by g: 20 groups, each in one part: 12 train, 4 val, 4 test")
+
+
+@pytest.mark.parametrize("stratified", [True, False])
+def test_every_row_is_tested_in_one_fold(stratified):
+    classes = np.repeat([0, 1, 2], [40, 15, 5]) if stratified else None
+    found = drawn(section_of("k-fold:5:0.25"), rows(classes=classes), SHARES, 1, 0)
+    assert found.codes.shape == (5, 60)
+    assert ((found.codes == 3).sum(0) == 1).all()
+    for codes in found.codes:
+        assert parts(codes) == [0, 36, 12, 12]
+        if stratified:
+            assert [int((codes[classes == one] == 3).sum()) for one in range(3)] == [8, 3, 1]
+            assert [int((codes[classes == one] == 2).sum()) for one in range(3)] == [8, 3, 1]
+
+
+@given(st.integers(2, 12), st.integers(2, 60), st.integers(0, 3))
+def test_folds_of_any_size(folds, count, seed):
+    if folds > count or count - -(-count // folds) < 10:  # a tenth of the rest is less than one row
+        with pytest.raises(DatasetError, match="use at most|leaves val empty"):
+            drawn(section_of(f"k-fold:{folds}"), rows(count=count), SHARES, 1, seed)
+        return
+    found = drawn(section_of(f"k-fold:{folds}"), rows(count=count), SHARES, 1, seed)
+    assert ((found.codes == 3).sum(0) == 1).all()
+    assert all(set(codes) == {1, 2, 3} for codes in found.codes)
+
+
+def test_more_folds_than_rows():
+    with pytest.raises(DatasetError, match="shop: 8 folds of 5 nodes with a target; use at most 5"):
+        drawn(section_of("k-fold:8"), rows(count=6, labelled=[True] * 5 + [False]), SHARES, 1, 0)
+    with pytest.raises(
+        DatasetError, match="a validation share of 0.1 of the 4 nodes .* leaves val empty; .*k-fold:5:0.5"
+    ):
+        drawn(section_of("k-fold:5"), rows(count=5), SHARES, 1, 0)
+
+
+# through the reader
+
+
+def shop(folder, header: str = "y,year,size", count: int = 40, **changed):
+    folder.mkdir(exist_ok=True)
+    lines = [f"{i % 2},{100 + i // 4},{i / 7:.3f}" for i in range(count)]
+    (folder / "nodes.csv").write_text("\n".join([header, *lines]) + "\n")
+    edges = [f"{i},{(i * 7 + 1) % count}" for i in range(count)]
+    (folder / "edges.csv").write_text("\n".join(["source,target", *edges]) + "\n")
+    return folder
+
+
+def packed(folder, out, **arguments) -> PackedDataset:
+    spec = custom_dataset("shop", folder, task="node-classification", metric="accuracy", **arguments)
+    spec.prepare(spec, {}, out)
+    return PackedDataset.open(out)
+
+
+def test_the_column_is_no_feature_and_the_split_is_stated(tmp_path):
+    data = packed(shop(tmp_path / "shop"), tmp_path / "out", split="temporal:year:106,108")
+    assert (data.header.in_dim, data.header.num_splits) == (1, 1)
+    assert data.split("train").tolist() == list(range(24))
+    assert data.split("test").tolist() == list(range(32, 40))
+    assert "nodes.csv: column year splits the data and is not a feature" in data.header.notes
+    assert summary(data.header)[-2:] == [
+        "  splits    1: train 24, val 8, test 8 nodes",
+        "            temporal by year: train before 106, val from 106, test from 108",
+    ]
+
+
+def test_an_unknown_column(tmp_path):
+    with pytest.raises(
+        DatasetError, match="nodes.csv: no column 'yaer' for the split .did you mean 'year'.*; it has: y, year, size"
+    ):
+        packed(shop(tmp_path / "shop"), tmp_path / "out", split="temporal:yaer")
+
+
+def test_a_column_that_identifies_rows_can_group_them(tmp_path):
+    """A column whose name is that of an identifier is removed before identifiers are looked for."""
+    data = packed(
+        shop(tmp_path / "shop", "y,customer_id,size"), tmp_path / "out", split="grouped:customer_id", num_splits=2
+    )
+    assert (data.header.in_dim, data.header.num_splits) == (1, 2)
+    group = np.arange(40) // 4
+    for number in range(2):
+        codes = data.array("split")[number].numpy()
+        assert all(len(set(codes[group == one])) == 1 for one in range(10))
+
+
+def test_the_split_of_the_data_is_replaced_if_another_is_stated(tmp_path):
+    folder = shop(tmp_path / "shop")
+    lines = (folder / "nodes.csv").read_text().splitlines()
+    codes = ["train", "val", "test", "none"]
+    (folder / "nodes.csv").write_text(
+        "\n".join([lines[0] + ",split", *(f"{line},{codes[i % 4]}" for i, line in enumerate(lines[1:]))])
+    )
+    assert packed(folder, tmp_path / "a").split("train").tolist() == list(range(0, 40, 4)), "as before"
+    given_ = packed(folder, tmp_path / "b", split="given", inductive=True)
+    assert given_.split("train").tolist() == list(range(0, 40, 4))
+    assert given_.array("seen")[0].tolist() == [1, 2, 3, 1] * 10
+    drawn_ = packed(folder, tmp_path / "c", split="random:0.5,0.25,0.25", num_splits=3)
+    assert [len(drawn_.split(part, 2)) for part in ("train", "val", "test")] == [20, 10, 10]
+    assert "the split of the data is not used: the split is random" in drawn_.header.notes
+    with pytest.raises(DatasetError, match="the data have no split, and split: given keeps that of the data"):
+        packed(shop(tmp_path / "other"), tmp_path / "d", split="given")
+
+
+def test_a_random_split_that_is_stated_is_the_usual_one(tmp_path):
+    usual = packed(shop(tmp_path / "shop"), tmp_path / "a", split=(0.6, 0.2, 0.2), num_splits=2)
+    stated = packed(shop(tmp_path / "shop"), tmp_path / "b", split="random", num_splits=2)
+    assert torch.equal(usual.array("split"), stated.array("split"))
+
+
+def test_what_inductive_training_sees_is_stated(tmp_path):
+    data = packed(shop(tmp_path / "shop"), tmp_path / "out", split="temporal:year:106,108", inductive=True)
+    assert data.header.extras == {"seen": "table"}
+    assert torch.equal(data.array("seen"), data.array("split"))
+    source, target = data.array("source").long(), data.array("target").long()
+    edges = [int(((source < n) & (target < n)).sum()) for n in (24, 32, 40)]
+    assert summary(data.header)[-1].endswith(
+        f"; inductive: training sees 24 nodes and {edges[0]} edges, validation 32 and {edges[1]}, test all 40 and 40 "
+        "(the first split)"
+    )
+    transductive = packed(shop(tmp_path / "shop"), tmp_path / "other", split="temporal:year:106,108")
+    assert data.digest != transductive.digest
+
+
+def test_inductive_is_for_nodes(tmp_path):
+    with pytest.raises(DatasetError, match="inductive is for targets of nodes; graph-regression splits whole graphs"):
+        custom_dataset("many", tmp_path, task="graph-regression", metric="mae", inductive=True)
+
+
+def test_digests_depend_on_the_split(tmp_path):
+    folder = shop(tmp_path / "shop")
+    digests = {
+        custom_dataset("shop", folder, task="node-classification", metric="accuracy", **arguments).digest
+        for arguments in (
+            {},
+            {"split": "random"},
+            {"split": "temporal:year"},
+            {"split": "k-fold:5"},
+            {"inductive": True},
+        )
+    }
+    assert len(digests) == 5
+
+
+def test_graphs_are_split_by_an_attribute_of_the_data(tmp_path):
+    def load():
+        return [
+            Data(
+                x=torch.ones(3, 1),
+                edge_index=torch.tensor([[0], [1]]),
+                y=torch.tensor([float(i)]),
+                scaffold=f"s{i // 4}",
+            )
+            for i in range(24)
+        ]
+
+    spec = custom_dataset("mols", load, task="graph-regression", metric="mae", split="grouped:scaffold")
+    spec.prepare(spec, {}, tmp_path / "out")
+    data = PackedDataset.open(tmp_path / "out")
+    codes, scaffold = data.array("split")[0].numpy(), np.arange(24) // 4
+    assert all(len(set(codes[scaffold == one])) == 1 for one in range(6))
+    assert not any("scaffold" in note for note in data.header.notes), "it is read"
+    spec = custom_dataset("mols", load, task="graph-regression", metric="mae", split="grouped:scafold")
+    with pytest.raises(DatasetError, match="graph 0: no column 'scafold' for the split .did you mean 'scaffold'"):
+        spec.prepare(spec, {}, tmp_path / "out")
+
+
+def test_an_array_of_an_npz_file_splits_it(tmp_path):
+    arrays = {"x": np.ones((9, 2)), "edge_index": np.array([[0], [1]]), "y": np.arange(9) % 2}
+    np.savez(tmp_path / "a.npz", **arrays, day=np.array([f"2021-01-0{1 + i}" for i in range(9)]))
+    data = packed(tmp_path / "a.npz", tmp_path / "out", split="temporal:day")
+    assert [len(data.split(part)) for part in ("train", "val", "test")] == [5, 2, 2]
+    with pytest.raises(DatasetError, match="a.npz: no column 'week' for the split; it has: day"):
+        packed(tmp_path / "a.npz", tmp_path / "out", split="temporal:week")
+
+
+def test_an_entry_of_datasets_yaml(tmp_path, monkeypatch):
+    from gt_bench.data.declared import declared
+
+    monkeypatch.chdir(tmp_path)
+    shop(tmp_path / "shop")
+    entry = "shop: {source: shop, task: node-classification, metric: accuracy, split: SPLIT}\n"
+    (tmp_path / "datasets.yaml").write_text(
+        entry.replace("SPLIT", "{kind: temporal, column: year, cuts: [2006-01-01, 2008-01-01]}")
+    )
+    assert declared("shop").arguments["reader"].section.cuts == ("2006-01-01", "2008-01-01")
+    (tmp_path / "datasets.yaml").write_text(entry.replace("SPLIT", "{kind: temporal, colum: year}"))
+    with pytest.raises(RecipeError, match="datasets.yaml: unknown key 'shop.split.colum' .did you mean 'column'"):
+        declared("shop")
+    (tmp_path / "datasets.yaml").write_text(entry.replace("SPLIT", "[0.6, 0.4]"))
+    with pytest.raises(RecipeError, match="datasets.yaml: .*shop.split"):
+        declared("shop")

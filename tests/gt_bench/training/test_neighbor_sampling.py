@@ -1,0 +1,137 @@
+"""Sampled neighbourhoods: which edges may be drawn, how many, and how often."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from gt_bench.config.recipe import BatchSection, Recipe
+from gt_bench.training.neighbor_sampling import NeighborSampler
+from gt_models.batch import GraphBatch
+from tests.gt_bench.conftest import RECIPE
+from tests.gt_bench.training.small_run import Net, make
+
+
+def random_graph(nodes: int, edges: int, seed: int = 0) -> GraphBatch:
+    """x is the number of a node, edge_attr the number of an edge."""
+    rng = torch.Generator().manual_seed(seed)
+    return GraphBatch(
+        torch.arange(nodes)[:, None].float(),
+        torch.randint(0, nodes, (2, edges), generator=rng),
+        torch.tensor([0, nodes]),
+        torch.arange(edges)[:, None].float(),
+        torch.arange(nodes),
+        {"pe": torch.arange(nodes)[:, None].float() * 2},
+    )
+
+
+def neighborhood(graph: GraphBatch, targets: list[int], hops: int) -> tuple[set[int], set[int]]:
+    """Nodes, and edges into nodes of fewer than `hops` hops: by loops over all edges."""
+    nodes, inner, edges = set(targets), set(targets), set()
+    for _ in range(hops):
+        found = {e for e, target in enumerate(graph.edge_index[1].tolist()) if target in inner}
+        edges |= found
+        inner = {graph.edge_index[0, e].item() for e in found} - nodes
+        nodes |= inner
+    return nodes, edges
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(2, 25), st.integers(0, 80), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 9),
+)  # fmt: skip
+def test_a_sample_is_a_part_of_the_graph(nodes, edges, neighbors, seed):
+    graph = random_graph(nodes, edges, seed)
+    targets = torch.randperm(nodes, generator=torch.Generator().manual_seed(seed))[: 1 + nodes // 4]
+    part = NeighborSampler(graph).around(targets, neighbors, np.random.default_rng(seed))
+    ids, drawn = part.x[:, 0].long(), part.edge_attr[:, 0].long()
+    assert ids[: len(targets)].tolist() == targets.tolist()
+    assert len(set(ids.tolist())) == len(ids)
+    assert torch.equal(part.y, ids)
+    assert torch.equal(part.encodings["pe"], 2 * part.x)
+    assert torch.equal(ids[part.edge_index], graph.edge_index[:, drawn]), "an edge joins the nodes that it joins there"
+    assert len(set(drawn.tolist())) == len(drawn), "without replacement"
+    possible, incoming = neighborhood(graph, targets.tolist(), len(neighbors))
+    assert set(ids.tolist()) <= possible
+    assert set(drawn.tolist()) <= incoming
+    degrees = graph.edge_index[1].bincount(minlength=nodes)
+    drawn_of = graph.edge_index[1, drawn].bincount(minlength=nodes)
+    assert torch.equal(drawn_of[targets], degrees[targets].clamp(max=neighbors[0]))
+    assert (drawn_of <= max(neighbors)).all()
+
+
+def test_enough_neighbors_are_the_whole_neighborhood():
+    graph = random_graph(30, 90)
+    part = NeighborSampler(graph).around(torch.tensor([4, 9]), [90, 90], np.random.default_rng(0))
+    nodes, edges = neighborhood(graph, [4, 9], 2)
+    assert set(part.x[:, 0].int().tolist()) == nodes
+    assert part.edge_attr[:, 0].int().tolist() == sorted(edges)
+
+
+def test_edges_are_drawn_uniformly():
+    graph = GraphBatch(
+        torch.zeros(6, 1), torch.tensor([[1, 2, 3, 4, 5], [0] * 5]), torch.tensor([0, 6]), torch.arange(5)[:, None]
+    )
+    sampler, rng, counts = NeighborSampler(graph), np.random.default_rng(0), torch.zeros(5)
+    for _ in range(2000):
+        counts += sampler.around(torch.tensor([0]), [2], rng).edge_attr[:, 0].bincount(minlength=5)
+    assert (counts - 800).abs().max() < 110, "each of five with 2/5: 5 standard deviations"
+
+
+def test_a_run_visits_each_training_node_once_per_epoch(tmp_path):
+    loader = make(tmp_path, batch={"targets": 7, "neighbors": [3, 2]}).loader
+    assert loader.steps_per_epoch == 3
+    batches = list(loader.training(0))
+    seen = torch.cat([batch.x[rows] for batch, rows in batches])
+    train = loader.whole.x[loader.ids["train"]]
+    assert len(batches) == 3
+    assert sorted(seen[:, 0].tolist()) == sorted(train[:, 0].tolist())
+    again, other = list(loader.training(0)), list(loader.training(1))
+    assert all(torch.equal(a.x, b.x) for (a, _), (b, _) in zip(batches, again, strict=True))
+    assert any(
+        a.x.shape != b.x.shape or not torch.equal(a.x, b.x) for (a, _), (b, _) in zip(batches, other, strict=True)
+    )
+    ((whole, rows),) = loader.evaluation("val")
+    assert whole.num_nodes == 60, "evaluation uses the whole graph"
+    assert torch.equal(rows, loader.ids["val"])
+
+
+def test_a_last_step_of_one_node_joins_the_step_before(tmp_path):
+    loader = make(tmp_path, batch={"targets": 19, "neighbors": [3]}).loader
+    assert len(loader.ids["train"]) == 20
+    assert loader.steps_per_epoch == 1
+    assert [len(rows) for _, rows in loader.training(0)] == [20]
+
+
+def test_sampled_training_learns(tmp_path):
+    outcome = make(tmp_path, batch={"targets": 8, "neighbors": [4]}, epochs=20, build=lambda: Net(5, 3)).train()
+    assert outcome.status == "ok"
+    assert outcome.curves["train_loss"][-1] < 0.8 * outcome.curves["train_loss"][0]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"targets": 5}, "targets and neighbors belong together"),
+        ({"neighbors": [5]}, "targets and neighbors belong together"),
+        ({"targets": 5, "neighbors": []}, "at least 1 item"),
+        ({"targets": 5, "neighbors": [0]}, "greater than 0"),
+        ({"targets": 5, "neighbors": [5], "parts": 2}, "remove graphs, nodes, bucket, parts"),
+        ({"targets": 5, "neighbors": [5], "graphs": 2}, "remove graphs, nodes, bucket, parts"),
+    ],
+)
+def test_sections_that_cannot_be(section, message):
+    with pytest.raises(ValidationError, match=message):
+        BatchSection(**section)
+
+
+def test_processes_do_not_share_a_sample():
+    with pytest.raises(ValidationError, match="which batch.targets does not support"):
+        Recipe(**{**RECIPE, "processes": 2, "batch": {"targets": 5, "neighbors": [5]}})
+
+
+def test_many_graphs_are_not_sampled(tmp_path):
+    with pytest.raises(ValueError, match="batch.targets requires one large graph; 'many' has many"):
+        make(tmp_path, dataset="many", batch={"targets": 5, "neighbors": [5]})
