@@ -17,9 +17,11 @@ import numpy as np
 from pydantic import Field
 
 from gt_bench.config.schema import Strict, nearest, read_yaml, validated
-from gt_bench.data.custom.dataset import custom_dataset
+from gt_bench.data.custom.dataset import custom_dataset, level_of_task
+from gt_bench.data.custom.edges import LINK
 from gt_bench.data.custom.pyg import BY_EDGES, Graphs, graphs_of, nodes_of
 from gt_bench.data.custom.readers import Given, Reader
+from gt_bench.data.custom.table import read_columns
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import imported, line_in
 from gt_bench.runtime.signals import Stopped
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
 USUAL_METRIC = {
+    "edge-classification": "accuracy",
+    "edge-regression": "mae",
+    "link-prediction": "mrr",
     "node-classification": "accuracy",
     "node-regression": "mae",
     "graph-classification": "accuracy",
@@ -42,7 +47,7 @@ USUAL_METRIC = {
     "graph-multilabel": "ap",
 }
 # defaults for data without a split: shares of train, val and test, and number of splits
-SHARES = {"node": (0.6, 0.2, 0.2), "graph": (0.8, 0.1, 0.1)}
+SHARES = {"node": (0.6, 0.2, 0.2), "edge": (0.6, 0.2, 0.2), "link": (0.8, 0.1, 0.1), "graph": (0.8, 0.1, 0.1)}
 SPLITS = 10
 SAMPLED_GRAPHS = 100  # inspected to decide whether targets are per node
 
@@ -58,6 +63,7 @@ class Entry(Strict):
         num_splits: number of splits to draw.
         seed: seed of the first one.
         undirected: whether the reverse of each edge is added where it is missing.
+        negatives: for link prediction: negatives per edge on validation and test.
     """
 
     source: str
@@ -67,6 +73,7 @@ class Entry(Strict):
     num_splits: int = Field(SPLITS, ge=1)
     seed: int = 0
     undirected: bool = False
+    negatives: int | None = Field(None, ge=1)
 
 
 def entries() -> Settings:
@@ -123,10 +130,11 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
         source_of(entry.source),
         task=entry.task,
         metric=entry.metric,
-        split=entry.split or SHARES["node" if entry.task.startswith("node-") else "graph"],
+        split=entry.split or SHARES["link" if entry.task == LINK else level_of_task(entry.task)],
         num_splits=entry.num_splits,
         seed=entry.seed,
         undirected=entry.undirected,
+        negatives=entry.negatives,
     )
 
 
@@ -243,8 +251,8 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
         where: name of the data for error messages.
 
     Returns:
-        "node" if all graphs have a target per node, else "graph". Several graphs are inspected, since one graph may
-        have as many targets as nodes by chance.
+        "node" if all graphs have a target per node, "edge" if they have `edge_label` or a target per edge, else
+        "graph". Several graphs are inspected, since one graph may have as many targets as nodes by chance.
 
     Raises:
         DatasetError: there are no graphs, or the number of targets fits neither.
@@ -256,6 +264,10 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     nodes = [count or 0 for count, _ in counted]
     rows = [_rows(getattr(data, "y", None)) for data in sample]
     per_node = rows == nodes
+    if all(getattr(data, "edge_label", None) is not None for data in sample):
+        return "edge"
+    if not per_node and max(rows) > 1 and rows == [_columns(getattr(data, "edge_index", None)) for data in sample]:
+        return "edge"
     if not per_node and (len(sample) == 1 or len(set(rows)) > 1):  # the number of targets is not the same everywhere
         for number, (count, by_edges) in enumerate(counted):
             if rows[number] > 1 and rows[number] != count and (by_edges or len(sample) == 1):
@@ -273,26 +285,43 @@ def _rows(y: Any) -> int:
         return 0
 
 
+def _columns(edge_index: Any) -> int:
+    """Return the number of columns of edges; -1 for anything that is not [2, E]."""
+    shape = tuple(getattr(edge_index, "shape", ()))
+    return int(shape[1]) if len(shape) == 2 and shape[0] == 2 else -1
+
+
 def level_in(source: Path | Given) -> str:
-    """Decide whether targets are per node or per graph.
+    """Decide whether targets are per node, per edge or per graph.
 
     Args:
         source: as from `source_of`.
 
     Returns:
-        "node" or "graph".
+        "node", "edge" or "graph".
     """
     if isinstance(source, Given):
         return level_of(graphs_of(source.load(), source.where), source.where)
     if source.is_dir():
-        return "graph" if (source / "graphs.csv").exists() else "node"
+        if (source / "graphs.csv").exists():
+            return "graph"
+        nodes, edges = (_has_targets(source / f"{name}.csv") for name in ("nodes", "edges"))
+        return "edge" if edges and not nodes else "node"
     from gt_bench.data.readers import read_npz
 
     arrays = read_npz(source)
     rows = {key: len(arrays[key]) for key in ("x", "y", "num_nodes") if key in arrays and arrays[key].ndim}
     if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # also graphs of one node each
         return "graph"
-    return "node" if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1 else "graph"
+    if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1:
+        return "node"
+    return "edge" if _columns(arrays.get("edge_index")) == rows.get("y", 0) > 1 else "graph"
+
+
+def _has_targets(path: Path) -> bool:
+    """Return whether a CSV file has a column with targets."""
+    columns = read_columns(path, []).columns if path.exists() else {}
+    return any(name == "y" or name.startswith("y_") for name in columns)
 
 
 def task_in(source: Path | Given, level: str, text: str) -> str:
@@ -302,22 +331,23 @@ def task_in(source: Path | Given, level: str, text: str) -> str:
 
     Args:
         source: as from `source_of`.
-        level: "node" or "graph".
+        level: "node", "edge" or "graph".
         text: name of the data for error messages.
 
     Returns:
         The task.
 
     Raises:
-        DatasetError: nodes have several labels of 0 and 1.
+        DatasetError: nodes or edges have several labels of 0 and 1.
     """
     y = next(iter(Reader(source, level, SHARES[level], 1, 0).blocks()))["y"]
     several = y.ndim > 1 and y.shape[1] > 1
     if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
-        if level == "node":
+        if level != "graph":
             raise DatasetError(
-                f"{text}: a node has {y.shape[1]} labels of 0 and 1; user-supplied data need one class per node "
-                "(0, 1, ...; -1 for none; for one-hot rows y.argmax(1)), or numbers (--task node-regression)"
+                f"{text}: {'an' if level == 'edge' else 'a'} {level} has {y.shape[1]} labels of 0 and 1; user-supplied "
+                f"data need one class per {level} (0, 1, ...; -1 for none; for one-hot rows y.argmax(1)), or numbers "
+                f"(--task {level}-regression)"
             )
         return "graph-multilabel"
     return f"{level}-classification" if y.dtype.kind in "iu" and not several else f"{level}-regression"

@@ -107,6 +107,10 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
         )
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
     dims = {k: v for k, v in dims_of(dataset).items() if k in parameters}
+    if dims.get("level") == "edge":
+        raise RecipeError(
+            f"{path}: match: {dataset!r} has targets of edges, whose head has parameters too; give the width itself"
+        )
     dims |= {"level": recipe.level_of(dims["level"])} if "level" in dims else {}
     arguments = check_model(_with(recipe, by, 8, path), path)
     head = next((name for name in parameters if HEADS.search(name) and name != by), None)

@@ -31,10 +31,13 @@ class StandardisedTargets:
             )
         self._packed = packed
         train = packed.split("train", split) if statistics == "train" else None
-        of_nodes = packed.header.split_kind == "node"
-        graphs = torch.arange(packed.num_graphs) if train is None or of_nodes else train
-        y = torch.cat([_rows(packed.batch(part)) for part in graphs.split(10_000)])  # [rows, T]
-        y = y[train] if train is not None and of_nodes else y
+        if packed.header.split_kind == "edge":
+            y = _table(packed.array("y"))
+        else:
+            of_nodes = packed.header.split_kind == "node"
+            graphs = torch.arange(packed.num_graphs) if train is None or of_nodes else train
+            y = torch.cat([_rows(packed.batch(part)) for part in graphs.split(10_000)])  # [rows, T]
+        y = y[train] if train is not None and packed.header.split_kind in ("node", "edge") else y
         known = ~y.isnan()
         count = known.sum(0)
         self.mean = y.nansum(0) / count
@@ -49,16 +52,29 @@ class StandardisedTargets:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._packed, name)
 
+    def array(self, name: str) -> Tensor:
+        """Returns an array by name. Targets of edges, which no batch contains, are standardised."""
+        values = self._packed.array(name)
+        if name != "y" or self._packed.header.split_kind != "edge":
+            return values
+        return ((_table(values) - self.mean) / self.deviation).view(values.shape).to(values.dtype)
+
     def batch(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, with standardised targets."""
         batch = self._packed.batch(graphs)
+        if batch.y is None:  # targets of edges
+            return batch
         y = (_rows(batch) - self.mean) / self.deviation
-        dtype = batch.y.dtype if batch.y.is_floating_point() else torch.float32  # type: ignore[union-attr]
-        batch.y = y.view_as(batch.y).to(dtype)  # type: ignore[arg-type]
+        dtype = batch.y.dtype if batch.y.is_floating_point() else torch.float32
+        batch.y = y.view_as(batch.y).to(dtype)
         return batch
 
 
 def _rows(batch: GraphBatch) -> Tensor:
     """Returns the targets, float64 [rows, T], where a row is a graph or a node."""
     assert batch.y is not None  # every regression dataset has targets
-    return batch.y.double().view(len(batch.y), -1)
+    return _table(batch.y)
+
+
+def _table(y: Tensor) -> Tensor:
+    return y.double().view(len(y), -1)

@@ -87,12 +87,12 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
     """Read a folder of CSV files. Nodes and graphs have identifiers, or are numbered in the order of rows.
 
     - nodes.csv: [graph,] [id,] features..., at node level y and optionally split
-    - edges.csv: [graph,] source, target, features...
+    - edges.csv: [graph,] source, target, features..., at edge level y, at edge and link level optionally split
     - graphs.csv (graph level): [graph,] y... and optionally split, one row per graph
 
     Args:
         folder: the folder.
-        level: "node" or "graph".
+        level: "node", "graph", "edge" or "link".
         remarks: remarks for the user are added to this list.
         labels: if the targets are words, this list receives them: the word of class 0, of class 1, and so on.
 
@@ -103,23 +103,27 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
         DatasetError: a file is missing or invalid. The message names file, line and column.
     """
     paths = [folder / "nodes.csv", folder / "edges.csv", folder / "graphs.csv"]
-    for path in paths[: 2 if level == "node" else 3]:
+    for path in paths[: 3 if level == "graph" else 2]:
         if not path.exists():
             raise DatasetError(
                 f"{path}: no such file; a folder of CSV files needs nodes.csv, edges.csv and, for targets of graphs, "
                 "graphs.csv"
             )
     nodes, edges = read_columns(paths[0], remarks), read_columns(paths[1], remarks)
-    graphs = None if level == "node" else read_columns(paths[2], remarks)
-    targets = graphs or nodes
+    graphs = read_columns(paths[2], remarks) if level == "graph" else None
+    of_edges = level in ("edge", "link")
+    targets = edges if of_edges else graphs or nodes
     for table in (nodes, targets):
         if not len(table):
             raise DatasetError(f"{table.path}: has no rows")
     if not {"source", "target"} <= set(edges.columns):
         columns = ", ".join(map(shown, edges.columns))
         raise DatasetError(f"{edges.path}: needs the columns source and target; it has {columns}: rename them")
-    _check_columns(nodes, edges, graphs)
-    if not (names := [name for name in targets.columns if name == "y" or name.startswith("y_")]):
+    if of_edges:
+        _remove_other_targets(nodes, edges, level, remarks)
+    _check_columns(nodes, edges, graphs, of_edges)
+    names = [name for name in targets.columns if name == "y" or name.startswith("y_")]
+    if not names and level != "link":
         columns = ", ".join(map(shown, targets.columns))
         raise DatasetError(f"{targets.path}: no column y (or y_1, y_2, ...) with the targets; it has {columns}")
 
@@ -138,7 +142,9 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
     arrays["edge_index"] = np.stack(ends)[:, edge_order].astype(np.int32)
 
     words = _words(targets, names[0]) if names == ["y"] else []
-    if words:
+    if level == "link":
+        arrays["y"] = np.ones(len(edges), np.int64)
+    elif words:
         arrays["y"] = _classes(targets, words, remarks)
         if labels is not None:
             labels[:] = words
@@ -147,7 +153,8 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
     if splits := [name for name in targets.columns if _is_split(name)]:
         arrays["split"] = _splits(targets, splits)
     if graphs is None:
-        arrays |= {"y": arrays["y"][order]} | ({"split": arrays["split"][..., order]} if splits else {})
+        rows = edge_order if of_edges else order
+        arrays |= {"y": arrays["y"][rows]} | ({"split": arrays["split"][..., rows]} if splits else {})
     elif graphs.columns:
         raise DatasetError(
             f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; remove it"
@@ -161,9 +168,21 @@ def from_csv(folder: Path, level: str, remarks: list[str], labels: list[str] | N
     return convert_arrays(arrays, folder)
 
 
-def _check_columns(nodes: Table, edges: Table, graphs: Table | None) -> None:
+def _remove_other_targets(nodes: Table, edges: Table, level: str, remarks: list[str]) -> None:
+    """Remove targets and splits of nodes, and for link prediction targets of edges; the task reads none of them."""
+    for table in (nodes, edges) if level == "link" else (nodes,):
+        for name in list(table.columns):
+            if name == "y" or name.startswith("y_") or (table is nodes and _is_split(name)):
+                del table.columns[name]
+                targets = "edges" if level == "link" else "the column y of edges.csv"
+                remarks.append(
+                    f"{table.path.name}: column {name} is not read: targets are {targets}; rename it if it is a feature"
+                )
+
+
+def _check_columns(nodes: Table, edges: Table, graphs: Table | None, of_edges: bool) -> None:
     """Raise DatasetError for targets, splits and identifiers in the wrong table, where they would become features."""
-    for table in (edges, *([nodes] if graphs else [])):
+    for table in () if of_edges else (edges, *([nodes] if graphs else [])):
         for name in table.columns:
             if name == "y" or name.startswith("y_") or _is_split(name):
                 what, column = ("splits", name) if _is_split(name) else ("targets", "y")
