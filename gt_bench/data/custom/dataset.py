@@ -163,6 +163,8 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             notes=tuple(dict.fromkeys([*reader.remarks, *summary.remarks(split)])),
         )
         arguments = {"content": spec.arguments["content"]} | ({"labels": reader.labels} if reader.labels else {})
+        if "negatives" in spec.arguments:
+            arguments |= {"negatives": spec.arguments["negatives"]}
         provenance = header.provenance | {"arguments": arguments}
         writer.finish(header.model_copy(update={"provenance": provenance}))
 

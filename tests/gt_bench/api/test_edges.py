@@ -64,7 +64,7 @@ def friends(tmp_path_factory):
     root = tmp_path_factory.mktemp("friends")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
-        write_friends(root / "lab/friends")
+        write_friends(root / "lab/friends", nodes=24)
         named("lab/friends", "link-prediction", undirected=True)
         assert prepare("friends", Path("data"), [], print).state != "unavailable"
     return root
@@ -111,6 +111,33 @@ def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_pat
     assert "--metric accuracy: not a metric of link-prediction" in str(wrong.exception)
 
 
+def test_a_data_object_has_links_without_its_labels(tmp_path, monkeypatch, capsys):
+    import torch
+    from torch_geometric.data import Data
+
+    from gt_bench import evaluate
+
+    monkeypatch.chdir(tmp_path)
+    Path("params.yaml").write_text("run: {tracking: false, parallel: 1}\n")
+    Path("grid.yaml").write_text("datasets: []\nsuites: []\ncells: {}\n")
+    pairs = torch.tensor([(i, (i + j) % 12) for i in range(12) for j in (1, 2, 5)]).T
+    data = Data(x=torch.randn(12, 3), edge_index=pairs, y=torch.arange(12) % 2)
+    settings = {"epochs": 2, "model.hidden_dim": 4, "head.dim": 4}
+    found = evaluate("gcn", data, 1, name="rings", task="link-prediction", undirected=True, set=settings, track=False)
+    assert 0 < found.mean <= 1
+    assert "targets   36 edges; 100 negatives of each on val and test" in capsys.readouterr().out
+    stored = np.load("data/own/rings.npz")
+    assert stored["y"].tolist() == [1] * 36  # every edge is one
+    other = evaluate(
+        "gcn", data, 1, name="halves", task="node-classification", set=settings_of_nodes(settings), track=False
+    )
+    assert other.row["metric"] == "accuracy"
+
+
+def settings_of_nodes(settings):
+    return {key: value for key, value in settings.items() if not key.startswith("head.")}
+
+
 def test_a_model_without_embeddings_of_nodes_is_refused(friends, monkeypatch):
     monkeypatch.chdir(friends)
     wrong = CliRunner().invoke(app, ["try", "ppgn", "friends"])
@@ -136,5 +163,5 @@ def test_the_page_on_link_prediction(page):
     assert len(commands) == 4
     for command in commands:
         output = invoke(*command.split()).output
-        for line in re.findall(r"^(?:people: link|  nodes  |  edges  |  splits  ).*$", page, re.MULTILINE):
+        for line in re.findall(r"^(?:people: link|  nodes  |  edges  |  targets  |  splits  ).*$", page, re.MULTILINE):
             assert line in output or "people --task" not in command
