@@ -21,7 +21,8 @@ class Digests(TypedDict):
 
     `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the
     code, where it computes other golden values than those of its versions: a change whose version was not raised.
-    `last_batch`: "joined" where one graph is left over in training and joins the batch before it; runs from before it
+    `metric`: of the files of user-supplied metrics. `last_batch`: "joined" where one graph is left over in training and
+    joins the batch before it; runs from before it
     did have other keys.
     """
 
@@ -30,6 +31,7 @@ class Digests(TypedDict):
     encodings: str
     files: NotRequired[str]
     modified: NotRequired[str]
+    metric: NotRequired[str]
     last_batch: NotRequired[str]
 
 

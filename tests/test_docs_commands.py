@@ -45,6 +45,15 @@ NOT_RUN = {
     "gt-bench try lab/my_model.py:MyModel chains --seeds 0-2 --against gcn":
         "needs the model of that page; tests/test_notebook.py",
     "gt-bench compare tried/mine/gcn tried/mine/gin": "needs what was tried; tests/gt_bench/api/test_evaluate.py",
+    "python make_my_people.py": "tests/gt_bench/api/test_edges.py follows the page",
+    "python make_my_trades.py": "tests/gt_bench/api/test_edges.py follows the page",
+    "gt-bench try gcn people --task link-prediction --undirected --seeds 0-1":
+        "tests/gt_bench/api/test_edges.py follows the page",
+    "gt-bench score tried/people/gcn --metric mrr --metric hits@10 --metric roc-auc --metric ap":
+        "tests/gt_bench/api/test_edges.py follows the page",
+    "gt-bench try gcn trades --seeds 0-1 --metric costs.py:cost": "tests/gt_bench/api/test_edges.py follows the page",
+    "gt-bench score tried/trades/gcn --metric costs.py:cost --metric f1-binary --metric roc-auc":
+        "tests/gt_bench/api/test_edges.py follows the page",
     "gt-bench try gcn shop --seeds 0 --set epochs=2":
         "needs a dataset of the reader; tests/gt_bench/api/test_evaluate.py",
     "python -m stages.download my-molecules":

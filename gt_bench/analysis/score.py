@@ -13,6 +13,10 @@ from torch import Tensor
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.data.custom.dataset import METRICS
+from gt_bench.data.custom.edges import LINK
+from gt_bench.data.custom.metric import is_custom, load_metric
+from gt_bench.data.custom.summary import TWO_CLASSES
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.leaderboard.terminal import print_table
 from gt_bench.papers.units import PERCENT
@@ -24,12 +28,7 @@ from gt_bench.utils.format import print_text
 
 BY = ("class", "graph-size")
 BINS = 4  # groups of graphs of similar size
-# the registered metrics that fit the standard tasks, by the end of their names; other tasks have their own
-FITTING = {
-    "classification": ("accuracy", "balanced-accuracy", "f1-macro", "f1-micro", "roc-auc"),
-    "multilabel": ("ap", "roc-auc"),
-    "regression": ("mae", "mse"),
-}
+RELATIVE = 1e-6  # of a recomputed metric to the recorded one
 
 
 @dataclass(frozen=True)
@@ -125,19 +124,29 @@ def check_own_runs(cell: Cell, root: Path = ROOT) -> None:
 
 def fitting_metrics(one: Predictions) -> tuple[str, ...]:
     """Returns the registered metrics that are meaningful for the task of a run."""
-    kind = next((names for end, names in FITTING.items() if one.task.endswith(end)), None)
-    if kind is None:
+    outputs = next(iter(one.parts.values())).output
+    if one.task not in METRICS:
         return tuple(one.create_task(one.record["deterministic"]["metric"]).directions)
-    if one.task.endswith("classification") and next(iter(one.parts.values())).output.size(1) != 2:
-        kind = tuple(name for name in kind if name != "roc-auc")
-    return kind
+    if one.task == LINK:
+        negatives = outputs.size(1) - 1
+        return tuple(m for m in METRICS[LINK] if not m.startswith("hits@") or int(m.partition("@")[2]) <= negatives)
+    if one.task.endswith("classification") and outputs.size(1) != 2:
+        return tuple(name for name in METRICS[one.task] if name not in TWO_CLASSES)
+    return METRICS[one.task]
 
 
 def check_metrics(names: Sequence[str], one: Predictions) -> None:
-    """Raises RecipeError for a metric that does not fit the task of a run."""
+    """Checks that metrics fit the task of a run.
+
+    Raises:
+        RecipeError: one does not.
+        MetricError: a user-supplied one cannot be used.
+    """
     known = fitting_metrics(one)
     for name in names:
-        if name not in known:
+        if is_custom(name) and one.task in METRICS:
+            load_metric(name)
+        elif name not in known:
             shape = ", ".join(["N", *map(str, next(iter(one.parts.values())).output.shape[1:])])
             raise RecipeError(
                 f"--metric {name}: not a metric of {one.task} with outputs of shape [{shape}]"
@@ -220,9 +229,10 @@ def by_graph_size(found: Sequence[Predictions], metrics: Sequence[str], part: st
     """
     sizes = [one.parts[part].graph_sizes for one in found]
     if any(one is None for one in sizes):
+        one_graph = found[0].parts[part].nodes is None
         raise RecipeError(
             f"--by graph-size: examples of {found[0].record['deterministic']['dataset']} are "
-            f"{'nodes of one graph' if found[0].parts[part].nodes is None else 'several rows of a graph'}; "
+            f"{f'{found[0].level}s of one graph' if one_graph else 'several rows of a graph'}; "
             "expected one row per graph, or nodes of many graphs"
         )
     arrays = [np.asarray(one) for one in sizes]

@@ -25,6 +25,9 @@ def summary(header: PackedHeader) -> list[str]:
     elif "targets" in sizes:
         missing = f"; {sizes['missing_targets']:,} not known" if sizes["missing_targets"] else ""
         lines.append(f"  targets   {sizes['targets']} per {header.level}{missing}")
+    elif "target_edges" in sizes:
+        negatives = header.provenance.get("arguments", {}).get("negatives")
+        lines.append(f"  targets   {sizes['target_edges']:,} edges; {negatives} negatives of each on val and test")
     if header.num_splits:
         parts = ", ".join(f"{part} {sizes[part]:,}" for part in ("train", "val", "test"))
         first = " (the first)" if header.num_splits > 1 else ""

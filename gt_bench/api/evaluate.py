@@ -13,12 +13,13 @@ import yaml
 from gt_bench.api.dataset_summary import summary
 from gt_bench.api.ensemble import MEMBERS, check_ensemble, ensembled
 from gt_bench.config.grid import Grid, load_grid
-from gt_bench.config.recipe import BY_SET, TRIED, Recipe, digest_of, load_recipe
+from gt_bench.config.recipe import BY_SET, TRIED, Recipe, digest_of, load_recipe, model_level
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_options import options_of
 from gt_bench.config.search_space import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
+from gt_bench.data.custom.edges import LINK
 from gt_bench.data.custom.splits import section_of
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
 from gt_bench.data.registry import catalog, get_spec
@@ -320,12 +321,14 @@ def save(recipe_path: str | Path, suite: str) -> Path:
 
 def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
     """Raise Incompatible if the model does not predict what the dataset needs."""
-    if spec.level not in info.levels:
-        fitting = [name for name in list_models() if spec.level in model_info(name).levels]
-        datasets = [other.name for other in catalog().values() if other.level in info.levels]
+    level = model_level(spec.level)
+    if level not in info.levels:
+        fitting = [name for name in list_models() if level in model_info(name).levels]
+        datasets = [other.name for other in catalog().values() if model_level(other.level) in info.levels]
+        needed = "embeddings of nodes, for its edges" if spec.level == "edge" else f"a prediction per {spec.level}"
         raise Incompatible(
-            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for a "
-            f"prediction per {spec.level}.\n"
+            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for "
+            f"{needed}.\n"
             f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\n"
             f"datasets that fit {info.name}: {', '.join(datasets) or 'none'}"
         )
@@ -344,7 +347,7 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
         linear = [
             name
             for name in list_models()
-            if packed.header.level in model_info(name).levels
+            if model_level(packed.header.level) in model_info(name).levels
             and not model_info(name).cost.startswith(("n^2", "n^3", "n^4", "m^2", "(n + m)^2"))
         ]
         raise Incompatible(
@@ -377,8 +380,8 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         raise RecipeError(f"gt-bench try {info.name} {header.name}: {error.args[0]}") from None
     dims = {
         "in_dim": task.in_dim(cast(Header, header)),
-        "out_dim": header.out_dim,
-        "level": header.level,
+        "out_dim": recipe.width_of(header.out_dim),
+        "level": recipe.level_of(header.level),
         "edge_dim": header.edge_dim,
     }
     model = _built(info, dims, arguments)
@@ -469,6 +472,8 @@ def _encode(recipe: Recipe, packed: PackedDataset) -> None:
     from gt_bench.encodings.compute import encode
     from gt_bench.encodings.encode_dataset import requests
 
+    if packed.header.task == LINK:  # they are computed on the training graph of each run
+        return
     for name, arguments in requests(recipe):
         encode(packed, DATA / "encodings" / packed.header.name, name, arguments)
 

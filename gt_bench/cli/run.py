@@ -128,10 +128,13 @@ def try_(
     ] = 5,
     task: Annotated[
         str | None,
-        typer.Option(metavar="TASK", help="of user-supplied data: node-classification, graph-regression, ..."),
+        typer.Option(
+            metavar="TASK", help="of user-supplied data: node-classification, graph-regression, link-prediction, ..."
+        ),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(metavar="METRIC", help="of user-supplied data: accuracy, mae, ...")
+        str | None,
+        typer.Option(metavar="METRIC", help="of user-supplied data: accuracy, mae, ..., or path/to/file.py:function"),
     ] = None,
     undirected: Annotated[
         bool | None,

@@ -66,6 +66,8 @@ class BatchSection(Strict):
         targets: training nodes per step, for one large graph. A step computes a sampled subgraph around them.
         neighbors: largest number of sampled incoming edges of a node, for each hop around the targets.
         hyperedges: labelled hyperedges per step.
+        edges: labelled edges per step, for tasks of edges. All training edges if not given.
+        negatives: negatives per edge in training, for link prediction. They are drawn again in every epoch.
         configurations: configurations per graph and step, for ranking configurations.
         segment: largest number of nodes of a graph through which gradients flow in a step, for ranking configurations.
         evaluated: largest number of configurations of a graph on validation and test.
@@ -82,6 +84,8 @@ class BatchSection(Strict):
     targets: Positive | None = None
     neighbors: list[Positive] | None = Field(None, min_length=1)
     hyperedges: Positive | None = None
+    edges: Positive | None = None
+    negatives: Positive | None = None
     configurations: Positive | None = None
     segment: Positive | None = None
     evaluated: Positive | None = None
@@ -256,6 +260,33 @@ class FeaturesSection(Strict):
     missing: Literal["mean", "indicator", "error"] = "error"
 
 
+class HeadSection(Strict):
+    """Prediction for an edge from the embeddings of its two nodes (`gt_models.layers.edge_head`), for tasks of edges.
+
+    Attributes:
+        name: "dot": inner product, one output. "product": MLP of the elementwise product. "concat": MLP of both.
+        dim: width of the embeddings, which is `out_dim` of the model, and of the hidden layers of the MLP.
+        layers: linear layers of the MLP.
+        dropout: after each hidden layer of the MLP.
+    """
+
+    name: Literal["dot", "product", "concat"]
+    dim: Positive = 64
+    layers: Positive = 2
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _of_mlp(self) -> Self:
+        if self.name == "dot" and (extra := sorted({"layers", "dropout"} & self.model_fields_set)):
+            raise ValueError(f"head.{extra[0]} is for product and concat; dot has no layers: remove it")
+        return self
+
+
+def model_level(level: str) -> str:
+    """Returns what a model predicts for targets of this level: embeddings of nodes for targets of edges."""
+    return "node" if level == "edge" else level
+
+
 class Recipe(Strict):
     """Hyperparameters of one model on one dataset.
 
@@ -265,6 +296,7 @@ class Recipe(Strict):
         subgraphs: how a large graph is divided into small ones.
         features: preparation of node features. None to use them unchanged.
         batch: composition of batches.
+        head: prediction for an edge from the embeddings of its nodes.
         loss: loss function. None for the default of the task.
         optimizer: optimiser.
         schedule: learning rate over time.
@@ -302,6 +334,7 @@ class Recipe(Strict):
     subgraphs: SubgraphsSection | None = None
     features: FeaturesSection | None = None
     batch: BatchSection = BatchSection()
+    head: HeadSection | None = None
     loss: (
         Literal[
             "cross-entropy",
@@ -388,6 +421,8 @@ class Recipe(Strict):
             )
         if self.subgraphs and not self.batch.graphs:
             raise ValueError("subgraphs need batch.graphs, the number of graphs per step")
+        if self.subgraphs and self.head:
+            raise ValueError("head is for targets of edges, and subgraphs are for targets of nodes; remove one of them")
         if self.subgraphs and self.eval_device:
             raise ValueError("eval_device is for a large graph that is evaluated as a whole; remove it, or subgraphs")
         if self.processes > 1:
@@ -396,7 +431,8 @@ class Recipe(Strict):
                     f"processes: {self.processes} processes share the graphs of a step, but batch.graphs is "
                     f"{self.batch.graphs}; use at most {self.batch.graphs} processes"
                 )
-            alone = [key for key in ("parts", "targets", "hyperedges", "configurations") if getattr(self.batch, key)]
+            listed = ("parts", "targets", "hyperedges", "edges", "configurations")
+            alone = [key for key in listed if getattr(self.batch, key)]
             alone = [f"batch.{key}" for key in alone]
             alone += [self.protocol.KEY] if self.protocol else []
             alone += ["eval_device"] if self.eval_device else []
@@ -445,8 +481,15 @@ class Recipe(Strict):
         return self.epochs or sum(p.epochs for p in self.phases)
 
     def level_of(self, level: str) -> str:
-        """Returns the level of predictions for a dataset of this level: with subgraphs, graphs replace nodes."""
-        return "graph" if self.subgraphs and level == "node" else level
+        """Returns the level at which the model predicts for a dataset of this level.
+
+        With subgraphs, graphs replace nodes. For targets of edges, the model predicts embeddings of nodes.
+        """
+        return "graph" if self.subgraphs and level == "node" else model_level(level)
+
+    def width_of(self, out_dim: int) -> int:
+        """Returns the number of outputs of the model for a dataset with `out_dim` classes or targets."""
+        return self.head.dim if self.head else out_dim
 
     @property
     def reports(self) -> int:

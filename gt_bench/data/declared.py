@@ -7,7 +7,7 @@ A source is a folder of CSV files, an npz file, `file.py:load` or `pyg:Planetoid
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
 from pathlib import Path
@@ -17,12 +17,15 @@ import numpy as np
 from pydantic import Discriminator, Field, Tag
 
 from gt_bench.config.schema import Strict, nearest, read_yaml, tag_of, validated
-from gt_bench.data.custom.dataset import SHARES, custom_dataset
+from gt_bench.data.custom.csv import read_table
+from gt_bench.data.custom.dataset import SHARES, custom_dataset, level_of_task
+from gt_bench.data.custom.edges import LINK
 from gt_bench.data.custom.folders import form_of, level_of_folder
 from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import BY_EDGES, Graphs, graphs_of, nodes_of
 from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.splits import SplitSection
+from gt_bench.data.custom.table import Table
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import imported, line_in
 from gt_bench.runtime.signals import Stopped
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
 USUAL_METRIC = {
+    "edge-classification": "accuracy",
+    "edge-regression": "mae",
+    "link-prediction": "mrr",
     "node-classification": "accuracy",
     "node-regression": "mae",
     "graph-classification": "accuracy",
@@ -61,6 +67,7 @@ class Entry(Strict):
         seed: seed of the first one.
         undirected: whether the reverse of each edge is added where it is missing.
         inductive: whether training sees neither validation nor test nodes.
+        negatives: for link prediction: negatives per edge on validation and test.
     """
 
     source: str
@@ -77,6 +84,7 @@ class Entry(Strict):
     seed: int = 0
     undirected: bool = False
     inductive: bool = False
+    negatives: int | None = Field(None, ge=1)
 
 
 def entries() -> Settings:
@@ -133,11 +141,12 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
         source_of(entry.source),
         task=entry.task,
         metric=entry.metric,
-        split=entry.split or SHARES["node" if entry.task.startswith("node-") else "graph"],
+        split=entry.split or SHARES["link" if entry.task == LINK else level_of_task(entry.task)],
         num_splits=entry.num_splits,
         seed=entry.seed,
         undirected=entry.undirected,
         inductive=entry.inductive,
+        negatives=entry.negatives,
     )
 
 
@@ -254,8 +263,8 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
         where: name of the data for error messages.
 
     Returns:
-        "node" if all graphs have a target per node, else "graph". Several graphs are inspected, since one graph may
-        have as many targets as nodes by chance.
+        "node" if all graphs have a target per node, "edge" if they have `edge_label` or a target per edge, else
+        "graph". Several graphs are inspected, since one graph may have as many targets as nodes by chance.
 
     Raises:
         DatasetError: there are no graphs, or the number of targets fits neither.
@@ -267,6 +276,10 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     nodes = [count or 0 for count, _ in counted]
     rows = [_rows(getattr(data, "y", None)) for data in sample]
     per_node = rows == nodes
+    if all(getattr(data, "edge_label", None) is not None for data in sample):
+        return "edge"
+    if not per_node and max(rows) > 1 and rows == [_columns(getattr(data, "edge_index", None)) for data in sample]:
+        return "edge"
     if not per_node and (len(sample) == 1 or len(set(rows)) > 1):  # the number of targets is not the same everywhere
         for number, (count, by_edges) in enumerate(counted):
             if rows[number] > 1 and rows[number] != count and (by_edges or len(sample) == 1):
@@ -284,31 +297,51 @@ def _rows(y: Any) -> int:
         return 0
 
 
+def _columns(edge_index: Any) -> int:
+    """Return the number of columns of edges; -1 for anything that is not [2, E]."""
+    shape = tuple(getattr(edge_index, "shape", ()))
+    return int(shape[1]) if len(shape) == 2 and shape[0] == 2 else -1
+
+
 def level_in(source: Path | Given) -> str:
-    """Decide whether targets are per node or per graph.
+    """Decide whether targets are per node, per edge or per graph.
 
     Args:
         source: as from `source_of`.
 
     Returns:
-        "node" or "graph".
+        "node", "edge" or "graph".
     """
     if isinstance(source, Given):
         data = source.load()
         if (tables := tables_of(data, source.where)) is not None:
-            return "graph" if "graphs" in tables else "node"
+            return _level_of_tables(tables)
         return level_of(graphs_of(data, source.where), source.where)
     if source.is_dir() and form_of(source):
         return level_of_folder(source)
     if source.is_dir():
-        return "graph" if any((source / f"graphs.{kind}").exists() for kind in ("csv", "parquet")) else "node"
+        names = ("nodes", "edges", "graphs")
+        found = [name for name in names if any((source / f"{name}.{kind}").exists() for kind in ("csv", "parquet"))]
+        if "graphs" in found:
+            return "graph"
+        return _level_of_tables({name: read_table(source, name, []) for name in found})
     from gt_bench.data.readers import read_npz
 
     arrays = read_npz(source)
     rows = {key: len(arrays[key]) for key in ("x", "y", "num_nodes") if key in arrays and arrays[key].ndim}
     if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # also graphs of one node each
         return "graph"
-    return "node" if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1 else "graph"
+    if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1:
+        return "node"
+    return "edge" if _columns(arrays.get("edge_index")) == rows.get("y", 0) > 1 else "graph"
+
+
+def _level_of_tables(tables: Mapping[str, Table]) -> str:
+    """Return "graph" if there is a table of graphs, "edge" if only the table of edges has targets, else "node"."""
+    with_targets = {
+        name for name, table in tables.items() if any(key == "y" or key.startswith("y_") for key in table.columns)
+    }
+    return "graph" if "graphs" in tables else "edge" if with_targets == {"edges"} else "node"
 
 
 def task_in(source: Path | Given, level: str, text: str, section: SplitSection | None = None) -> str:
@@ -318,7 +351,7 @@ def task_in(source: Path | Given, level: str, text: str, section: SplitSection |
 
     Args:
         source: as from `source_of`.
-        level: "node" or "graph".
+        level: "node", "edge" or "graph".
         text: name of the data for error messages.
         section: how the data are split, as its column is not a feature.
 
@@ -326,15 +359,16 @@ def task_in(source: Path | Given, level: str, text: str, section: SplitSection |
         The task.
 
     Raises:
-        DatasetError: nodes have several labels of 0 and 1.
+        DatasetError: nodes or edges have several labels of 0 and 1.
     """
     y = next(iter(Reader(source, level, SHARES[level], 1, 0, section=section).blocks()))["y"]
     several = y.ndim > 1 and y.shape[1] > 1
     if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
-        if level == "node":
+        if level != "graph":
             raise DatasetError(
-                f"{text}: a node has {y.shape[1]} labels of 0 and 1; user-supplied data need one class per node "
-                "(0, 1, ...; -1 for none; for one-hot rows y.argmax(1)), or numbers (--task node-regression)"
+                f"{text}: {'an' if level == 'edge' else 'a'} {level} has {y.shape[1]} labels of 0 and 1; user-supplied "
+                f"data need one class per {level} (0, 1, ...; -1 for none; for one-hot rows y.argmax(1)), or numbers "
+                f"(--task {level}-regression)"
             )
         return "graph-multilabel"
     return f"{level}-classification" if y.dtype.kind in "iu" and not several else f"{level}-regression"

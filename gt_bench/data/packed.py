@@ -3,8 +3,10 @@
 data/packed/NAME/data.safetensors contains the concatenated arrays of all graphs. Node ids are local to their graph:
 
     node_ptr, edge_ptr [B + 1]   x [N, F]   source, target [E]   edge_attr [E, D]   y [N|B, ...]
-    split [S, N|B|H] (1 train, 2 val, 3 test, 0 none)
+    split [S, N|B|H|L] (1 train, 2 val, 3 test, 0 none)
     pair_ptr [B + 1], pair_source, pair_target [P]   the positive ordered pairs of a set-to-graph dataset
+    target_pair [L, 2]   of a dataset of edges: the two nodes of each target, with ids over all graphs; then y and split
+                         have L columns (`gt_bench.data.custom.edges` has further tables)
 """
 
 # mypy: disable-error-code="assignment"
@@ -95,7 +97,7 @@ class PackedHeader(BaseModel):
     in_dim: int | list[int]
     edge_dim: int | list[int] | None = None
     out_dim: int
-    split_kind: Literal["node", "graph", "hyperedge"]
+    split_kind: Literal["node", "graph", "edge", "hyperedge"]
     num_splits: int
     also: list[str] = []
     extras: dict[str, Literal["node", "edge", "graph", "table"]] = {}
@@ -233,7 +235,7 @@ class PackedDataset:
             index: number of the split.
 
         Returns:
-            Ids of nodes, graphs or hyperedges (`header.split_kind`), long, ascending.
+            Ids of nodes, graphs, edges or hyperedges (`header.split_kind`), long, ascending.
 
         Raises:
             DatasetError: there is no such part or split.
@@ -326,7 +328,7 @@ class PackedDataset:
             y = np.zeros(int(squares.sum()), np.float32)  # [sum n_b^2]
             y[start + views["pair_source"][pairs].astype(np.int64) * width + views["pair_target"][pairs]] = 1
             return y
-        if "y" not in views:
+        if "y" not in views or self.header.level == "edge":  # the loader selects targets of edges
             return None
         y = views["y"][nodes if self.header.level == "node" else graphs]
         return y.copy() if y.base is not None else y

@@ -24,8 +24,9 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
 
     Returns:
         graphs, nodes, edges (as stored, one per direction), edges_undirected (distinct, without self-loops),
-        self_loops, symmetric, min_nodes, max_nodes, features, classes and label_counts or targets, splits, and
-        train, val and test (rows of the first split); of user-supplied data with missing features also missing.
+        self_loops, symmetric, min_nodes, max_nodes, features, classes and label_counts or targets, target_edges (of a
+        dataset of edges), splits, and train, val and test (rows of the first split); of user-supplied data with missing
+        features also missing.
 
     Raises:
         DatasetError: lengths, ids, labels, categories or split codes are out of range, or a number is not finite.
@@ -66,6 +67,11 @@ def inspect(header: Any, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         if members.dim() != 2 or (members.numel() and not 0 <= int(members.min()) <= int(members.max()) < nodes):
             raise DatasetError(f"{header.name}: a hyperedge names a node that does not exist")
         statistics |= {"hyperedges": members.size(0), "hyperedges_distinct": members.unique(dim=0).size(0)}
+    if "target_pair" in arrays:
+        pairs = arrays["target_pair"]
+        if pairs.dim() != 2 or (pairs.numel() and not 0 <= int(pairs.min()) <= int(pairs.max()) < nodes):
+            raise DatasetError(f"{header.name}: a target names a node that does not exist")
+        statistics["target_edges"] = pairs.size(0)
     if header.num_splits:
         if "split" not in arrays or arrays["split"].size(0) != header.num_splits:
             raise DatasetError(f"{header.name}: array 'split' must have {header.num_splits} rows (num_splits)")
@@ -101,7 +107,9 @@ def compare(expected: Mapping[str, Any], statistics: Mapping[str, Any]) -> list[
 
 def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: int, edges: int) -> None:
     rows = {"x": nodes, "source": edges, "target": edges, "edge_attr": edges}
-    rows |= {"node_ptr": graphs + 1, "pair_ptr": graphs + 1, "y": nodes if header.level == "node" else graphs}
+    targets = arrays["target_pair"].size(0) if "target_pair" in arrays else 0
+    of_level = {"node": nodes, "edge": targets}
+    rows |= {"node_ptr": graphs + 1, "pair_ptr": graphs + 1, "y": of_level.get(header.level, graphs)}
     counts = {"node": nodes, "edge": edges, "graph": graphs}
     rows |= {name: counts[kind] for name, kind in header.extras.items() if kind != "table"}
     for name, count in rows.items():
@@ -110,7 +118,7 @@ def _check_rows(header: Any, arrays: Mapping[str, Tensor], graphs: int, nodes: i
                 f"{header.name}: array {name!r} has {arrays[name].size(0)} rows where {count} are expected"
             )
     hyperedges = arrays["hyperedges"].size(0) if "hyperedges" in arrays else 0
-    per_split = {"node": nodes, "graph": graphs, "hyperedge": hyperedges}[header.split_kind]
+    per_split = {"node": nodes, "graph": graphs, "edge": targets, "hyperedge": hyperedges}[header.split_kind]
     if "split" in arrays and arrays["split"].size(1) != per_split:
         raise DatasetError(
             f"{header.name}: array 'split' has {arrays['split'].size(1)} columns for {per_split} {header.split_kind}s"

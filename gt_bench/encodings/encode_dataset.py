@@ -50,6 +50,7 @@ def encode_dataset(
         DatasetError: the dataset is damaged, or an encoding cannot be computed.
     """
     from gt_bench.config.schema import nearest
+    from gt_bench.data.custom.edges import LINK
     from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
     from gt_bench.encodings.cache import EncodedDataset
     from gt_bench.encodings.compute import encode, sweep
@@ -83,6 +84,9 @@ def encode_dataset(
         _write_cells(folder, {name: {"unavailable": str(error)} for name in cells}, cells)
         return []
     say_notes(packed.folder)
+    if packed.header.task == LINK and any(requested.values()):
+        print(f"{dataset}: encodings of link prediction are computed in each run, on its training graph", flush=True)
+        requested = {name: {} for name in requested}
     union = {key: request for of_cell in requested.values() for key, request in of_cell.items()}
     try:
         paths = [encode(packed, folder, name, arguments, jobs=jobs) for name, arguments in union.values()]

@@ -16,6 +16,7 @@ PROTOCOLS = {
     "targets": "gt_bench.training.target_scaling",
     "start": "gt_bench.training.pretrained_init",
     "processes": "gt_bench.training.ddp",
+    "head": "gt_models.layers.edge_head",
 }
 
 
@@ -23,8 +24,8 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     """Returns the module that declares the version of each component of a run.
 
     Components are the model, the task, the trainer, and each key of `PROTOCOLS` in the recipe. Versions of stored
-    encodings are part of the digest of the encodings. A recipe with `subgraphs`, and one on inductive data, computes
-    its encodings during training, so they are components of its runs.
+    encodings are part of the digest of the encodings. A recipe with `subgraphs`, one on inductive data, and link
+    prediction compute their encodings during training, so they are components of their runs.
 
     Args:
         model: name in the registry. None for a custom model, which is identified by the digest of its files.
@@ -39,7 +40,8 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     modules |= {"task": task_module(task), "trainer": TRAINER}
     modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
     encodings = recipe.get("encodings")
-    if {"subgraphs", "inductive"} & recipe.keys() and isinstance(encodings, Mapping):
+    computes = {"subgraphs", "inductive"} & recipe.keys() or task == "link-prediction"
+    if computes and isinstance(encodings, Mapping):
         modules |= modules_of_encodings(encodings)
     return modules
 

@@ -111,6 +111,10 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
             f"expected one of {', '.join(known)}"
         )
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
+    if recipe.head:
+        raise RecipeError(
+            f"{path}: match: {dataset!r} has targets of edges, whose head has parameters too; give the width itself"
+        )
     dims, arguments = _dims(recipe, dataset), check_model(_with(recipe, by, 8, path), path)
     head = next((name for name in parameters if HEADS.search(name) and name != by), None)
     heads = arguments.get(head, parameters[head].default) if head else 1

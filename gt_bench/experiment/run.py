@@ -21,6 +21,7 @@ from torch import nn
 from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe, digest_of
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.custom.metric import metric_digest
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of, run_versions
 from gt_bench.experiment.validate import (
@@ -51,7 +52,8 @@ from gt_bench.runtime.threads import computing_with
 from gt_bench.schemas import Digests, Record, Settings, StaticReport, StoredPredictions
 from gt_bench.store import predictions
 from gt_bench.store.run_store import SCHEMA, Store, run_digest, sealed
-from gt_bench.store.weights import all_arguments, save_trained
+from gt_bench.store.weights import all_arguments, save_trained, with_head
+from gt_bench.tasks.edges import is_symmetric
 from gt_bench.tasks.registry import create_task
 from gt_bench.training import pretrained_init
 from gt_bench.training.checkpoint import Checkpoint
@@ -191,13 +193,14 @@ class Experiment:
             raise RecipeError(
                 f"{self.path}: subgraphs: {self.dataset!r} is inductive, which they do not support; remove subgraphs"
             )
-        # encodings of subgraphs are computed with each batch, and those of inductive data with the graph of each part
-        stored = {} if self.recipe.subgraphs or self._inductive else self.recipe.encodings
-        self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
         try:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
         except KeyError as error:
             raise RecipeError(f"{self.path}: dataset {self.dataset!r}: {error.args[0]}") from None
+        # encodings of subgraphs are computed with each batch, those of the graph that a part sees by its loader
+        computed = self.recipe.subgraphs or self._inductive or self.task.computes_encodings
+        stored = {} if computed else self.recipe.encodings
+        self.encoded = EncodedDataset(self.packed, self.data / "encodings" / self.dataset, stored)
         self.device = choose_device(self.settings.device)
         self.time_limit = self.settings.time_limit_hours and self.settings.time_limit_hours * 3600
 
@@ -224,6 +227,8 @@ class Experiment:
             digests["files"] = files
         if self.modified:
             digests["modified"] = self.modified
+        if custom := [metric_digest(name) for name in self.task.custom]:
+            digests["metric"] = digest_of(custom)
         if self._joins_last:
             digests["last_batch"] = "joined"
         return digests
@@ -262,12 +267,22 @@ class Experiment:
         """Arguments of the model's constructor: dimensions of the dataset and the recipe's `model:` section."""
         given = {
             "in_dim": self.task.in_dim(cast(Header, prepared_header(self.header, self.recipe.features))),
-            "out_dim": self.header.out_dim,
+            "out_dim": self.recipe.width_of(self.header.out_dim),
             "level": self.recipe.level_of(self.header.level),
         }
         if "edge_dim" in inspect.signature(model_info(self.recipe.model.name).cls).parameters:
             given["edge_dim"] = self.header.edge_dim
         return given | self.arguments
+
+    def head(self) -> Settings | None:
+        """Arguments of the head (`gt_models.layers.edge_head.EdgeHead`) of a task of edges, otherwise None."""
+        if self.recipe.head is None:
+            return None
+        # the features of a pair that is no edge do not exist
+        edge_dim = None if self.header.task == "link-prediction" else self.header.edge_dim
+        symmetric = is_symmetric(self.packed)
+        about = {"out_dim": self.header.out_dim, "edge_dim": edge_dim, "symmetric": symmetric}
+        return self.recipe.head.model_dump() | about
 
     def build(self) -> nn.Module:
         """Returns a newly initialised model for this dataset.
@@ -277,7 +292,7 @@ class Experiment:
                 the phases of the recipe.
         """
         try:
-            model = create_model(self.recipe.model.name, **self.constructor())
+            model = with_head(create_model(self.recipe.model.name, **self.constructor()), self.head())
         except (ValueError, RuntimeError, ZeroDivisionError) as error:  # torch raises the last two for a width below 0
             if is_out_of_memory(error):
                 raise
@@ -321,6 +336,8 @@ class Experiment:
         if self.recipe.subgraphs:
             subgraphs = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
             return cast(Batches, subgraphs)  # it has no method `on`: only whole graphs use another evaluation device
+        if self.task.computes_encodings and self.task.loader:
+            return self.task.loader(*data, encodings=self.recipe.encodings)
         return (self.task.loader or Loader)(*data)
 
     @cached_property
@@ -589,7 +606,8 @@ class Experiment:
         if writes and (test or self.recipe.keep_weights) and outcome.status == "ok" and run.best:
             # train_cell deletes all but those of the best seed
             folder, of_every_seed = self.store.folder(digest), self.recipe.keep_weights
-            save_trained(folder, run.best["model"], self.recipe.model.name, self.constructor(), of_every_seed)
+            name, head = self.recipe.model.name, self.head()
+            save_trained(folder, run.best["model"], name, self.constructor(), of_every_seed, head)
         with contextlib.suppress(RuntimeError):
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -613,7 +631,7 @@ class Experiment:
             return {"left_out": "run.predictions is 0", "left_out_mib": 0.0}
         if not run.examples:
             return {"left_out": f"the protocol of the task {self.header.task} predicts no val and test part"}
-        level = self.recipe.level_of(self.header.level)
+        level = "edge" if self.recipe.head else self.recipe.level_of(self.header.level)
         content = predictions.pack(run.examples, loader, self.header.task, self.recipe.loss, level)
         return predictions.save(self.store.folder(digest), content)
 

@@ -69,7 +69,7 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
         path: file of the recipe, for messages.
 
     Raises:
-        RecipeError: it does not.
+        RecipeError: it does not, or the recipe has sections for other tasks.
     """
     from gt_bench.plugins.models import find
     from gt_models.encodings import ENCODINGS, EncodingError, find_encoding
@@ -81,12 +81,24 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
             f"{path}: subgraphs: requires a dataset with one target per node, but {dataset!r} has one per {level}; "
             "remove subgraphs"
         )
+    if level == "edge" and recipe.head is None:
+        raise RecipeError(
+            f"{path}: head: missing; {dataset!r} has targets of edges, which need the prediction for an edge from the "
+            "embeddings of its nodes: head: {name: product}"
+        )
+    if level != "edge":
+        of_edges = {"head": recipe.head, "batch.edges": recipe.batch.edges, "batch.negatives": recipe.batch.negatives}
+        if given := [key for key, value in of_edges.items() if value]:
+            raise RecipeError(
+                f"{path}: {given[0]}: is for targets of edges, but {dataset!r} has one per {level}; remove it"
+            )
+    what = "embeddings of nodes for its edges" if level == "edge" else recipe.level_of(level)
     level = recipe.level_of(level)
     if level not in info.levels:
         others = [m for m in list_models() if level in model_info(m).levels]
         raise RecipeError(
             f"{path}: model {info.name!r} predicts at level {', '.join(info.levels)}, but dataset {dataset!r} "
-            f"requires {level}; models that support it: {', '.join(others)}"
+            f"requires {what}; models that support it: {', '.join(others)}"
         )
     for name, arguments in recipe.encodings.items():
         try:
@@ -105,7 +117,8 @@ def check_fit(recipe: Recipe, level: str, dataset: str, path: str | Path = "reci
 def check_metric(packed: "PackedDataset", task: "Task", splits: Iterable[int], path: str) -> None:
     """Checks that the task's metric is defined on the validation and test parts of these splits.
 
-    Tasks with a loader or runner of their own, and datasets of pairs or hyperedges, are not checked.
+    Tasks with a loader or runner of their own are not checked, except those with targets of edges, nor are datasets of
+    pairs or hyperedges.
 
     Args:
         packed: the dataset.
@@ -121,8 +134,9 @@ def check_metric(packed: "PackedDataset", task: "Task", splits: Iterable[int], p
     from gt_bench.tasks.metrics import why_undefined
 
     header = packed.header
-    of_rows = header.level in ("node", "graph") and header.split_kind != "hyperedge"
-    if task.loader or task.runner or not header.num_splits or not of_rows:
+    of_edges = header.level == "edge" and header.task != "link-prediction"
+    of_rows = header.level in ("node", "graph") and header.split_kind != "hyperedge" and not task.loader
+    if task.runner or not header.num_splits or not (of_rows or of_edges):
         return
     y = packed.array("y")
     for split in sorted(set(splits)):
@@ -135,6 +149,8 @@ def check_metric(packed: "PackedDataset", task: "Task", splits: Iterable[int], p
             reason = why_undefined(task.metric, y[rows]) if len(ids) else None  # the loader reports an empty part
             if reason:
                 remedy = "use a split whose part has both classes, or another metric: accuracy"
+                if header.task.endswith("-regression"):
+                    remedy = "use a split whose part has different targets, or another metric: mae"
                 if header.task == "graph-multilabel":
                     remedy = "use a split in which a label has both values in this part"
                 raise RecipeError(
@@ -149,7 +165,7 @@ def check_processes(recipe: Recipe, task: str, split_kind: str, dataset: str, pa
     Args:
         recipe: the recipe.
         task: name of the dataset's task.
-        split_kind: what a split of the dataset contains: "node", "graph" or "hyperedge".
+        split_kind: what a split of the dataset contains: "node", "graph", "edge" or "hyperedge".
         dataset: name of the dataset, for messages.
         path: file of the recipe, for messages.
 
@@ -164,7 +180,7 @@ def check_processes(recipe: Recipe, task: str, split_kind: str, dataset: str, pa
         return
     reason = (
         f"{dataset!r} is a single graph"
-        if split_kind in ("node", "hyperedge")
+        if split_kind in ("node", "edge", "hyperedge")
         else f"the task of {dataset!r} ({task}) is not computed graph by graph"
     )
     raise RecipeError(

@@ -19,7 +19,8 @@ import numpy as np
 import yaml
 
 from gt_bench.config.schema import validated
-from gt_bench.data.custom.dataset import check
+from gt_bench.data.custom.dataset import METRICS, check, level_of_task
+from gt_bench.data.custom.edges import LINK
 from gt_bench.data.custom.frames import tables_of, to_csv
 from gt_bench.data.custom.pyg import graphs_of
 from gt_bench.data.custom.readers import BY, Given, Reader
@@ -132,13 +133,17 @@ def held(
     graphs = graphs_of(data, name)
     if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
         graphs = list(graphs)
-    level = level_of(graphs, name)
+    of_edges = task in METRICS and level_of_task(task) == "edge"
+    level = "edge" if of_edges else level_of(graphs, name)
+    read = "link" if task == LINK else level
     section = said.section(entries().get(name))
-    reader = Reader(Given(lambda: graphs, "", name), level, (1.0, 0.0, 0.0), 1, 0, section=section)
+    reader = Reader(Given(lambda: graphs, "", name), read, (1.0, 0.0, 0.0), 1, 0, section=section)
     blocks = list(reader.blocks())
     axes = {"edge_index": -1, "split": -1}
     arrays: dict[str, Any] = {
-        key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0)) for key in blocks[0]
+        key: np.concatenate([block[key] for block in blocks], axis=axes.get(key, 0))
+        for key in blocks[0]
+        if key != "target"
     }
     if section and section.column:
         arrays[f"{BY}{section.column}"] = arrays.pop("by")

@@ -8,6 +8,7 @@ import yaml
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import parse_yaml, validated
+from gt_bench.data.custom.metric import is_custom
 from gt_bench.data.packed import PackedHeader
 from gt_bench.plugins.adapter import GIVEN
 from gt_bench.plugins.argument_space import argument_space
@@ -186,6 +187,7 @@ def _holds(when: Settings, info: ModelInfo, header: PackedHeader) -> bool:
         ),  # as gt_bench.data.custom.dataset packs them
         "nodes_above": lambda value: sizes.get("nodes", 0) > value,
         "graphs_above": lambda value: sizes.get("graphs", 1) > value,
+        "custom_metric": lambda value: is_custom(header.metric) == value,
         "model": lambda value: info.name.removesuffix("-released") == value,
         "has": lambda value: value in inspect.signature(info.cls).parameters,
     }

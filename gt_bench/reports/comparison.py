@@ -13,6 +13,7 @@ from rich.console import Console
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
+from gt_bench.data.custom.metric import is_custom
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
@@ -99,7 +100,7 @@ class Comparison:
     @property
     def unit(self) -> str:
         """Unit of the metric, if it is not the unit of the data; otherwise empty."""
-        if not (how := self.row["targets"]):
+        if not (how := self.row["targets"]) or not _has_unit(self.row["metric"]):
             return ""
         of = "training targets" if how == "train" else "targets"
         what = "variances" if self.row["metric"] == "mse" else "standard deviations"
@@ -278,8 +279,15 @@ def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
 
 def _metric(row: Compared) -> str:
     """Return the metric of a row; for standardised targets with its divisor."""
-    divided_by = "" if not row["targets"] else " / σ²" if row["metric"] == "mse" else " / σ"
+    divided_by = (
+        "" if not row["targets"] or not _has_unit(row["metric"]) else " / σ²" if row["metric"] == "mse" else " / σ"
+    )
     return f"{row['metric']}{divided_by}"
+
+
+def _has_unit(metric: str | None) -> bool:
+    """Return whether a metric is in the unit of the targets; unknown for a user-supplied one."""
+    return metric is not None and metric != "r2" and not is_custom(metric)
 
 
 def _texts(row: Compared) -> list[str]:

@@ -71,7 +71,7 @@ CURVES = ("epoch", "train_loss", "val")
 NOT_NEGATIVE = {"mae", "mse", "rmse", "squared-error"}
 UNIT_INTERVAL = {
     "accuracy", "balanced-accuracy", "roc-auc", "auc", "ap", "aupr", "f1", "f1-macro", "f1-micro", "precision",
-    "recall", "partition-f1", "rand-index", "ordered-pair-accuracy",
+    "recall", "partition-f1", "rand-index", "ordered-pair-accuracy", "f1-binary", "mrr", "hits",
 }  # fmt: skip
 
 
@@ -415,7 +415,7 @@ def _metric_problems(run: Ran) -> list[str]:
             )
     # with this metric, "accuracy" is 1 - slowdown, which has no lower bound
     bounded = UNIT_INTERVAL - {"accuracy"} if run["metric"] == "ordered-pair-accuracy" else UNIT_INTERVAL
-    numbers = [(f"{run['metric']} on validation", run["metric"], run["val"])]
+    numbers = [(f"{run['metric']} on validation", run["metric"].partition("@")[0], run["val"])]
     numbers += [(f"{k} on the test split", k.partition("@")[0], v) for k, v in run["test_metrics"].items()]
     # NaN is allowed, because a metric can be undefined on a split
     known = [(what, name, v) for what, name, v in numbers if v is not None and not math.isnan(v)]

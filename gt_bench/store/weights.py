@@ -18,6 +18,7 @@ from gt_bench.store.run_store import Store, best_run
 from gt_bench.training.pretrained_init import FILE
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_bytes
+from gt_models.layers.edge_head import EdgeHead, EdgeModel
 from gt_models.registry import create_model, model_info
 
 OF_EVERY_SEED = "of every seed"  # marks weights that another cell starts from
@@ -40,7 +41,12 @@ def all_arguments(model: str, given: Settings) -> Settings:
 
 
 def save_trained(
-    folder: Path, state: Mapping[str, Tensor], model: str, arguments: Settings, of_every_seed: bool = False
+    folder: Path,
+    state: Mapping[str, Tensor],
+    model: str,
+    arguments: Settings,
+    of_every_seed: bool = False,
+    head: Settings | None = None,
 ) -> Path:
     """Writes weights atomically, with the name and the arguments of their model.
 
@@ -50,6 +56,7 @@ def save_trained(
         model: name of the model.
         arguments: arguments of its constructor.
         of_every_seed: whether `keep_best` must not delete them.
+        head: arguments of the head of a task of edges. None without head.
 
     Returns:
         The file.
@@ -59,7 +66,21 @@ def save_trained(
     """
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     about = {"model": model, "arguments": json.dumps(arguments)} | ({"kept": OF_EVERY_SEED} if of_every_seed else {})
+    about |= {"head": json.dumps(head)} if head else {}
     return write_bytes(folder / FILE, save(tensors, about))
+
+
+def with_head(model: nn.Module, head: Settings | None) -> nn.Module:
+    """Returns a node model with the head of a task of edges.
+
+    Args:
+        model: the model.
+        head: arguments of `gt_models.layers.edge_head.EdgeHead`. None to return the model itself.
+
+    Raises:
+        ValueError: the arguments do not fit the head.
+    """
+    return model if head is None else EdgeModel(model, EdgeHead(**head))
 
 
 def load_trained(path: str | Path) -> nn.Module:
@@ -78,7 +99,8 @@ def load_trained(path: str | Path) -> nn.Module:
     path = path / FILE if path.is_dir() else path
     try:
         about = _about(path)
-        model = create_model(about["model"], **json.loads(about["arguments"]))
+        head = json.loads(about["head"]) if "head" in about else None
+        model = with_head(create_model(about["model"], **json.loads(about["arguments"])), head)
         tensors = load_file(path)
         model.to(next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32))
         model.load_state_dict(tensors)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gt_bench.data.custom.metric import is_custom, load_metric
 from gt_bench.tasks.metrics import METRICS, detached
 from gt_bench.training.interfaces import Header
 from gt_models.batch import GraphBatch
@@ -55,13 +56,16 @@ class Task:
     """A task with one target per row of the output. Subclasses override what differs.
 
     Args:
-        metric: name in `directions`. It selects the best epoch.
+        metric: name in `directions`, or `file.py:function` of a user if `accepts_custom`. It selects the best epoch.
         loss: name in `losses`. None for `default_loss`.
         also: names of metrics that are reported in addition.
 
     Attributes:
         losses: {name: function of (output, target)}.
         directions: {name of a metric: "max" or "min", which values are better}.
+        computes_encodings: whether `loader` computes the encodings of the recipe, its argument `encodings`, because the
+            graphs of a split are not the stored ones.
+        accepts_custom: whether metrics may be user-supplied functions of (output, target).
         target_type: dataclass of the targets of a batch, if they are not one tensor. A field that is a tensor with a
             row per example, pair or set is stored with predictions.
         loader: a class with the interface of `gt_bench.training.loader.Loader`, if batches are not sets of graphs or
@@ -72,21 +76,25 @@ class Task:
 
     Raises:
         KeyError: the task does not have this metric or loss.
+        MetricError: a user-supplied metric cannot be used.
     """
 
     default_loss = "cross-entropy"
     losses: Mapping[str, Callable[..., Tensor]] = LOSSES
     directions: Mapping[str, str] = {name: direction for name, (_, direction) in METRICS.items()}
+    accepts_custom = False
+    computes_encodings = False
     loader: type | None = None
     runner: type | None = None
     target_type: type | None = None
 
     def __init__(self, metric: str, loss: str | None = None, also: Sequence[str] = ()):
+        self.custom = {name: load_metric(name) for name in (metric, *also) if self.accepts_custom and is_custom(name)}
         for name in (metric, *also):
-            if name not in self.directions:
+            if name not in self.directions and name not in self.custom:
                 raise KeyError(f"no metric named {name!r:.200}; known: {', '.join(self.directions)}")
         self.metric, self.also = metric, tuple(also)
-        self.direction = self.directions[metric]
+        self.direction = self.custom[metric][1] if metric in self.custom else self.directions[metric]
         self.loss_name = loss or self.default_loss
         if self.loss_name not in self.losses:
             raise KeyError(f"loss {self.loss_name!r:.200} is not one of this task's: {', '.join(self.losses)}")
@@ -121,5 +129,19 @@ class Task:
             {"loss" or name of the metric: value}.
         """
         output, target = detached(outputs), detached(targets)
-        scores = {name: METRICS[name][0](output, target) for name in (self.metric, *self.also)}
+        scores = {name: self.score(name, output, target) for name in (self.metric, *self.also)}
         return {"loss": float(self.loss(output, target)), **scores}
+
+    def score(self, name: str, output: Tensor, target: Tensor) -> float:
+        """Computes one metric.
+
+        Args:
+            name: `metric`, or one of `also`.
+            output: outputs of all examples, [N, ...].
+            target: their targets, [N, ...].
+
+        Raises:
+            ValueError: the metric is undefined on these targets.
+            MetricError: a user-supplied metric raises an exception, or does not return a finite number.
+        """
+        return (self.custom[name] if name in self.custom else METRICS[name])[0](output, target)

@@ -1,6 +1,8 @@
 """Metrics by name, over all outputs of a part of a split. Values are fractions, or in the units of the target."""
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,29 +28,44 @@ def roc_auc(output: Tensor, target: Tensor) -> float:
     """
     from sklearn.metrics import roc_auc_score
 
-    if target.dim() == 1 or (target.size(1) == 1 and output.size(1) == 2):
+    if _has_classes(output, target):
         return float(roc_auc_score(target.view(-1).cpu().numpy(), output.double().softmax(-1)[:, 1].cpu().numpy()))
     return _mean_over_labels(roc_auc_score, output, target)
 
 
 def average_precision(output: Tensor, target: Tensor) -> float:
-    """Mean average precision over label columns [N, T], as in ogb's evaluator.
+    """Average precision.
 
-    Unlabelled entries and columns with one value are left out.
+    For classes [N] and outputs [N, 2], that of the probability of class 1. For labels [N, T], the mean over columns as
+    in ogb's evaluator: unlabelled entries and columns with one value are left out.
     """
     from sklearn.metrics import average_precision_score
 
+    if _has_classes(output, target):
+        one = output.double().softmax(-1)[:, 1].cpu().numpy()
+        return float(average_precision_score(target.view(-1).cpu().numpy(), one))
     return _mean_over_labels(average_precision_score, output, target)
 
 
 def macro_f1(output: Tensor, target: Tensor) -> float:
-    """Mean of the F1 scores of the classes."""
+    """Mean of the F1 scores of the classes, or of the label columns."""
     return _f1(output, target, "macro")
 
 
 def micro_f1(output: Tensor, target: Tensor) -> float:
-    """F1 score over the decisions of all classes. It equals the accuracy if each row has one class."""
+    """F1 score over the decisions of all classes or labels. It equals the accuracy if each row has one class."""
     return _f1(output, target, "micro")
+
+
+def binary_f1(output: Tensor, target: Tensor) -> float:
+    """F1 score of class 1 of two classes.
+
+    Raises:
+        ValueError: no example is of class 1, or there are more classes.
+    """
+    if reason := why_undefined("f1-binary", target):
+        raise ValueError(f"f1-binary is undefined: the part {reason}")
+    return _f1(output, target, "binary")
 
 
 def mean_absolute_error(output: Tensor, target: Tensor) -> float:
@@ -61,9 +78,39 @@ def mean_squared_error(output: Tensor, target: Tensor) -> float:
     return (output.double() - target.view_as(output).double()).square().mean().item()
 
 
+def root_mean_squared_error(output: Tensor, target: Tensor) -> float:
+    """Square root of the mean of (output - target)^2 over all entries."""
+    return math.sqrt(mean_squared_error(output, target))
+
+
+def r_squared(output: Tensor, target: Tensor) -> float:
+    """Coefficient of determination R^2 of each column [N, T], averaged over the columns. NaN targets do not count.
+
+    Raises:
+        ValueError: a column has fewer than two different targets.
+    """
+    output, target = output.double().view(len(output), -1), target.double().view(len(output), -1)
+    if reason := why_undefined("r2", target):
+        raise ValueError(f"r2 is undefined: the part {reason}")
+    known = ~target.isnan()
+    mean = target.nansum(0) / known.sum(0)
+    residual = torch.where(known, output - target, 0.0).square().sum(0)
+    return (1 - residual / (target - mean).square().nansum(0)).mean().item()
+
+
+def _has_classes(output: Tensor, target: Tensor) -> bool:
+    """Returns whether targets are classes [N] or [N, 1] of outputs [N, 2], and not labels [N, T]."""
+    return target.dim() == 1 or (target.size(1) == 1 and output.size(1) == 2)
+
+
 def _f1(output: Tensor, target: Tensor, average: str) -> float:
     from sklearn.metrics import f1_score
 
+    if target.dim() == 2 and target.shape == output.shape:  # labels, of which NaN is unknown
+        known = ~target.isnan()
+        columns: list[Any] = [slice(None)] if average == "micro" else list(range(target.size(1)))
+        pairs = [(target[:, c][known[:, c]] > 0.5, output[:, c][known[:, c]] >= 0) for c in columns]
+        return float(np.mean([f1_score(t.numpy(), o.numpy(), zero_division=0) for t, o in pairs if t.numel()]))
     return float(
         f1_score(target.view(-1).cpu().numpy(), output.argmax(-1).cpu().numpy(), average=average, zero_division=0)
     )
@@ -89,17 +136,25 @@ METRICS: dict[str, tuple[Callable[[Tensor, Tensor], float], str]] = {
     "ap": (average_precision, "max"),
     "f1-macro": (macro_f1, "max"),
     "f1-micro": (micro_f1, "max"),
+    "f1-binary": (binary_f1, "max"),
     "mae": (mean_absolute_error, "min"),
     "mse": (mean_squared_error, "min"),
+    "rmse": (root_mean_squared_error, "min"),
+    "r2": (r_squared, "max"),
 }
 
 
 def why_undefined(metric: str, target: Tensor) -> str | None:
     """Returns why a metric is undefined on the targets of a part, for example "has one class (0)", otherwise None."""
-    if metric not in ("roc-auc", "ap"):
-        return None
     columns = target.view(len(target), -1).T
+    if metric == "f1-binary":
+        return None if bool((target == 1).any()) else "has no example of class 1"
+    if metric not in ("roc-auc", "ap", "r2"):
+        return None
     values = [column[~column.isnan()].unique() for column in columns]
+    if metric == "r2":
+        constant = [number for number, known in enumerate(values, 1) if len(known) < 2]
+        return f"has fewer than two different values of target {constant[0]}" if constant else None
     if any(len(known) > 1 for known in values):
         return None
     if len(values) > 1:

@@ -55,7 +55,8 @@ def prepared(packed: "PackedDataset", section: "FeaturesSection | None", split: 
     Args:
         packed: the dataset.
         section: `features:` of the recipe; None returns the dataset unchanged.
-        split: index of the split whose training part is fitted: training nodes, or the nodes of training graphs.
+        split: index of the split whose training part is fitted: training nodes, or the nodes of training graphs. With
+            targets of edges, all nodes, because training sees the features of all of them.
 
     Raises:
         ValueError: as `prepared_header`; or with scaling, every column is constant in the training part.
@@ -68,7 +69,9 @@ def prepared(packed: "PackedDataset", section: "FeaturesSection | None", split: 
     if header.row_normalise:
         x /= np.maximum(x.sum(1, keepdims=True), 1e-12)
     train = packed.split("train", split)
-    if header.split_kind == "graph":
+    if header.split_kind == "edge":  # training sees all nodes
+        rows = np.ones(len(x), bool)
+    elif header.split_kind == "graph":
         in_training = torch.zeros(packed.num_graphs, dtype=torch.bool).index_fill(0, train, True)
         rows = in_training.repeat_interleave(packed.sizes).numpy()
     else:

@@ -49,7 +49,7 @@ class Header(Protocol):
 
     @property
     def split_kind(self) -> str:
-        """What a split contains the ids of: "node", "graph" or "hyperedge"."""
+        """What a split contains the ids of: "node", "graph", "edge" or "hyperedge"."""
         ...
 
     @property

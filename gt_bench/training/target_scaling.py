@@ -31,10 +31,13 @@ class StandardisedTargets:
             )
         self._packed = packed
         train = packed.split("train", split) if statistics == "train" else None
-        of_nodes = packed.header.split_kind == "node"
-        graphs = torch.arange(packed.num_graphs) if train is None or of_nodes else train
-        y = torch.cat([_rows(packed.batch(part).y) for part in graphs.split(10_000)])  # [rows, T]
-        y = y[train] if train is not None and of_nodes else y
+        if packed.header.split_kind == "edge":
+            y = _table(packed.array("y"))
+        else:
+            of_nodes = packed.header.split_kind == "node"
+            graphs = torch.arange(packed.num_graphs) if train is None or of_nodes else train
+            y = torch.cat([_table(packed.batch(part).y) for part in graphs.split(10_000)])  # [rows, T]
+        y = y[train] if train is not None and packed.header.split_kind in ("node", "edge") else y
         known = ~y.isnan()
         count = known.sum(0)
         self.mean = y.nansum(0) / count
@@ -52,8 +55,8 @@ class StandardisedTargets:
     def batch(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, with standardised targets."""
         batch = self._packed.batch(graphs)
-        assert batch.y is not None  # every regression dataset has targets
-        batch.y = self._standardised(batch.y)
+        if batch.y is not None:  # targets of edges are not in a batch
+            batch.y = self._standardised(batch.y)
         return batch
 
     def array(self, name: str) -> Tensor:
@@ -62,11 +65,11 @@ class StandardisedTargets:
         return self._standardised(array) if name == "y" else array
 
     def _standardised(self, y: Tensor) -> Tensor:
-        scaled = (_rows(y) - self.mean) / self.deviation
+        scaled = (_table(y) - self.mean) / self.deviation
         return scaled.view_as(y).to(y.dtype if y.is_floating_point() else torch.float32)
 
 
-def _rows(y: Tensor | None) -> Tensor:
-    """Returns targets as float64 [rows, T], where a row is a graph or a node."""
+def _table(y: Tensor | None) -> Tensor:
+    """Returns targets as float64 [rows, T], where a row is a graph, a node or an edge."""
     assert y is not None  # every regression dataset has targets
     return y.double().view(len(y), -1)

@@ -52,6 +52,8 @@ def with_reverse_edges(block: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarr
     order = np.argsort(np.concatenate([graph, graph[added]]), kind="stable")
     edges = np.concatenate([block["edge_index"], block["edge_index"][::-1, added]], axis=1)[:, order]
     more = {"edge_index": edges, "num_edges": counts + np.bincount(graph[added], minlength=len(counts))}
+    if "target" in block:
+        more["target"] = np.argsort(order)[block["target"]]  # places of the given edges
     if "edge_attr" in block:
         more["edge_attr"] = np.concatenate([block["edge_attr"], block["edge_attr"][added]])[order]
     return {**block, **more}, len(added)

@@ -91,12 +91,12 @@ def from_csv(
     """Read a folder of CSV files. Nodes and graphs have identifiers, or are numbered in the order of rows.
 
     - nodes.csv: [graph,] [id,] features..., at node level y and optionally split
-    - edges.csv: [graph,] source, target, features...
+    - edges.csv: [graph,] source, target, features..., at edge level y, at edge and link level optionally split
     - graphs.csv (graph level): [graph,] y... and optionally split, one row per graph
 
     Args:
         folder: the folder.
-        level: "node" or "graph".
+        level: "node", "graph", "edge" or "link".
         remarks: remarks for the user are added to this list.
         labels: if the targets are words, this list receives them: the word of class 0, of class 1, and so on.
         split_by: column of the table with the targets by which the data are split.
@@ -108,7 +108,7 @@ def from_csv(
         DatasetError: a file is missing or invalid. The message names file, line and column.
     """
     tables = {
-        name: read_table(folder, name, remarks) for name in ("nodes", "edges", "graphs")[: 2 if level == "node" else 3]
+        name: read_table(folder, name, remarks) for name in ("nodes", "edges", "graphs")[: 3 if level == "graph" else 2]
     }
     return from_tables(tables, folder, level, remarks, labels, split_by)
 
@@ -171,7 +171,8 @@ def from_tables(
         DatasetError: a table is invalid.
     """
     nodes, edges, graphs = tables["nodes"], tables["edges"], tables["graphs"] if level == "graph" else None
-    targets = graphs or nodes
+    of_edges = level in ("edge", "link")
+    targets = edges if of_edges else graphs or nodes
     for table in (nodes, targets):
         if not len(table):
             raise DatasetError(f"{table.path}: has no rows")
@@ -179,8 +180,11 @@ def from_tables(
         columns = ", ".join(map(shown, edges.columns))
         raise DatasetError(f"{edges.path}: needs the columns source and target; it has {columns}: rename them")
     by = None if split_by is None else _split_column(targets, split_by, remarks)
-    _check_columns(nodes, edges, graphs)
-    if not (names := [name for name in targets.columns if name == "y" or name.startswith("y_")]):
+    if of_edges:
+        _remove_other_targets(nodes, edges, level, remarks)
+    _check_columns(nodes, edges, graphs, of_edges)
+    names = [name for name in targets.columns if name == "y" or name.startswith("y_")]
+    if not names and level != "link":
         columns = ", ".join(map(shown, targets.columns))
         raise DatasetError(f"{targets.path}: no column y (or y_1, y_2, ...) with the targets; it has {columns}")
 
@@ -199,7 +203,9 @@ def from_tables(
     arrays["edge_index"] = np.stack(ends)[:, edge_order].astype(np.int32)
 
     words = _words(targets, names[0]) if names == ["y"] else []
-    if words:
+    if level == "link":
+        arrays["y"] = np.ones(len(edges), np.int64)
+    elif words:
         arrays["y"] = _classes(targets, words, remarks)
         if labels is not None:
             labels[:] = words
@@ -208,8 +214,9 @@ def from_tables(
     if splits := [name for name in targets.columns if _is_split(name)]:
         arrays["split"] = _splits(targets, splits)
     if graphs is None:
-        arrays |= {"y": arrays["y"][order]} | ({"split": arrays["split"][..., order]} if splits else {})
-        by = None if by is None else by[order]
+        rows = edge_order if of_edges else order
+        arrays |= {"y": arrays["y"][rows]} | ({"split": arrays["split"][..., rows]} if splits else {})
+        by = None if by is None else by[rows]
     elif graphs.columns:
         raise DatasetError(
             f"{graphs.path}: column {next(iter(graphs.columns))} is neither y, y_1, y_2, ... nor split; remove it"
@@ -235,9 +242,21 @@ def _split_column(targets: Table, name: str, remarks: list[str]) -> np.ndarray:
     return cells
 
 
-def _check_columns(nodes: Table, edges: Table, graphs: Table | None) -> None:
+def _remove_other_targets(nodes: Table, edges: Table, level: str, remarks: list[str]) -> None:
+    """Remove targets and splits of nodes, and for link prediction targets of edges; the task reads none of them."""
+    for table in (nodes, edges) if level == "link" else (nodes,):
+        for name in list(table.columns):
+            if name == "y" or name.startswith("y_") or (table is nodes and _is_split(name)):
+                del table.columns[name]
+                targets = "edges" if level == "link" else "the column y of edges.csv"
+                remarks.append(
+                    f"{table.path.name}: column {name} is not read: targets are {targets}; rename it if it is a feature"
+                )
+
+
+def _check_columns(nodes: Table, edges: Table, graphs: Table | None, of_edges: bool) -> None:
     """Raise DatasetError for targets, splits and identifiers in the wrong table, where they would become features."""
-    for table in (edges, *([nodes] if graphs else [])):
+    for table in () if of_edges else (edges, *([nodes] if graphs else [])):
         for name in table.columns:
             if name == "y" or name.startswith("y_") or _is_split(name):
                 what, column = ("splits", name) if _is_split(name) else ("targets", "y")

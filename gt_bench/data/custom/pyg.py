@@ -56,7 +56,7 @@ def from_graphs(
 
     Args:
         dataset: as in `graphs_of`.
-        level: "node" or "graph".
+        level: "node", "graph", "edge" (`edge_label`, or y with a row per edge) or "link" (no targets are read).
         where: name of the data for error messages.
         remarks: remarks are added to this list.
         column: attribute with a value per target, by which the data are split: "by" of the blocks.
@@ -75,7 +75,7 @@ def from_graphs(
         first: dict[str, str] | None = None
         for number, data in enumerate(graphs_of(dataset, where)):
             arrays = _arrays(data, level, f"{where}: graph {number}")
-            unread.update(_unread_attributes(data, arrays) - {column})
+            unread.update(_unread_attributes(data, arrays, level) - {column})
             if column is not None:
                 arrays["by"] = _column(data, column, len(arrays["y"]), f"{where}: graph {number}")
             counted_by_edges += nodes_of(data)[1]
@@ -135,8 +135,9 @@ def _column(data: "BaseData", column: str, rows: int, where: str) -> np.ndarray:
     return values.reshape(-1)
 
 
-def _unread_attributes(data: "BaseData", arrays: Mapping[str, np.ndarray]) -> set[str]:
-    known = {"num_nodes", "x", "edge_index", "edge_attr", "y", *(MASKS if "split" in arrays else ())}
+def _unread_attributes(data: "BaseData", arrays: Mapping[str, np.ndarray], level: str) -> set[str]:
+    known = {"num_nodes", "x", "edge_index", "edge_attr", *(MASKS if "split" in arrays else ())}
+    known |= {_target_key(data, level)} - {None}
     attributes = data.to_dict().items() if hasattr(data, "to_dict") else ()
     return {key for key, value in attributes if value is not None and key not in known}
 
@@ -162,11 +163,13 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     def has(key: str) -> bool:
         return getattr(data, key, None) is not None
 
-    missing = [key for key in ("edge_index", "y") if not has(key)]
+    target = _target_key(data, level)
+    missing = [key for key in ("edge_index", *([target] if target else [])) if not has(key)]
     if missing:
         hint = ""
         if others := [key for key in ("hyperedge_index", "edge_label", "edge_label_index") if has(key)]:
-            hint = f"; it has {', '.join(others)}, but user-supplied data need targets per node or per graph"
+            hint = f"; it has {', '.join(others)}, but user-supplied data need targets per node, per graph or per "
+            hint += "column of edge_index (--task edge-classification reads edge_label [E])"
         elif others := [key for key in ("adj", "adj_t") if has(key)]:
             hint = f"; it has {others[0]}: remove the transform that makes it (ToSparseTensor, ToDense)"
         elif type(data).__name__ == "HeteroData":
@@ -178,15 +181,19 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     nodes, by_edges = nodes_of(data)
     if not isinstance(nodes, int) or nodes < 1:
         raise DatasetError(f"{where}: has no nodes")
+    edges = edge_index.shape[1]
     arrays = {"num_nodes": np.array([nodes]), "edge_index": edge_index}
-    for key, rows in (("x", nodes), ("edge_attr", edge_index.shape[1]), ("y", nodes)):
-        if not has(key):
+    if level == "link":
+        arrays["y"] = np.ones((edges, 1), np.int64)
+    labelled = nodes if level == "node" else edges
+    for key, rows in (("x", nodes), ("edge_attr", edges), (target or "y", labelled)):
+        if not has(key) or (key == "y" and target is None):
             continue
         array = _array(data, key, where)
         if key == "y" and level == "graph":
             arrays["y"] = array.reshape(1, -1)
             continue
-        arrays[key] = as_table(array, key, where)
+        arrays["y" if key == target else key] = as_table(array, key, where)
         if key == "edge_attr" and not np.isfinite(array).all():
             raise DatasetError(f"{where}: {key} contains a number that is not finite; replace it, or remove the graph")
         if key == "x" and np.isinf(array).any():  # NaN is a missing value
@@ -201,7 +208,18 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
         )
     if level == "node" and any(map(has, MASKS)):
         arrays["split"] = _masks(data, nodes, where)
+    if level in ("edge", "link") and any(
+        has(mask) and edges != nodes and len(getattr(data, mask)) == edges for mask in MASKS
+    ):
+        arrays["split"] = _masks(data, edges, where, "edge")
     return arrays
+
+
+def _target_key(data: "BaseData", level: str) -> str | None:
+    """Return the attribute with the targets. None for link prediction."""
+    if level == "edge" and getattr(data, "edge_label", None) is not None:
+        return "edge_label"
+    return None if level == "link" else "y"
 
 
 def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
@@ -212,24 +230,24 @@ def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, 
     return convert_arrays(arrays, where)
 
 
-def _masks(data: "BaseData", nodes: int, where: str) -> np.ndarray:
-    """Convert masks [N] or [N, S] to split codes [S, N]."""
+def _masks(data: "BaseData", nodes: int, where: str, level: str = "node") -> np.ndarray:
+    """Convert masks [N] or [N, S] of N nodes or edges to split codes [S, N]."""
     missing = [mask for mask in MASKS if getattr(data, mask, None) is None]
     if missing:
         found = " and ".join(mask for mask in MASKS if mask not in missing)
         raise DatasetError(
-            f"{where}: has {found} but not {' and '.join(missing)}; add all three (bool, a row per node), or remove "
+            f"{where}: has {found} but not {' and '.join(missing)}; add all three (bool, a row per {level}), or remove "
             f"{found}: then splits are drawn"
         )
     masks = [as_table(_array(data, mask, where), mask, where) for mask in MASKS]  # [N, S] or [N, 1]
     splits = max(mask.shape[1] for mask in masks)  # wikics has one test mask for all splits
     if any(len(mask) != nodes or mask.shape[1] not in (1, splits) or mask.dtype != bool for mask in masks):
         raise DatasetError(
-            f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} nodes"
+            f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} {level}s"
         )
     masks = [np.broadcast_to(mask, (nodes, splits)) for mask in masks]
     if np.stack(masks).sum(0).max(initial=0) > 1:
-        raise DatasetError(f"{where}: a node is in two parts of one split")
+        raise DatasetError(f"{where}: a {level} is in two parts of one split")
     codes = np.stack([code * mask.astype(np.uint8) for code, mask in enumerate(masks, 1)])  # [3, N, S]
     return codes.sum(0, dtype=np.uint8).T
 

@@ -18,6 +18,7 @@ from gt_bench.data.readers import read_npz
 from gt_bench.utils.errors import DatasetError
 
 BY = "split."  # prefix of arrays of an npz file that a split can name
+EDGE_LEVELS = ("edge", "link")
 ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split")
 
 
@@ -45,7 +46,7 @@ class Reader:
 
     Attributes:
         source: where the data are.
-        level: "node" or "graph".
+        level: "node", "graph", "edge" (targets of edges) or "link" (the edges themselves are the targets).
         shares: shares of train, val and test, if the data have no split.
         num_splits: number of splits to draw.
         seed: seed of the first split.
@@ -107,20 +108,27 @@ class Reader:
         """Read the data.
 
         Yields:
-            Arguments of `PackedWriter.graphs` for one or more graphs.
+            Arguments of `PackedWriter.graphs` for one or more graphs. If targets belong to edges, also `target`: the
+            column of edge_index of each target.
 
         Raises:
             DatasetError: the data are invalid; the message names the file.
         """
         if not self.undirected:
-            yield from self._blocks()
+            yield from self._with_targets()
             return
         total = 0
-        for block in self._blocks():
+        for block in self._with_targets():
             block, added = with_reverse_edges(block)
             total += added
             yield block
         self.remarks.append(f"undirected: the reverse of {total:,} edges was added")
+
+    def _with_targets(self) -> Iterator[dict[str, np.ndarray]]:
+        for block in self._blocks():
+            if self.level in EDGE_LEVELS:
+                block = {**block, "target": np.arange(block["edge_index"].shape[1])}
+            yield block
 
     def _blocks(self) -> Iterator[dict[str, np.ndarray]]:
         source = self.source
@@ -144,6 +152,8 @@ class Reader:
             # remarks on data that were converted to this file
             self.remarks.extend(np.atleast_1d(arrays.pop("remarks", np.array([], str))).astype(str).tolist())
             by = self._by(arrays, source)
+            if self.level == "link" and "edge_index" in arrays:
+                arrays["y"] = np.ones(np.shape(arrays["edge_index"])[-1], np.int64)
             if set(arrays) - set(ARRAYS) or not {"x", "edge_index", "y"} <= set(arrays):
                 raise DatasetError(
                     f"{source}: has the arrays {', '.join(sorted(arrays))}; expected x, edge_index, y and optionally "

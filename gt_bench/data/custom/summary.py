@@ -13,6 +13,7 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
 MAX_CLASSES = 100_000
+TWO_CLASSES = ("roc-auc", "ap", "f1-binary")  # metrics of two classes, of which 1 is the positive one
 
 
 class Summary:
@@ -118,10 +119,13 @@ class Summary:
         if "split" in block:
             checked.append(("split", np.atleast_2d(block["split"]).shape[1], level))
         for key, found, kind in checked:
-            if found != rows[kind]:
+            expected = rows[kind]
+            if key in ("y", "split") and "target" in block:  # added reverse edges have no target
+                expected = len(block["target"])
+            if found != expected:
                 hint = "; several graphs need num_nodes and num_edges" if key == "y" and len(sizes) == 1 else ""
                 raise DatasetError(
-                    f"{self.name}: {key} has {found} entries for {rows[kind]} {kind}s; it needs one for each{hint}"
+                    f"{self.name}: {key} has {found} entries for {expected} {kind}s; it needs one for each{hint}"
                 )
         graph = np.repeat(np.arange(len(sizes)), counts)
         if (wrong := np.flatnonzero((block["edge_index"] >= sizes[graph]).any(0))).size:
@@ -179,10 +183,11 @@ class Summary:
                     f"{self.name}: a label is {self.out_dim - 1}, but {rows:,} {level}s have {len(known)} classes; "
                     f"number the classes 0, 1, ..., or use --task {level}-regression"
                 )
-            if self.spec.metric == "roc-auc" and self.out_dim > 2:
+            if self.spec.metric in TWO_CLASSES and self.out_dim > 2:
                 hint = f" (numbered {known[0]} and {known[1]}: number them 0 and 1)" if len(known) == 2 else ""
                 raise DatasetError(
-                    f"{self.name}: the metric roc-auc needs two classes; the targets have {self.out_dim}{hint}"
+                    f"{self.name}: the metric {self.spec.metric} needs two classes; the targets have "
+                    f"{self.out_dim}{hint}"
                 )
         elif not self._labelled.any():
             raise DatasetError(f"{self.name}: every target is empty or NaN")
@@ -215,11 +220,7 @@ class Summary:
         section = self.reader.section
         if section and section.kind not in ("random", "given"):
             return self.drawn.codes
-        if section and section.kind == "given" and not self.splits:
-            raise DatasetError(
-                f"{self.name}: the data have no split, and split: given keeps that of the data; add one, or draw one"
-            )
-        if self.splits and not (section and section.kind == "random"):
+        if self.keeps_split:
             split = np.concatenate(self.splits, axis=1)
             if (wrong := np.argwhere((split > 0) & ~labelled)).size:
                 number, row = wrong[0]
@@ -247,6 +248,16 @@ class Summary:
         for number, row in enumerate(split):
             row[labelled] = np.random.default_rng(self.reader.seed + number).permutation(codes)
         return split
+
+    @property
+    def keeps_split(self) -> bool:
+        """Whether the split of the data is used. Raises DatasetError if it must be, and there is none."""
+        section = self.reader.section
+        if section and section.kind == "given" and not self.splits:
+            raise DatasetError(
+                f"{self.name}: the data have no split, and split: given keeps that of the data; add one, or draw one"
+            )
+        return bool(self.splits) and not (section and section.kind == "random")
 
     @cached_property
     def drawn(self) -> splits.Drawn:
@@ -293,12 +304,16 @@ class Summary:
         Returns:
             The remarks.
         """
-        source = self.reader.source
-        is_csv = isinstance(source, str | Path) and Path(source).is_dir()  # its reader names the columns
-        found = [] if is_csv else [line for key, columns in self.columns.items() for line in columns.remarks(key)]
+        found = [] if self._is_csv else [line for key, columns in self.columns.items() for line in columns.remarks(key)]
         if self.reader.section or self.reader.inductive:
             found += self.drawn.remarks
         return [*found, *self.edges.remarks(), *target_remarks(self._y, self.spec, self.as_floats, split)]
+
+    @property
+    def _is_csv(self) -> bool:
+        """Whether the source is a folder of CSV files, whose reader names the columns."""
+        source = self.reader.source
+        return isinstance(source, str | Path) and Path(source).is_dir()
 
     @property
     def _y(self) -> np.ndarray:

@@ -38,7 +38,8 @@ def _attention_why_not(layer: GRITAttention, *_: object) -> str | None:
 
 def map_pairs(layer: GRITLayer, e: Tensor) -> Tensor:
     """`GRITLayer.map_pairs`."""
-    return row_linear(e, layer.pair_out.weight, layer.pair_out.bias)
+    linear: nn.Linear = layer.pair_out  # type: ignore[assignment]
+    return row_linear(e, linear.weight, linear.bias)
 
 
 def _map_why_not(layer: GRITLayer, e: Tensor) -> str | None:

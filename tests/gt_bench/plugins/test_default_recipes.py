@@ -28,7 +28,8 @@ CASES = {
     "node-classification": ("texas", "gcn"),
     "set-to-graph": ("delaunay-50", "siam"),
 }
-OF_ONES_OWN = {"node-regression"}  # no dataset of the benchmark has it: tests/gt_bench/api/test_evaluate.py trains it
+# of no dataset of the benchmark: tests/gt_bench/api/test_edges.py trains those of edges
+OF_ONES_OWN = {"node-regression", "edge-classification", "edge-regression", "link-prediction"}
 
 OWN_DATA = {"ppgt-node2subgraph-released": "reads marks of subgraphs, which only the recipes of Node2Subgraph make"}
 

@@ -82,7 +82,7 @@ def test_of_numbers(name, expected):
 
 
 def test_errors_are_to_be_small_and_all_else_large():
-    assert {name for name, (_, direction) in METRICS.items() if direction == "min"} == {"mae", "mse"}
+    assert {name for name, (_, direction) in METRICS.items() if direction == "min"} == {"mae", "mse", "rmse"}
 
 
 def test_batches_are_joined_in_double_where_they_are_and_else_in_float():
@@ -108,3 +108,47 @@ def test_batches_are_joined_in_double_where_they_are_and_else_in_float():
 )
 def test_where_a_metric_is_undefined(metric, target, reason):
     assert why_undefined(metric, torch.tensor(target)) == reason
+
+
+def test_of_two_classes():
+    logits = torch.tensor([[0.0, 1.0], [2.0, 0.5], [0.0, 0.2], [1.0, 1.9], [0.0, -1.0]])
+    target = torch.tensor([1, 0, 1, 0, 0])
+    for shape in (target, target[:, None]):
+        expected = precision_by_steps(logits[:, 1] - logits[:, 0], target)
+        assert value("ap", logits, shape) == pytest.approx(expected, abs=1e-12)
+        # class 1 is predicted for rows 0, 2 and 3, and true for 0 and 2
+        assert value("f1-binary", logits, shape) == pytest.approx(2 * 2 / (3 + 2))
+    with pytest.raises(ValueError, match="f1-binary is undefined: the part has no example of class 1"):
+        value("f1-binary", logits, torch.zeros(5, dtype=torch.long))
+
+
+def test_f1_of_labels_counts_known_entries_only():
+    nan = torch.nan
+    output = torch.tensor([[0.9, -3.0], [0.1, 1.0], [-0.8, 0.5], [0.3, 2.0]])
+    target = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [nan, 1.0]])
+    # columns: 1 hit, 1 false alarm, 1 miss; and 2 hits, 1 false alarm
+    assert value("f1-macro", output, target) == pytest.approx((2 / 4 + 4 / 5) / 2)
+    assert value("f1-micro", output, target) == pytest.approx(2 * 3 / (2 * 3 + 2 + 1))
+
+
+def test_rmse_is_the_root_of_mse():
+    output, target = torch.randn(7, 2), torch.randn(7, 2)
+    assert value("rmse", output, target) == pytest.approx(value("mse", output, target) ** 0.5)
+
+
+def test_r2_is_the_mean_over_columns_of_known_entries():
+    output = torch.tensor([[1.0, 10.0], [2.0, 30.0], [4.0, 20.0]])
+    target = torch.tensor([[1.0, 10.0], [3.0, 20.0], [5.0, torch.nan]])
+    first = 1 - (0 + 1 + 1) / (4 + 0 + 4)
+    second = 1 - (0 + 100) / (25 + 25)
+    assert value("r2", output, target) == pytest.approx((first + second) / 2)
+    assert value("r2", output[:, 0], target[:, 0]) == pytest.approx(first)
+    with pytest.raises(ValueError, match="r2 is undefined: the part has fewer than two different values of target 2"):
+        value("r2", output[1:], target[1:])
+
+
+def test_why_a_metric_is_undefined():
+    assert why_undefined("r2", torch.tensor([1.0, 1.0, torch.nan])) == "has fewer than two different values of target 1"
+    assert why_undefined("r2", torch.tensor([1.0, 2.0])) is None
+    assert why_undefined("f1-binary", torch.tensor([0, 0])) == "has no example of class 1"
+    assert why_undefined("f1-binary", torch.tensor([0, 1])) is None

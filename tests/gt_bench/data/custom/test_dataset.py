@@ -17,7 +17,7 @@ import gt_bench.data.families
 from gt_bench.data.custom.dataset import METRICS, custom_dataset
 from gt_bench.data.packed import PackedDataset
 from gt_bench.tasks import metrics
-from gt_bench.tasks.registry import task_module
+from gt_bench.tasks.registry import create_task, task_module
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
 from tests.gt_bench.data.checks import assert_sound
@@ -239,7 +239,7 @@ def graph(**change) -> Data:
         ([graph(y=None)], "graph 0: a Data without y; a graph needs edge_index and y"),
         (
             [graph(y=None, edge_label=torch.ones(2))],
-            "it has edge_label, but user-supplied data need targets per node or per graph",
+            "it has edge_label, but user-supplied data need targets per node, per graph or per column of edge_index",
         ),
         (
             [graph(edge_index=None, adj_t=torch.eye(2))],
@@ -281,7 +281,7 @@ def test_masks_and_targets_of_another_length_are_refused(tmp_path):
     ("change", "message"),
     [
         ({"task": "graph-regresion"}, r"'mine': no task 'graph-regresion' \(did you mean 'graph-regression'"),
-        ({"task": "edge-regression"}, "no task 'edge-regression'"),
+        ({"task": "edge-ranking"}, "no task 'edge-ranking'"),
         (
             {"metric": "mea"},
             r"'mine': graph-regression has no metric 'mea' \(did you mean 'm.e'.*expected one of mae, mse",
@@ -306,7 +306,10 @@ def test_invalid_arguments(change, message):
 def test_tasks_and_metrics_are_those_that_exist(tmp_path):
     for task in METRICS:
         task_module(task)
-    assert {name for names in METRICS.values() for name in names} == set(metrics.METRICS)
+    of_links = set(METRICS["link-prediction"])
+    named = {name for task, names in METRICS.items() if task != "link-prediction" for name in names}
+    assert named == set(metrics.METRICS)
+    assert of_links == set(create_task("link-prediction", "mrr").directions)
     np.savez(tmp_path / "a.npz", **LOOP)
     with pytest.raises(DatasetError, match="roc-auc needs two classes; the targets have 3"):
         packed(

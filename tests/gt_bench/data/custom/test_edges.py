@@ -1,0 +1,258 @@
+"""User-supplied data whose targets belong to edges: tables, splits without leaks, and messages for mistakes."""
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gt_bench.data.custom.dataset import check, custom_dataset
+from gt_bench.data.declared import level_in, task_in
+from gt_bench.data.packed import PackedDataset
+from gt_bench.utils.errors import DatasetError
+
+
+def packed(spec, folder) -> PackedDataset:
+    check(spec)
+    spec.prepare(spec, {}, folder)
+    return PackedDataset.open(folder)
+
+
+def write(folder, edges, nodes="a\n" + "0.5\n" * 8):
+    folder.mkdir(exist_ok=True)
+    (folder / "nodes.csv").write_text(nodes)
+    (folder / "edges.csv").write_text(edges)
+    return folder
+
+
+def lines(header, rows):
+    return "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
+
+
+def links(folder, **more):
+    return custom_dataset("mine", folder, task="link-prediction", metric="mrr", **more)
+
+
+RING = [(i, (i + 1) % 8) for i in range(8)]
+
+
+def test_both_directions_and_all_copies_of_an_undirected_edge_are_one_link(tmp_path):
+    rows = [*RING, *[(b, a) for a, b in RING], (0, 1), (3, 3)]
+    dataset = packed(
+        links(write(tmp_path / "in", lines("source,target", rows)), split=(0.5, 0.25, 0.25)), tmp_path / "out"
+    )
+    pairs = dataset.array("target_pair").tolist()
+    assert sorted(map(tuple, pairs)) == sorted((min(e), max(e)) for e in RING)
+    link = dataset.array("link").tolist()
+    assert [None if i < 0 else tuple(pairs[i]) for i in link] == [*[(min(e), max(e)) for e in rows[:-1]], None]
+    assert dataset.array("protocol").tolist() == [100, 0, 1]
+    assert [len(dataset.split(part)) for part in ("train", "val", "test")] == [4, 2, 2]
+    assert "y" not in dataset._arrays
+    assert any("1 self-loops are no targets" in note for note in dataset.header.notes)
+    assert any("repeated" in note for note in dataset.header.notes)
+
+
+def test_directed_edges_are_links_of_their_own(tmp_path):
+    rows = [*RING, (1, 0)]
+    dataset = packed(links(write(tmp_path / "in", lines("source,target", rows)), negatives=7, seed=3), tmp_path / "out")
+    assert sorted(map(tuple, dataset.array("target_pair").tolist())) == sorted(rows)
+    assert dataset.array("protocol").tolist() == [7, 3, 0]
+    assert any("2 of 9 edges have their reverse: each direction is a target" in note for note in dataset.header.notes)
+
+
+def test_added_reverse_edges_belong_to_the_link_of_the_given_one(tmp_path):
+    edges = lines("source,target,split", [(a, b, "val" if a == 2 else "test" if a == 5 else "train") for a, b in RING])
+    dataset = packed(links(write(tmp_path / "in", edges), undirected=True), tmp_path / "out")
+    assert dataset.num_edges == 16
+    pairs, link = dataset.array("target_pair"), dataset.array("link")
+    batch = dataset.batch(torch.tensor([0]))
+    assert torch.equal(pairs[link.long()], batch.edge_index.sort(0).values.T)
+    held = {part: pairs[dataset.split(part)].tolist() for part in ("val", "test")}
+    assert held == {"val": [[2, 3]], "test": [[5, 6]]}
+
+
+def test_several_graphs_have_nodes_with_ids_over_all_graphs(tmp_path):
+    rows = [(1, 0, 1), (0, 2, 1), (1, 1, 2), (0, 0, 1)]
+    nodes = "graph,a\n" + "0,0.5\n" * 3 + "1,0.5\n" * 4
+    dataset = packed(
+        links(write(tmp_path / "in", lines("graph,source,target", rows), nodes), split=(0.5, 0.25, 0.25)),
+        tmp_path / "out",
+    )
+    assert dataset.array("target_pair").tolist() == [[0, 1], [2, 1], [3, 4], [4, 5]]
+
+
+def test_a_drawn_split_does_not_depend_on_the_order_of_rows(tmp_path):
+    rows = [*RING, *[(a, (a + 3) % 8) for a in range(8)]]
+    found = []
+    for number, order in enumerate((rows, rows[::-1])):
+        folder = write(tmp_path / f"in{number}", lines("source,target", order))
+        dataset = packed(links(folder, split=(0.5, 0.25, 0.25), num_splits=2), tmp_path / f"out{number}")
+        found.append([dataset.array("target_pair")[dataset.split("test", s)].tolist() for s in (0, 1)])
+    assert found[0] == found[1]
+    assert found[0][0] != found[0][1]
+
+
+def test_classes_of_edges_with_a_split_and_features(tmp_path):
+    rows = [
+        (0, 1, "a", "train", 0.5),
+        (1, 2, "b", "train", 1.5),
+        (2, 3, "a", "val", 2.5),
+        (3, 0, "", "none", 4.5),
+        (4, 5, "b", "test", 3.5),
+    ]
+    folder = write(tmp_path / "in", lines("source,target,y,split,weight", rows))
+    assert task_in(folder, level_in(folder), "in") == "edge-classification"
+    dataset = packed(custom_dataset("mine", folder, task="edge-classification", metric="accuracy"), tmp_path / "out")
+    header = dataset.header
+    assert (header.level, header.split_kind, header.out_dim, header.edge_dim) == ("edge", "edge", 2, 1)
+    assert dataset.array("y").tolist() == [0, 1, 0, -1, 1]
+    assert dataset.array("target_pair").tolist() == [[0, 1], [1, 2], [2, 3], [3, 0], [4, 5]]
+    assert dataset.batch(torch.tensor([0])).edge_attr[dataset.array("target_edge").long(), 0].tolist() == [
+        0.5,
+        1.5,
+        2.5,
+        4.5,
+        3.5,
+    ]
+    assert [dataset.split(part).tolist() for part in ("train", "val", "test")] == [[0, 1], [2], [4]]
+    assert header.statistics["label_counts"] == [2, 2]
+
+
+def test_added_reverse_edges_have_no_target(tmp_path):
+    nodes = "graph,a\n" + "0,0.5\n" * 4 + "1,0.5\n" * 4
+    rows = [(g, i, (i + 1) % 4, 10 * g + i + 0.5) for g in (1, 0) for i in range(4)]
+    folder = write(tmp_path / "in", lines("graph,source,target,y", rows), nodes)
+    spec = custom_dataset("mine", folder, task="edge-regression", metric="r2", undirected=True, split=(0.5, 0.25, 0.25))
+    dataset = packed(spec, tmp_path / "out")
+    assert dataset.num_edges == 16
+    y, pairs = dataset.array("y"), dataset.array("target_pair")
+    assert {(*pair, value) for pair, value in zip(pairs.tolist(), y.tolist(), strict=True)} == {
+        (4 * g + i, 4 * g + (i + 1) % 4, 10 * g + i + 0.5) for g in (0, 1) for i in range(4)
+    }
+    batch = dataset.batch(torch.arange(2))
+    assert torch.equal(batch.edge_index[:, dataset.array("target_edge").long()].T, pairs)
+
+
+def test_both_directions_of_an_edge_are_in_the_same_part_of_a_drawn_split(tmp_path):
+    rows = [(a, b, min(a, b) % 2) for a, b in RING for a, b in ((a, b), (b, a), (a, b))]
+    folder = write(tmp_path / "in", lines("source,target,y", rows))
+    spec = custom_dataset(
+        "mine", folder, task="edge-classification", metric="accuracy", split=(0.5, 0.25, 0.25), num_splits=4
+    )
+    dataset = packed(spec, tmp_path / "out")
+    pairs = [tuple(sorted(pair)) for pair in dataset.array("target_pair").tolist()]
+    for split in range(4):
+        parts = [{pairs[i] for i in dataset.split(part, split).tolist()} for part in ("train", "val", "test")]
+        assert [len(part) for part in parts] == [4, 2, 2]
+        assert len(set.union(*parts)) == 8
+
+
+def test_a_named_split_that_separates_the_directions_of_an_edge_is_remarked(tmp_path):
+    rows = [(0, 1, 0, "train"), (1, 0, 0, "test"), (2, 3, 1, "train"), (4, 5, 1, "val"), (5, 6, 1, "test")]
+    folder = write(tmp_path / "in", lines("source,target,y,split", rows))
+    dataset = packed(custom_dataset("mine", folder, task="edge-classification", metric="accuracy"), tmp_path / "out")
+    assert any("1 pairs of nodes have edges in several parts of split 0" in note for note in dataset.header.notes)
+
+
+def test_targets_of_nodes_are_not_features_of_link_prediction(tmp_path):
+    nodes = "a,y,split\n" + "0.5,1,train\n" * 8
+    dataset = packed(
+        links(write(tmp_path / "in", lines("source,target,y", [(*e, 1) for e in RING]), nodes)), tmp_path / "out"
+    )
+    assert (dataset.header.in_dim, dataset.header.edge_dim) == (1, None)
+    notes = "\n".join(dataset.header.notes)
+    assert "nodes.csv: column y is not read: targets are edges" in notes
+    assert "nodes.csv: column split is not read" in notes
+    assert "edges.csv: column y is not read" in notes
+
+
+def cora_like(**more):
+    return Data(x=torch.rand(8, 2), edge_index=torch.tensor([*RING, *[(b, a) for a, b in RING]]).T, **more)
+
+
+def test_a_data_object_gives_links_and_labels_of_edges(tmp_path):
+    def of_nodes():
+        return cora_like(y=torch.arange(8), train_mask=torch.ones(8, dtype=torch.bool))
+
+    dataset = packed(links(of_nodes), tmp_path / "links")
+    assert len(dataset.array("target_pair")) == 8
+    assert any("train_mask, y of the Data are not read" in note for note in dataset.header.notes)
+
+    def of_edges():
+        mask = torch.arange(16) % 4
+        return cora_like(
+            y=torch.arange(8), edge_label=torch.arange(16) % 3,
+            train_mask=mask < 2, val_mask=mask == 2, test_mask=mask == 3,
+        )  # fmt: skip
+
+    spec = custom_dataset("mine", of_edges, task="edge-classification", metric="f1-macro")
+    dataset = packed(spec, tmp_path / "edges")
+    assert dataset.array("y").tolist() == [i % 3 for i in range(16)]
+    assert dataset.split("val").tolist() == [2, 6, 10, 14]
+
+    def targets_in_y():
+        return cora_like(y=torch.rand(16))
+
+    dataset = packed(custom_dataset("mine", targets_in_y, task="edge-regression", metric="rmse"), tmp_path / "y")
+    assert dataset.array("y").shape == (16,)
+
+
+def test_an_npz_file_with_targets_of_edges(tmp_path):
+    arrays = {"x": np.random.rand(8, 2), "edge_index": np.array(RING).T}
+    np.savez(tmp_path / "mine.npz", **arrays, y=np.arange(8) / 2)
+    # as many edges as nodes: a target per node, unless the task is given
+    assert level_in(tmp_path / "mine.npz") == "node"
+    np.savez(tmp_path / "more.npz", **arrays | {"edge_index": np.array(RING[:6]).T}, y=np.arange(6) % 2)
+    assert task_in(tmp_path / "more.npz", level_in(tmp_path / "more.npz"), "more") == "edge-classification"
+    dataset = packed(links(tmp_path / "mine.npz"), tmp_path / "out")
+    assert len(dataset.array("target_pair")) == 8
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "says"),
+    [
+        (lines("source,target,split", [(0, 1, "train"), (1, 0, "val"), (2, 3, "test"), (3, 2, "test")]), {}, r"the edges between the nodes 0 and 1 .* are in several parts of split 0: train and val; give all copies and both directions"),
+        (lines("source,target,split", [(0, 1, "none"), (0, 1, "val"), (2, 3, "test")]), {}, "none and val; give all copies of an edge the same part"),
+        (lines("source,target", [(0, 0), (1, 1)]), {}, "there is no edge between two different nodes to predict"),
+        (lines("source,target", RING[:3]), {}, "3 edges with a target cannot be split 0.8/0.1/0.1: the val part is empty"),
+        (lines("source,target", RING), {"split": (0.5, 0.5, 0.5)}, "the shares of a split must add up to 1"),
+        (lines("source,target", RING), {"negatives": 0}, "negatives is 0; expected 1 or more"),
+        (lines("source,target", RING), {"metric": "hits@10", "negatives": 5}, "hits@10 is always 1 with 5 negatives per edge"),
+        (lines("source,target", RING), {"metric": "accuracy"}, "link-prediction has no metric 'accuracy'"),
+        (lines("source,target,split", [(a, b, "train" if a else "val") for a, b in RING]), {}, "the test part of split 0 is empty"),
+        (lines("source,target", [(a, b) for a in range(8) for b in range(8) if a != b]), {}, "edges on validation or test have no negative: both of their nodes are connected to all other nodes"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_links(tmp_path, rows, more, says):
+    with pytest.raises(DatasetError, match=says):
+        check(
+            custom_dataset("mine", write(tmp_path / "in", rows), **{"task": "link-prediction", "metric": "mrr"} | more)
+        )
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "says"),
+    [
+        (lines("source,target", RING), {}, r"edges.csv: no column y \(or y_1, y_2, ...\) with the targets"),
+        (lines("source,target,y", [(*e, 0) for e in RING]), {}, "all labels are 0; edge-classification needs two classes"),
+        (lines("source,target,y,split", [(0, 1, -1, "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]), {}, "edge 0 has no target, but is in the train part"),
+        (lines("source,target,y", [(*e, i % 3) for i, e in enumerate(RING)]), {"metric": "f1-binary"}, "the metric f1-binary needs two classes; the targets have 3"),
+        (lines("source,target,y", [(*e, i % 2) for i, e in enumerate(RING)]), {"negatives": 5}, "negatives is for link-prediction, not for edge-classification"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_targets_of_edges(tmp_path, rows, more, says):
+    with pytest.raises(DatasetError, match=says):
+        check(
+            custom_dataset(
+                "mine", write(tmp_path / "in", rows), **{"task": "edge-classification", "metric": "accuracy"} | more
+            )
+        )
+
+
+def test_targets_with_a_wrong_number_of_rows(tmp_path):
+    np.savez(tmp_path / "mine.npz", x=np.random.rand(8, 2), edge_index=np.array(RING).T, y=np.arange(5) % 2)
+    with pytest.raises(DatasetError, match="y has 5 entries for 8 edges"):
+        check(
+            custom_dataset(
+                "mine", tmp_path / "mine.npz", task="edge-classification", metric="accuracy", undirected=True
+            )
+        )

@@ -1,0 +1,178 @@
+"""User-supplied metrics `file.py:function`: direction, identity, units, and messages for mistakes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
+from gt_bench.data.custom.metric import MetricError, load_metric
+from gt_bench.store.run_store import Store
+from gt_bench.tasks.registry import create_task
+from tests.gt_bench.custom_data import write_many, write_web
+from tests.gt_bench.user_models import write
+
+COST = """
+    def cost(output, target):
+        wrong = output.argmax(1) != target
+        return (wrong * (1.0 + target)).mean()
+
+    cost.direction = "min"
+    """
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_function_with_its_direction(here):
+    write("lab/costs.py", COST)
+    function, direction = load_metric("lab/costs.py:cost")
+    assert direction == "min"
+    output, target = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]]), torch.tensor([1, 1, 0])
+    assert function(output, target) == pytest.approx(2 / 3)
+    task = create_task("node-classification", "lab/costs.py:cost", also=["accuracy"])
+    assert task.direction == "min"
+    assert task.evaluate([output[:2], output[2:]], [target[:2], target[2:]])["lab/costs.py:cost"] == pytest.approx(
+        2 / 3
+    )
+
+
+def test_it_gets_all_columns_of_a_regression_and_cannot_change_what_others_get(here):
+    text = """
+        def last(output, target):
+            assert output.shape == target.shape == (3, 2)
+            assert target.isnan().sum() == 1
+            target[:] = 0
+            return output[-1, -1]
+        last.direction = "max"
+        """
+    write("m.py", text)
+    task = create_task("graph-regression", "m.py:last", also=["mae"])
+    output, target = torch.arange(6.0).view(3, 2), torch.tensor([[0.0, 0.0], [0.0, torch.nan], [0.0, 0.0]])
+    found = task.evaluate([output], [target])
+    assert (found["m.py:last"], found["mae"]) == (5.0, (0 + 1 + 2 + 4 + 5) / 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        (COST, "other.py:cost", "other.py: no such file; expected path/to/file.py:function"),
+        (COST, "m.py:costs", r"m.py has no function 'costs' \(did you mean 'cost'\?\); it has: cost"),
+        ("def f(output, target):\n    return 1\n", "m.py:f", 'f has no direction; state .* f.direction = "max"'),
+        ("def f(output, target):\n    return 1\nf.direction = 'up'\n", "m.py:f", "has the direction 'up'"),
+    ],
+)
+def test_a_metric_that_cannot_be_loaded(here, text, name, says):
+    write("m.py", text)
+    with pytest.raises(MetricError, match=says):
+        load_metric(name)
+    with pytest.raises(MetricError, match=says):
+        create_task("edge-regression", name)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (
+            "return output.nothing",
+            r"m.py, line 2: raises AttributeError: .*; it was given output \[4, 2\], target \[4\]",
+        ),
+        ("return None", "line 1: returned None for .*; expected a finite number"),
+        ("return output", "expected a finite number"),
+        ("return float('nan')", "returned nan"),
+        ("return True", "returned True"),
+    ],
+)
+def test_a_metric_that_fails(here, body, says):
+    write("m.py", f"def f(output, target):\n    {body}\nf.direction = 'max'\n")
+    with pytest.raises(MetricError, match=says):
+        load_metric("m.py:f")[0](torch.randn(4, 2), torch.zeros(4, dtype=torch.long))
+
+
+def test_tasks_of_published_datasets_have_only_their_own_metrics(here):
+    write("m.py", COST)
+    with pytest.raises(KeyError, match=r"no metric named 'm.py:cost'; known: auc"):
+        create_task("hyperedge-prediction", "m.py:cost")
+
+
+def ran(*arguments):
+    shown = CliRunner().invoke(
+        app, ["try", *arguments, "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=4"]
+    )
+    return shown, [record["deterministic"] for record in Store().records()]
+
+
+def test_it_selects_the_epoch_and_its_text_is_part_of_the_identity(here):
+    write_web(here / "papers")
+    write("costs.py", COST)
+    shown, runs = ran("mlp", "./papers", "--metric", "costs.py:cost")
+    assert shown.exit_code == 0, shown.output
+    (run,) = runs
+    assert (run["metric"], run["direction"]) == ("costs.py:cost", "min")
+    assert run["val"] == min(v for v in run["epochs"]["val"] if v is not None)
+    assert set(run["test_metrics"]) == {"loss", "costs.py:cost"}
+    assert len(ran("mlp", "papers")[1]) == 1  # stored
+    scored = CliRunner().invoke(
+        app,
+        ["score", "tried/papers/mlp-epochs-3-hidden-dim-4", "--metric", "costs.py:cost", "--metric", "ap", "--json"],
+    )
+    assert "--metric ap: not a metric of node-classification" in str(scored.exception)
+    scored = CliRunner().invoke(
+        app,
+        [
+            "score",
+            "tried/papers/mlp-epochs-3-hidden-dim-4",
+            "--metric",
+            "costs.py:cost",
+            "--metric",
+            "f1-macro",
+            "--json",
+        ],
+    )
+    assert scored.exit_code == 0, scored.output
+    assert json.loads(scored.stdout)["metrics"]["costs.py:cost"]["mean"] == pytest.approx(run["test"])
+    write("costs.py", COST.replace("1.0 + target", "2.0 + target"))
+    shown, runs = ran("mlp", "papers")
+    assert shown.exit_code == 0, shown.output
+    assert len({run["digests"]["metric"] for run in runs}) == 2
+    assert len({run["digests"]["data"] for run in runs}) == 1
+
+
+def test_it_gets_targets_in_the_unit_of_the_data(here):
+    write_many(here / "many")
+    text = """
+        def largest(output, target):
+            return (target.max() - target.min()).abs()
+        largest.direction = "min"
+        """
+    write("m.py", text)
+    shown, runs = ran("mlp", "./many", "--metric", "m.py:largest")
+    assert shown.exit_code == 0, shown.output
+    assert "targets=train" not in shown.output
+    assert runs[0]["test"] == round(runs[0]["test"])  # counts of atoms
+    assert "/ σ" not in shown.output
+
+
+def test_a_mistake_in_the_metric_is_reported_before_anything_is_stored(here):
+    write_web(here / "papers")
+    write("m.py", "def f(output, target):\n    return 1.0\n")
+    shown, runs = ran("mlp", "./papers", "--metric", "m.py:f")
+    assert isinstance(shown.exception, MetricError)
+    assert not runs
+    assert not Path("datasets.yaml").exists()
+
+
+def test_r2_has_no_unit(here):
+    write_many(here / "many")
+    shown, runs = ran("mlp", "./many", "--metric", "r2")
+    assert shown.exit_code == 0, shown.output
+    assert "targets=train" in shown.output
+    assert "r2 / σ" not in shown.output
+    assert runs[0]["direction"] == "max"
+    assert np.isfinite(runs[0]["test"])
