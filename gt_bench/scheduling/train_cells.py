@@ -110,7 +110,7 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
 
 
 def _most(cells: Sequence[Cell], grid: Grid, jobs: int) -> int:
-    """Return how many processes run at once: with run.parallel: auto on the CPU, as many as there are cores."""
+    """Return how many processes run at once; with run.parallel: auto on the CPU, one per core."""
     import torch
 
     gpu = grid.run.device != "cpu" and torch.cuda.device_count() > 0

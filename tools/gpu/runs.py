@@ -39,7 +39,7 @@ def compute(entries: Sequence[Entry], grid: Grid, until: float, jobs: int, out: 
     Args:
         entries: what to compute, in order.
         grid: the grid.
-        until: time by `time.time()` at which running processes are asked to write a checkpoint.
+        until: time by `time.time()` at which running processes stop and write a checkpoint.
         jobs: processes side by side.
         out: folder of results.
     """
