@@ -128,7 +128,7 @@ def test_a_file_that_is_no_export(trained, content):
         read(path)
 
 
-def test_verify_goes_on_after_a_file_that_cannot_be_read(trained):
+def test_verify_continues_after_a_file_that_cannot_be_read(trained):
     trained.recipe(row="other")
     train_cell(load_grid().find("small/web/other"), load_grid())
     path = export()

@@ -146,7 +146,7 @@ def test_a_broken_cell_is_named(grid, monkeypatch, changes, says):
     assert not golden_values.load("small"), "nothing is stored"
 
 
-def test_a_bug_says_where_it_is(grid, monkeypatch):
+def test_a_bug_states_where_it_is(grid, monkeypatch):
     grid.recipe()
     monkeypatch.setattr("gt_bench.training.trainer.create_optimizer", lambda section, parameters: None)
     assert one().error.startswith("AttributeError (trainer.py:")

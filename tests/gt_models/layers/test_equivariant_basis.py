@@ -38,7 +38,7 @@ def test_patterns_are_orbits(order):
     assert len(set(patterns)) == bell(order)
 
 
-def test_patterns_first_asked_for_by_a_compiler_are_those_of_tensors():
+def test_patterns_first_requested_by_a_compiler_are_those_of_tensors():
     """A compiler uses fake tensors, which must not be cached for the next call."""
     pairs = pair_indices(3)
     _codes.cache_clear()

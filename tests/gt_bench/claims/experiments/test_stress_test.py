@@ -69,7 +69,7 @@ def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began
         stress_test.summary(made("oom", [1.5]))
 
 
-def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
+def test_without_molecules_one_line_states_how_to_have_them(tmp_path):
     with pytest.raises(
         stress_test.NoMolecules,
         match=r"packed/zinc-reconstructed and its encodings: `dvc repro encode@zinc-reconstructed`",
@@ -77,7 +77,7 @@ def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
         stress_test.compute("RMSN, 7e-3", tmp_path)
 
 
-def test_what_was_not_computed_is_not_tested_and_the_command_stands_there(monkeypatch):
+def test_what_was_not_computed_is_not_tested_and_the_command_is_there(monkeypatch):
     crashes = {"AdaRMSN, 7e-3": False, "Bad-AdaRMSN, 7e-3": True}
     trains, diverges = stress_test.summary(made("ok", [1.5, 0.5])), stress_test.summary(made("diverged", []))
 
