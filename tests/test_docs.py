@@ -123,6 +123,7 @@ def test_the_architecture_names_every_package():
     assert not {room for room in rooms if not re.search(rf"\b{room}/", text)}
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("mkdocs")
     done = subprocess.run(

@@ -186,6 +186,7 @@ def test_only_data_of_ones_own_have_their_targets_standardised():
         )
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
     Path("suites").mkdir()
     with pytest.raises(RecipeError, match="no dataset 'wed' .did you mean 'web'"):

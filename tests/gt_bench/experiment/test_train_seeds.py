@@ -4,6 +4,8 @@ import os
 import signal
 import time
 
+import pytest
+
 from gt_bench.config.grid import load_grid
 from gt_bench.experiment.train_seeds import Pace
 
@@ -28,6 +30,7 @@ def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch
     assert not pace(2.0, 0.1, 90, 100).pays(1)  # the running process is almost finished
 
 
+@pytest.mark.slow
 def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypatch, capsys):
     from gt_bench.experiment.run import Experiment
     from gt_bench.pipeline.train import train_cell

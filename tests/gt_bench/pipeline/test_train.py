@@ -346,6 +346,7 @@ def test_seeds_side_by_side_leave_what_they_leave_one_after_the_other(project, b
     assert capsys.readouterr().out.count("from the store") == 3
 
 
+@pytest.mark.slow
 def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_resumes(project, beside, monkeypatch):
     beside()
     compute = Experiment._compute
@@ -371,6 +372,7 @@ def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_resumes(proje
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
     project.recipe(run={"parallel": parallel}, seeds=[0, 1, 2])

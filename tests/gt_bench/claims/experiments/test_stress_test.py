@@ -31,6 +31,7 @@ def data(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_three_norms_are_three_runs_and_the_bad_one_begins_as_the_identity(data, monkeypatch):
     monkeypatch.setattr(stress_test, "EPOCHS", 1)
     runs = {norm: stress_test.experiment(f"{norm}, 7e-3", data, data / "store") for norm in stress_test.NORMS}
