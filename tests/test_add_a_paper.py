@@ -1,30 +1,29 @@
 """docs/add_a_paper.md, followed outside of the repository: its files and commands, in an empty folder."""
 
-import os
 import re
 import shlex
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from gt_bench.cli.app import app
 from tests.conftest import ROOT
+from tests.gt_bench.user_models import forgotten  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.slow
 
 PAGE = (ROOT / "docs/add_a_paper.md").read_text()
 
 
-def gt_bench(folder: Path, *words: str) -> str:
-    command = [sys.executable, "-c", "from gt_bench.cli import main; main()", *words]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def gt_bench(*words: str) -> str:
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, f"{done.output} {done.exception!r}"
     return done.stdout
 
 
-def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path):
+def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     said = {}
     # files and commands in the order of the page
     for path, text, console in re.findall(
@@ -34,7 +33,7 @@ def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(text)
         for line in re.findall(r"^\$ gt-bench (.*)$", console, re.M):
-            said[line] = gt_bench(tmp_path, *shlex.split(line))
+            said[line] = gt_bench(*shlex.split(line))
     assert said["suite check toy"] == "toy: 2 cells, 0 problems\n"
     assert "4 runs computed; 0 of 4 are missing" in said["work toy --jobs 1"]
     # rounding depends on the processor, so only the form of the line must agree with the page
@@ -46,6 +45,6 @@ def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path):
     assert "2 of 2 numbers have a run of ours" in said["table toy 1"]
     assert "ToyGCN outperforms GCN" in " ".join(said["claims toy"].split())
     assert "A toy paper" in (tmp_path / "reports/index.html").read_text()
-    gt_bench(tmp_path, "store", "export", "toy", "--dirty")
+    gt_bench("store", "export", "toy", "--dirty")
     assert len(list(tmp_path.glob("suites/toy/records/chains/*.json.gz"))) == 2
-    assert "2 shipped cells, 0 stale, 0 problems" in gt_bench(tmp_path, "store", "verify", "toy")
+    assert "2 shipped cells, 0 stale, 0 problems" in gt_bench("store", "verify", "toy")

@@ -138,6 +138,6 @@ def test_a_model_and_data_of_ones_own_on_the_command_line(installed, elsewhere):
     assert "nothing was computed" in said
 
 
-def test_the_python_face(installed, elsewhere):
+def test_the_python_interface(installed, elsewhere):
     (elsewhere / "script.py").write_text(SCRIPT)
     assert "polynormer, shipped" in run(installed / "python", "script.py")

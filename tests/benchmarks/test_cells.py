@@ -66,7 +66,7 @@ def test_an_epoch_is_scaled_from_the_batches_that_were_timed():
     assert (parts["forward"], parts["loop"], parts["evaluation"]) == (800.0, 200.0, 600.0)
 
 
-def test_the_report_says_what_is_busy_and_what_is_a_miniature():
+def test_the_report_states_what_is_busy_and_what_is_a_miniature():
     quiet, busy = cells.report([FOUND]), cells.report([FOUND | {"other": 1.3}])
     assert "| embedded/chains/gcn | none | 4,386 | 10 | 30 | 3 | 5 | 2 | 50 | 90 |" in quiet
     assert "a miniature: 4 graphs" in quiet

@@ -20,7 +20,7 @@ def test_there_are_scripts():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_help_says_what_it_prints_and_how_long_it_takes(name, capsys, monkeypatch):
+def test_help_states_what_it_prints_and_how_long_it_takes(name, capsys, monkeypatch):
     script = importlib.import_module(f"benchmarks.{name}")
     monkeypatch.setattr(sys, "argv", [f"benchmarks/{name}.py", "--help"])
     with pytest.raises(SystemExit) as ended:

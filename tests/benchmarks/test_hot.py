@@ -19,6 +19,7 @@ def test_the_plain_form_is_the_same_function(attention):
     torch.testing.assert_close(*outcomes, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_work_of_a_step_is_counted():
     flops, moved = work(200, "kernel")
     assert flops > 1e8

@@ -146,7 +146,7 @@ def test_the_tables_name_every_command_and_count():
     assert "| open | 1.5 | 90 MiB |  |" in "\n".join(scale_store.tracking_lines(runs))
 
 
-def test_the_page_has_what_was_kept_and_the_grid_s_cells_are_cells():
+def test_the_page_has_what_was_stored_and_the_grid_s_cells_are_cells():
     kept = json.loads(scale_counts.KEPT.read_text())
     assert scale.BEGIN in scale.PAGE.read_text()
     assert scale.END in scale.PAGE.read_text()

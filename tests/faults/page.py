@@ -15,7 +15,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
             "tests/faults/test_kills.py::test_killed_by_signal_9_and_run_again_nothing_differs",
             "tests/gt_bench/pipeline/test_train.py::test_kill_9_in_the_middle_and_start_again",
             "tests/gt_bench/pipeline/test_train.py::"
-            "test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on",
+            "test_a_seed_that_is_killed_loses_no_other_and_the_same_command_resumes",
             "tests/gt_bench/pipeline/test_tune.py::"
             "test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed",
             "tests/gt_bench/pipeline/test_tune.py::"
@@ -31,7 +31,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "bit-identical to an undisturbed one, and no run is computed twice",
         (
             "tests/faults/test_repro.py::test_dvc_killed_by_signal_9_and_make_reproduce_nothing_differs",
-            "tests/gt_bench/utils/test_dvc.py::test_a_lock_that_a_killed_process_left_broken_is_mended",
+            "tests/gt_bench/utils/test_dvc.py::test_a_lock_that_a_killed_process_left_broken_is_fixed",
             "tests/gt_bench/utils/test_dvc.py::test_a_lock_file_of_stages_that_was_left_broken_is_set_aside",
             "tests/gt_bench/scheduling/test_reproduce.py::test_a_killed_cell_leaves_its_row_and_a_board",
         ),
@@ -41,7 +41,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "the database appears when it is complete; an incomplete one is renamed and created again from the records",
         (
             "tests/gt_bench/tracking/test_sqlite.py::test_one_is_whole_or_not_there_whenever_its_maker_is_killed",
-            "tests/gt_bench/tracking/test_sqlite.py::test_one_that_was_only_begun_is_made_anew_from_the_records",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_that_was_only_begun_is_made_again_from_the_records",
         ),
     ),
     (
@@ -57,11 +57,11 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "SIGTERM, SIGINT",
         "a checkpoint after the epoch, within 7 s; one line; status 143 or 130",
         (
-            "tests/gt_bench/runtime/test_signals.py::test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted",
+            "tests/gt_bench/runtime/test_signals.py::test_a_run_ends_with_a_checkpoint_and_continues_as_if_uninterrupted",
             "tests/gt_bench/runtime/test_signals.py::test_an_epoch_that_outlasts_the_grace_is_left",
-            "tests/gt_bench/runtime/test_signals.py::test_a_stage_that_is_asked_to_stop",
+            "tests/gt_bench/runtime/test_signals.py::test_a_stage_that_is_told_to_stop",
             "tests/gt_bench/pipeline/test_train.py::"
-            "test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints",
+            "test_stopped_by_a_scheduler_nobody_is_left_and_it_continues_from_the_checkpoints",
         ),
     ),
     (
@@ -69,9 +69,9 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "one line that names the file or reports a full disk, status 1; every file has its old or its new "
         "content; the same command resumes. MLflow: a warning",
         (
-            "tests/faults/test_disk.py::test_a_full_disk_is_said_and_the_same_command_goes_on",
+            "tests/faults/test_disk.py::test_a_full_disk_is_reported_and_the_same_command_resumes",
             "tests/gt_bench/store/test_run_store.py::test_a_full_disk_leaves_everything_as_it_was",
-            "tests/gt_bench/data/test_packed.py::test_a_full_disk_is_said_and_leaves_the_old_folder",
+            "tests/gt_bench/data/test_packed.py::test_a_full_disk_is_reported_and_leaves_the_old_folder",
             "tests/gt_bench/data/test_download.py::test_a_full_disk_is_no_missing_source",
             "tests/gt_bench/runtime/test_worker_pool.py::test_a_full_disk_ends_what_has_not_begun",
         ),
@@ -105,7 +105,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
             "tests/gt_bench/store/test_run_store.py::test_a_damaged_record_names_its_file",
             "tests/gt_bench/store/test_archive.py::test_a_damaged_record_of_the_store_is_one_clear_line_in_train",
             "tests/gt_bench/pipeline/test_leaderboard.py::"
-            "test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on",
+            "test_a_broken_record_is_named_in_its_row_and_the_rest_continues",
         ),
     ),
     (
@@ -114,7 +114,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         (
             "tests/gt_bench/pipeline/test_leaderboard.py::test_a_broken_result_is_named_in_its_row",
             "tests/gt_bench/pipeline/test_leaderboard.py::"
-            "test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on",
+            "test_a_result_of_another_form_is_named_in_its_row_and_the_rest_continues",
         ),
     ),
     (
@@ -158,7 +158,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
             "tests/gt_bench/tracking/test_sqlite.py::"
             "test_one_that_is_no_database_is_set_aside_and_none_overwrites_another",
             "tests/gt_bench/tracking/test_sqlite.py::test_damage_within_is_named_with_the_remedy",
-            "tests/gt_bench/tracking/test_sqlite.py::test_one_of_another_version_is_left_and_it_is_said_what_to_do",
+            "tests/gt_bench/tracking/test_sqlite.py::test_one_of_another_version_is_left_and_it_is_reported_what_to_do",
             "tests/gt_bench/tracking/test_sqlite.py::test_one_of_somebody_else_is_never_moved",
         ),
     ),
@@ -184,7 +184,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
             "test_a_process_under_ulimit_ends_as_oom_and_more_memory_is_tried_again",
             "tests/gt_bench/training/test_trainer.py::test_out_of_memory_is_a_record_and_a_bug_is_not",
             "tests/gt_bench/pipeline/test_train.py::"
-            "test_out_of_memory_beside_others_is_no_result_before_it_happened_alone",
+            "test_out_of_memory_next_to_others_is_no_result_before_it_happened_alone",
         ),
     ),
     (
@@ -208,7 +208,9 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "a source that sends wrong bytes of the right length",
         "the file is renamed, and the next source is tried",
-        ("tests/gt_bench/data/test_download.py::test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried",),
+        (
+            "tests/gt_bench/data/test_download.py::test_a_file_with_a_wrong_checksum_is_renamed_and_the_next_source_is_tried",
+        ),
     ),
     (
         "several processes with the same task",

@@ -13,7 +13,7 @@ def test_a_folder_that_can_only_be_read_is_named(world, part):
 
 
 @pytest.mark.parametrize("part", ["data", "store", "studies", "reports"])
-def test_a_full_disk_is_said_and_the_same_command_goes_on(world, part):
+def test_a_full_disk_is_reported_and_the_same_command_resumes(world, part):
     tally = Tally()
     full_at(world, WRITERS[part][-1], part, 0, tally)
     assert tally == Tally(failed=1)

@@ -38,7 +38,7 @@ def said(cls: ast.ClassDef, method: str, classes: Mapping[str, ast.ClassDef]) ->
     return own or any(said(base, method, classes) for base in bases)
 
 
-def test_every_public_name_says_what_it_is():
+def test_every_public_name_states_what_it_is():
     found = [f"{path}: {name}" for path, tree in TREES.items() for name in silent(tree, CLASSES)]
     assert not found, "without a docstring:\n" + "\n".join(found)
 

@@ -67,7 +67,7 @@ def _has_comment(method: object) -> bool:
 
 
 @pytest.mark.parametrize("name", modules())
-def test_every_public_name_says_what_it_is(name):
+def test_every_public_name_states_what_it_is(name):
     module = importlib.import_module(name)
     assert module.__doc__, f"{name} has no docstring"
     silent = [f"{name}.{key}" for key, value in public(module).items() if not says(module, key, value)]
@@ -75,7 +75,7 @@ def test_every_public_name_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("name", [name for name in modules() if name.startswith("gt_models.released.")])
-def test_every_override_of_released_code_says_what_differs(name):
+def test_every_override_of_released_code_states_what_differs(name):
     module = importlib.import_module(name)
     methods = [(key, value) for key, value in public(module).items() if "." in key and not key.endswith(".forward")]
     assert not [key for key, value in methods if not (getattr(value, "__doc__", None) or _has_comment(value))]

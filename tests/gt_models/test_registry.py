@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.gt_models.baselines.cases import build, graphs
 
 
-def test_face():
+def test_interface():
     assert model_info("gcn").encodings == ("rrwp", "laplacian_eigenvectors")
     graph = graphs((4,))[0]
     data = Data(x=graph.x, edge_index=graph.edge_index)
@@ -54,6 +54,6 @@ def test_the_library_does_not_name_the_benchmark():
 
 
 @pytest.mark.parametrize("name", list_models())
-def test_every_model_names_its_paper_with_a_link_or_says_why_not(name):
+def test_every_model_names_its_paper_with_a_link_or_states_why_not(name):
     paper = model_info(name).paper
     assert "https://" in paper or paper.startswith("none: ")

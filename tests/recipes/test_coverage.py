@@ -36,7 +36,7 @@ def test_a_reason_is_about_numbers_that_have_no_recipe():
         assert not covered, f"{reason} gives a reason for numbers that have a recipe: {covered[0]}"
 
 
-def test_a_flag_is_about_a_printed_number():
+def test_a_flag_is_about_a_published_number():
     for flag in published("flags.yaml"):
         assert [e for e in results() if matches(e, flag)], f"{flag} is about no published number"
         assert flag["flag"].strip()

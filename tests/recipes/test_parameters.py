@@ -74,7 +74,7 @@ UNEQUAL = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).parameters], ids=cell)
-def test_printed_counts(path):
+def test_published_counts(path):
     counted, printed = count(path), recipe(path).parameters
     if cell(path) in UNEQUAL:
         assert not agree(counted, printed), f"{cell(path)} agrees with the paper: take it off the list"
@@ -83,14 +83,14 @@ def test_printed_counts(path):
         assert agree(counted, printed), f"{cell(path)} has {counted:,} parameters; printed are {printed:,}"
 
 
-def test_the_list_of_unequal_counts_is_about_recipes_with_a_printed_count():
+def test_the_list_of_unequal_counts_is_about_recipes_with_a_published_count():
     assert UNEQUAL.keys() <= {cell(path) for path in PATHS if recipe(path).parameters}
 
 
 @pytest.mark.parametrize(
     ("row", "printed"), [("transformer", 48_500_000), ("tokengt-orf", 48_600_000), ("tokengt-lap", 48_500_000)]
 )
-def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(row, printed):
+def test_tokengt_with_the_tables_of_its_implementation_has_the_published_counts(row, printed):
     path = ROOT / f"suites/tokengt/recipes/pcqm4mv2/{row}.yaml"
     unused = (
         768 * 768 + 3 * 768
@@ -98,7 +98,7 @@ def test_tokengt_with_the_tables_of_its_implementation_has_the_printed_counts(ro
     assert agree(count(path, in_dim=[512] * 9, edge_dim=[512] * 3) + unused, printed)
 
 
-def test_graphormer_with_the_tables_of_its_implementation_has_the_printed_count():
+def test_graphormer_with_the_tables_of_its_implementation_has_the_published_count():
     tables = {"in_dim": [512] * 9, "edge_dim": [512] * 3, "max_degree": 511, "max_distance": 511, "build_unused": True}
     assert agree(count(ROOT / "suites/tokengt/recipes/pcqm4mv2/graphormer.yaml", **tables), 48_300_000)
 

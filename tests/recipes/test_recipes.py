@@ -48,7 +48,7 @@ OTHER_DATASETS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in PATHS if recipe(p).published], ids=cell)
-def test_a_number_is_held_against_the_printed_one_of_the_same_dataset_metric_and_protocol(path):
+def test_a_number_is_compared_with_the_printed_one_of_the_same_dataset_metric_and_protocol(path):
     content, spec = recipe(path), get_spec(dataset(path))
     reference = content.published.model_dump()
     printed = resolve(reference, spec.name, spec.metric)

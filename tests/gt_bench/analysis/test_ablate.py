@@ -91,7 +91,7 @@ def test_over_several_pairs_the_summary_counts_and_averages():
     assert lines[1].startswith("  accuracy %: mean +9.33 [")
 
 
-def test_a_factor_without_pairs_says_what_else_differs():
+def test_a_factor_without_pairs_states_what_else_differs():
     arms = [arm("a", BASE), arm("b", BASE | {"model.dropout": 0.5, "epochs": 7})]
     text = str(nothing_to_compare(arms, ["model.dropout"]))
     assert "no two cells differ in model.dropout alone" in text

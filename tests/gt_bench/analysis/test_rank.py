@@ -49,7 +49,7 @@ def test_missing_results_are_left_out_by_pairs_or_count_as_worst():
     assert any("`--missing worst` gives another order" in line and "with b first" in line for line in lines(pairs))
 
 
-def test_both_rules_that_agree_are_said_to():
+def test_both_rules_that_agree_are_reported_to():
     found = rank(table({"a": [0.9] * 4, "b": [0.5, 0.5, 0.5, None], "c": [0.1] * 4}))
     assert found.agreement == 1
     assert "`--missing worst` gives the same order." in lines(found)

@@ -151,7 +151,7 @@ def test_numbers_of_the_nodes_of_ones_own_graph(ours):
     assert 0 < record["deterministic"]["test"] < 10
 
 
-def test_whole_numbers_are_quantities_where_that_is_said(ours):
+def test_whole_numbers_are_quantities_where_that_is_stated(ours):
     """Whole numbers are standardised like others; as integers they would be rounded to 0 and 1."""
     (write_many(ours / "lab/counts") / "graphs.csv").write_text("y\n" + "".join(f"{20 + i}\n" for i in range(30)))
     found = try_pair("mlp", "lab/counts", FAST, [0], task="graph-regression", metric="mae", bar=False)
@@ -186,6 +186,7 @@ def test_only_data_of_ones_own_have_their_targets_standardised():
         )
 
 
+@pytest.mark.slow
 def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
     Path("suites").mkdir()
     with pytest.raises(RecipeError, match="no dataset 'wed' .did you mean 'web'"):
@@ -201,7 +202,7 @@ def test_what_was_tried_is_on_the_board_of_its_dataset(ours):
 
 
 @pytest.mark.slow
-def test_shipped_numbers_stand_beside(ours, monkeypatch):
+def test_shipped_numbers_are_listed_next_to_it(ours, monkeypatch):
     from tests.conftest import ROOT
 
     grid = load_grid(ROOT / "params.yaml")
@@ -242,7 +243,7 @@ def test_encodings_are_as_wide_as_the_model_reads(ours):
     assert found.row["status"] == "ok"
 
 
-def test_an_encoding_that_needs_more_than_a_width_is_asked_for(ours):
+def test_an_encoding_that_needs_more_than_a_width_is_requested(ours):
     with pytest.raises(
         RecipeError, match=r"gt-bench try nagphormer web: encoding 'hops': .* Give both `columns` and `steps`"
     ):
@@ -277,7 +278,7 @@ def test_an_experiment_of_its_own(ours):
          "datasets that fit tokengt-attention: ", "basis-small"]),
     ],
 )  # fmt: skip
-def test_a_pair_that_cannot_be_says_why_and_what_fits(ours, model, dataset, says):
+def test_a_pair_that_cannot_be_states_why_and_what_fits(ours, model, dataset, says):
     with pytest.raises(Incompatible) as error:
         try_pair(model, dataset)
     for text in says:
@@ -373,7 +374,7 @@ def test_a_model_that_no_memory_holds_is_no_bug(ours):
         try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 10**12}, [0], bar=False)
 
 
-def test_what_the_command_line_says_is_read():
+def test_what_the_command_line_states_is_read():
     assert settings(["optimizer.lr=1e-3", "model.norm=none", "x=[1, 2]"]) == {
         "optimizer.lr": 0.001,
         "model.norm": "none",
@@ -410,7 +411,7 @@ def test_there_are_defaults_for_every_model(split, size):
 
 
 @pytest.mark.parametrize("suite", ["../evil", "", "Mine", "a b"])
-def test_what_cannot_be_saved_is_said_before_anything_is_trained(ours, suite):
+def test_what_cannot_be_saved_is_reported_before_anything_is_trained(ours, suite):
     shown = CliRunner().invoke(app, ["try", "mlp", "web", "--save", suite])
     assert str(shown.exception) == f"--save {suite}: a name of a suite has lower-case letters, digits and dashes"
     assert not Path("store").exists()
@@ -439,7 +440,7 @@ def test_a_search_without_optuna_is_one_line_before_any_work(ours, monkeypatch):
     assert not Path("data").exists()
 
 
-def test_without_mlflow_one_line_says_so_once(ours, monkeypatch, capsys):
+def test_without_mlflow_one_line_reports_it_once(ours, monkeypatch, capsys):
     monkeypatch.setattr("gt_bench.tracking.uri.find_spec", lambda _: None)
     Path("params.yaml").write_text("run: {parallel: 1}\n")
     for seeds in ([0], [0], [1]):

@@ -85,6 +85,7 @@ def test_results_as_data(tried):
         gt_bench.load_results("tride")
 
 
+@pytest.mark.slow
 def test_baselines_by_the_same_protocol(ours):
     given = {**FAST, "optimizer.lr": 0.05, "patience": 2}
     found = try_pair("mlp", "web", given, [0, 1], against=["gcn", "gin"], bar=False)

@@ -173,7 +173,7 @@ def test_a_claim_that_only_restates_tables_is_one_line_a_paper():
     assert "provisional, by 1 of 5 runs" in line
 
 
-def test_only_what_the_paper_says_stands_in_quotation_marks():
+def test_only_what_the_paper_states_is_in_quotation_marks():
     assert ALL["polynormer-large"].text == "“Polynormer-r outperforms all baselines on these large graphs”"
     assert ALL["ppgt-1-wl-on-brec"].text == "1-WL distinguishes 0, 0, 0 and 0 pairs of BREC (read off)"
     assert ALL["polynormer-over-tuned-gnns"].text.endswith("on the same data (asked here)")
@@ -184,12 +184,12 @@ def test_only_what_the_paper_says_stands_in_quotation_marks():
             assert not claim.place.startswith("Table") or claim.id in ("polynormer-homophily-scores",), claim.id
 
 
-def test_two_claims_on_one_sentence_and_case_do_not_stand_apart():
+def test_two_claims_on_one_sentence_and_case_are_not_separate():
     seen = [(claim.paper, claim.sentence, claim.case) for claim in ALL.values()]
     assert len(seen) == len(set(seen))
 
 
-def test_a_verdict_follows_the_printed_numbers(monkeypatch):
+def test_a_verdict_follows_the_published_numbers(monkeypatch):
     changed = [dict(entry) for entry in read_entries("edge-transformer")]
     for entry in changed:
         if (entry["paper"], entry["table"], entry["method"], entry["dataset"]) == (
@@ -335,7 +335,7 @@ def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method(
 
 
 @pytest.mark.slow
-def test_equal_counts_are_compared_in_print_and_in_our_runs():
+def test_equal_counts_are_compared_as_published_and_in_our_runs():
     claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
     assert evaluate_claim(claim, shipped) == (
         "holds as published",
@@ -402,7 +402,7 @@ def test_runs_decide_by_the_level_of_params():
     assert evaluate_claim(claim, found, rules=Rules(level=0.15))[0] == "holds"
 
 
-def test_without_the_data_a_claim_is_undecided_and_says_what_it_needs(tmp_path):
+def test_without_the_data_a_claim_is_undecided_and_states_what_it_needs(tmp_path):
     for name in ("ppgt-3-wl-on-brec", "polynormer-homophily-tolokers"):
         word, why = evaluate_claim(ALL[name], data=tmp_path)
         assert word == "undecided"

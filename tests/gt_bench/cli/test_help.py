@@ -62,7 +62,7 @@ def test_completion_is_offered():
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).output
 
 
-def test_the_help_says_when_to_use_which_command():
+def test_the_help_states_when_to_use_which_command():
     shown = " ".join(CliRunner().invoke(app, ["--help"]).output.split())
     assert "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard" in shown
 

@@ -128,7 +128,7 @@ def test_bases_are_no_cells_a_changed_base_shows_in_the_state_and_a_cell_is_show
     assert yaml.safe_load(shown) == {k: v for k, v in read_recipe(place / "mlp.yaml")[0].items() if k != "origin"}
 
 
-def test_the_origin_of_a_value_is_the_nearest_that_is_said():
+def test_the_origin_of_a_value_is_the_nearest_that_is_stated():
     origin = {"all": "chosen: quick", "model": "printed: Table 1", "model.dropout": "tuned", "parameters": "counted"}
     keys = ("model.dropout", "model.heads.number", "optimizer.lr", "parameters", "published.table")
     assert [origin_of(key, origin) for key in keys] == ["tuned", "printed: Table 1", "chosen: quick", "counted", None]

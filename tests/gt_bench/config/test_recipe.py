@@ -161,7 +161,7 @@ def test_origins(tmp_path, origin, words):
         assert word in str(error.value)
 
 
-def test_an_origin_that_stands_twice(tmp_path):
+def test_a_duplicate_origin(tmp_path):
     path = write_yaml(
         tmp_path,
         yaml.safe_dump(RECIPE) + "origin: {optimizer.lr: 'printed: Table 4', optimizer.lr: 'authors: a script'}\n",

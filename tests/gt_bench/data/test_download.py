@@ -180,7 +180,7 @@ def test_a_slow_host_is_abandoned(tmp_path, server, raw_server, monkeypatch):
     assert fetch(remote(slow, slow_head, f"{server.url}/b.bin"), tmp_path / "raw").read_bytes() == CONTENT
 
 
-def test_mirrors_come_first_and_a_good_file_is_kept(tmp_path, mirror_folder, server):
+def test_mirrors_come_first_and_a_good_file_is_stored(tmp_path, mirror_folder, server):
     messages = []
     path = fetch(
         remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(tmp_path / "empty"), str(mirror_folder)], messages.append
@@ -320,7 +320,7 @@ def test_allowed_redirects_are_followed(tmp_path, server):
     assert fetch(remote(f"{server.url}/moved"), tmp_path).read_bytes() == CONTENT
 
 
-def test_a_wrong_checksum_is_kept_aside_and_the_next_source_is_tried(tmp_path, mirror_folder, server):
+def test_a_file_with_a_wrong_checksum_is_renamed_and_the_next_source_is_tried(tmp_path, mirror_folder, server):
     bad = b"y" * len(CONTENT)
     (mirror_folder / "a/b.bin").write_bytes(bad)
     assert fetch(remote(f"{server.url}/b.bin"), tmp_path / "raw", [str(mirror_folder)]).read_bytes() == CONTENT

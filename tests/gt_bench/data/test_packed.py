@@ -333,7 +333,7 @@ def test_other_folders_are_never_replaced(name, toy, tmp_path):
     assert new.exists()
 
 
-def test_a_full_disk_is_said_and_leaves_the_old_folder(toy, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_leaves_the_old_folder(toy, tmp_path, monkeypatch):
     _, _, arrays = toy
 
     def full(*arguments):

@@ -255,7 +255,7 @@ def test_a_digest_that_the_header_does_not_give_is_refused(packed):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 3}})
 
 
-def test_the_header_says_which_library_decided_last_digits_and_what_is_not_unique(tmp_path, capsys):
+def test_the_header_states_which_library_decided_last_digits_and_what_is_not_unique(tmp_path, capsys):
     packed = make_packed(
         tmp_path / "data/packed/trees", graphs=[of_networkx(graph) for graph in (*TREES, nx.path_graph(4))]
     )
@@ -308,7 +308,7 @@ def test_a_number_of_processes_that_is_none_is_refused(packed, tmp_path, capsys,
     assert f"'{jobs}' is not a number of processes: use 1 or more" in capsys.readouterr().err
 
 
-def test_on_the_fly_is_said_and_has_a_digest_of_the_algorithm(packed, capsys):
+def test_on_the_fly_is_reported_and_has_a_digest_of_the_algorithm(packed, capsys):
     path = encode(packed, folder_of(packed), "rrwp", {"steps": 4}, limit=1)
     assert path.suffix == ".json"
     assert (
@@ -385,14 +385,14 @@ def test_a_failed_computation_leaves_no_file(packed, monkeypatch):
     assert [p for p in folder_of(packed).rglob("*") if p.is_file()] == []
 
 
-def test_missing_encoding_says_which_command(packed):
+def test_missing_encoding_states_which_command(packed):
     with pytest.raises(
         DatasetError, match=r"tiny: the encoding rwse-steps=4 has not been computed; run: python -m stages.encode tiny"
     ):
         EncodedDataset(packed, folder_of(packed), {"rwse": {"steps": 4}})
 
 
-def test_nothing_asked_for_is_fine(packed):
+def test_nothing_requested_is_fine(packed):
     batch = packed.batch(torch.arange(2))
     assert EncodedDataset(packed, folder_of(packed), {}).attach(batch, torch.arange(2)).encodings == {}
 

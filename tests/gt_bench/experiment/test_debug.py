@@ -88,7 +88,7 @@ def test_a_batch_that_is_not_memorised_is_reported(project, tmp_path):
 
 
 @pytest.mark.slow
-def test_finite_runs_are_said_to_be(project, tmp_path):
+def test_finite_runs_are_stated_to_be(project, tmp_path):
     fine, text = said(debugger_of(project), "nan", tmp_path)
     assert fine
     assert text == "all outputs, losses and gradients of 100 training steps are finite"

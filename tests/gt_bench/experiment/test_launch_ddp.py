@@ -111,6 +111,7 @@ class _Stops:
         share.all_gather(torch.ones(1))
 
 
+@pytest.mark.slow
 def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked):
     with (
         Ranks(_Stops(), 2, timeout=2) as both,
@@ -119,6 +120,7 @@ def test_a_process_that_is_stopped_is_named_and_does_not_hang_the_others(forked)
         both.values()
 
 
+@pytest.mark.slow
 def test_no_process_outlives_its_parent(project, forked):
     project.recipe("many", batch={"graphs": 4}, epochs=100_000, seeds=[0], processes=2)
     parent = get_context("fork").Process(target=train)

@@ -96,7 +96,7 @@ def test_an_argument_that_does_not_change_the_size_is_refused():
         matched(of("appnp"), "cornell", "steps", 10**6, "test")
 
 
-def test_a_recipe_says_the_width_and_where_it_comes_from(project):
+def test_a_recipe_states_the_width_and_where_it_comes_from(project):
     path = project.recipe(**MATCHED, origin={"all": "chosen: a test"})
     recipe = load_recipe(path)
     width = recipe.model.arguments["hidden_dim"]

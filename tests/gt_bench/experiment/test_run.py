@@ -107,7 +107,7 @@ def test_golden_values_are_those_of_the_cell_of_the_recipe(make, monkeypatch, pa
     assert found == [("small/web/mlp", "mlp", "node-classification")]
 
 
-def test_the_digest_says_whether_the_last_batch_is_joined(make):
+def test_the_digest_states_whether_the_last_batch_is_joined(make):
     """The dataset `many` has 10 training graphs."""
     assert "last_batch" in make("many", batch={"graphs": 3}).digests
     assert "last_batch" not in make("many", batch={"graphs": 4}).digests

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import pytest
+
 from gt_bench.config.grid import load_grid
 from gt_bench.experiment import train_seeds
 from gt_bench.experiment.run import Experiment
@@ -37,6 +39,7 @@ def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch
     assert not pace(2.0, 0.1, 90, 100).pays(1)  # the running process is almost finished
 
 
+@pytest.mark.slow
 def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypatch, capsys):
     project.recipe(seeds=[0, 1], run={"parallel": 2})
     compute, grid = Experiment.run, load_grid()

@@ -175,7 +175,7 @@ def test_a_protocol_is_timed_on_the_parts_of_a_miniature_and_counted_with_its_ow
 
 
 @pytest.mark.parametrize("dataset", ["questions", "peptides-struct"])
-def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dataset, monkeypatch):
+def test_without_data_graphs_of_the_published_size_replace_it(grid, clock, dataset, monkeypatch):
     """A large graph, which is cut and scaled, and a dataset of many graphs, of which 256 are sampled."""
     monkeypatch.setattr("gt_bench.data.standin.LARGEST_GRAPH", 1000)
     batch = {} if dataset == "questions" else {"graphs": 128}
@@ -195,7 +195,7 @@ def test_without_data_graphs_of_the_published_size_stand_for_it(grid, clock, dat
     assert not Path("nothing").exists()
 
 
-def test_what_cannot_be_forecast_says_why(grid):
+def test_what_cannot_be_forecast_states_why(grid):
     grid.recipe()
     loaded = load_grid()
     cell = loaded.find(CELL)
@@ -210,7 +210,7 @@ def test_what_cannot_be_forecast_says_why(grid):
     assert "negative dimension -8" in forecast_cell(cell, loaded).problem
 
 
-def test_encodings_that_are_not_there_are_computed_beside_the_data(grid, clock):
+def test_encodings_that_are_not_there_are_computed_next_to_the_data(grid, clock):
     model = {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}
     grid.recipe(dataset="many", model=model, encodings={"laplacian": {"k": 16}}, batch={"graphs": 5})
     before = sorted(p for p in Path("data").rglob("*") if not p.name.endswith(".checked.json"))
@@ -220,7 +220,7 @@ def test_encodings_that_are_not_there_are_computed_beside_the_data(grid, clock):
     assert found.encode_seconds > 0
 
 
-def test_beside_what_it_took_on_this_device_with_this_recipe(grid):
+def test_next_to_what_it_took_on_this_device_with_this_recipe(grid):
     grid.recipe()
     loaded = load_grid()
     cell = loaded.find(CELL)

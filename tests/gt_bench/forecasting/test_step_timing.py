@@ -32,7 +32,7 @@ def test_pairs_of_brec_are_counted(monkeypatch):
     assert asked[1:] == [(2, 4), (2, 10)], "pairs of all sizes, until the time is used up"
 
 
-def test_a_protocol_that_says_nothing_of_its_time_is_not_forecast(monkeypatch):
+def test_a_protocol_that_states_nothing_of_its_time_is_not_forecast(monkeypatch):
     monkeypatch.setattr(step_timing, "_trial", lambda *_: None)
     experiment = SimpleNamespace(
         recipe=load_recipe(ROOT / "suites/ppgt/recipes/sr25/gin.yaml"), path="gin.yaml", device=torch.device("cpu")

@@ -87,7 +87,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path, monkeypatch, given, says):
     assert str(path) in str(error.value)
 
 
-def test_rows_of_which_theory_says_something_show_it_and_not_what_nobody_printed():
+def test_rows_of_which_theory_states_something_show_it_and_not_what_nobody_printed():
     cells_ = ("embedded/chains/gcn", "embedded/chains/mine", "hot/chains/gcn")
     mine, other, foreign = (with_expectation(row([0.5, 0.5], cell)) for cell in cells_)
     assert (mine["expected"], mine["expected_limit"], mine["as_expected"]) == ("at most", 0.5125, "as expected")
@@ -122,7 +122,7 @@ def test_every_entry_is_a_cell_of_its_suite():
         assert {directions[e.kind] for e in found.rows.values()} == {best}
 
 
-def test_the_page_is_what_the_file_says():
+def test_the_page_is_what_the_file_states():
     assert Path(ROOT, "docs/embedded.md").read_text() == page(), (
         f"run: python -m gt_bench.leaderboard.expectations > docs/embedded.md ({THEORY})"
     )

@@ -74,7 +74,7 @@ def test_a_damaged_record_is_a_problem_each_time(counted):
     assert "not an export of records" in gather().problems[0]
 
 
-def test_what_stale_code_gave_is_not_kept(counted):
+def test_what_stale_code_gave_is_not_stored(counted):
     _, path, _ = counted
     grid = load_grid()
     cell = grid.find(CELL)

@@ -200,7 +200,7 @@ def test_a_place_that_prints_costs_alone_has_a_row_for_each_and_none_for_the_met
     assert printed == {"gpu-memory-gb": 29.16, "seconds-per-epoch": 141.6}
 
 
-def test_a_place_where_nothing_is_printed_is_said_and_costs_no_row():
+def test_a_place_where_nothing_is_printed_is_reported_and_costs_no_row():
     runs = records()
     result = make_result(ET, runs)
     result["published"] = result["published"] | {"also": [{"table": "Table 99"}]}

@@ -33,7 +33,7 @@ def test_an_incomplete_a_reduced_and_a_failed_cell_get_no_verdict():
     assert (row["status"], row["published_mean"]) == ("not run: data", 0.562)
 
 
-def test_a_cell_that_lacks_only_seeds_is_judged_with_what_it_has_and_never_counted_with_complete_ones():
+def test_a_cell_that_misses_only_seeds_is_judged_with_what_it_has_and_never_counted_with_complete_ones():
     runs = records()
     whole, cut = make_result(ET, runs), make_result(ET, runs, reduced=("3 of 10 seeds",))
     begun = whole | {"seeds": list(range(10))}
@@ -52,7 +52,7 @@ def test_a_cell_that_lacks_only_seeds_is_judged_with_what_it_has_and_never_count
     assert any("a single run: judged by the published spread alone" in note for note in one["notes"])
 
 
-def test_a_claim_is_held_against_our_own_run_of_the_rival_where_there_is_one():
+def test_a_claim_is_compared_with_our_own_run_of_the_rival_where_there_is_one():
     printed = {"paper": "polynormer", "table": "Table 2", "metric": "roc-auc"}
 
     def row(model, values, method, reduced=()):
@@ -175,7 +175,7 @@ def test_a_number_that_a_paper_publishes_twice_counts_once():
     assert tally([first, again], Rules()).startswith("2 verdicts on 1 published numbers (2 consistent). ")
 
 
-def test_the_count_of_reproduced_numbers_says_how_many_are_on_generated_data():
+def test_the_count_of_reproduced_numbers_states_how_many_are_on_generated_data():
     easy = complete("hot/chains/hot-sparse", "micro-f1", chains("Ours (S)", "micro-f1"), 1.0, 1.0, "reproduced") | {
         "std": 0.0
     }

@@ -67,6 +67,7 @@ def test_a_number_with_a_verdict_by_two_recipes_counts_once_and_is_provisional_w
     assert counts([row | {"interval_low": None} for row in et]) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_a_number_that_no_run_can_judge_is_counted_as_such(covered, rows):
     by_paper = {one.paper: one for one in covered}
     # Table 3 of HOT has one seed and no spread; a row of Table 4 has ten seeds

@@ -43,7 +43,7 @@ def test_counts_are_of_the_category_alone_and_accuracy_is_a_share_of_it():
     assert counted("brec-total", "accuracy", run) == pytest.approx(4 / 400)
 
 
-def test_a_printed_count_has_the_name_that_runs_give_it():
+def test_a_published_count_has_the_name_that_runs_give_it():
     assert names_of("brec-cfi", COUNT) == ["cfi"]
     assert names_of("brec-total", "accuracy") == ["accuracy"]
     assert names_of("zinc", "mae") == []

@@ -18,14 +18,14 @@ ENTRIES = [entry for paper in papers() for entry in read_entries(paper)]
         (("polynormer", "Table 6", "Polynormer", "pokec", "gpu-memory-gb"), 21.54, None, None),
     ],
 )
-def test_a_printed_number_is_found_in_raw_units(names, mean, std, runs):
+def test_a_published_number_is_found_in_raw_units(names, mean, std, runs):
     found = lookup(*names)
     assert found.mean == pytest.approx(mean, abs=1e-12)
     assert found.std == (None if std is None else pytest.approx(std, abs=1e-12))
     assert found.runs == runs
 
 
-def test_every_printed_number_is_found_by_its_own_names():
+def test_every_published_number_is_found_by_its_own_names():
     for entry in ENTRIES:
         found = lookup(*(entry[k] for k in ("paper", "table", "method", "dataset", "metric", "split")))
         assert (found.printed, found.oom) == (entry["printed"], entry["oom"])

@@ -80,7 +80,7 @@ def edit(path: Path, change, seal: bool = False) -> None:
     path.write_text(json.dumps(sealed(record) if seal else record))
 
 
-def test_every_cell_is_a_row_and_says_how_it_stands(project):
+def test_every_cell_is_a_row_and_states_how_it_is(project):
     result = run(SUITE, "--no-mlflow")
     assert result.exit_code == 0, result.output
     found = rows()
@@ -153,7 +153,7 @@ def test_a_page_that_cannot_be_written_costs_a_warning(project):
         (lambda p: p.write_text("[]"), "delete the file"),
     ],
 )
-def test_a_broken_record_is_named_in_its_row_and_the_rest_goes_on(project, damage, says):
+def test_a_broken_record_is_named_in_its_row_and_the_rest_continues(project, damage, says):
     path = record_file(CELLS[0], 1)
     damage(path)
     result = run(SUITE, "--no-mlflow")
@@ -203,7 +203,7 @@ def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project):
         ({"seeds": None}, "its seeds is null, not a list"),
     ],
 )
-def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_goes_on(project, damage, says):
+def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_continues(project, damage, says):
     path = Path("results", f"{CELLS[0]}.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))
     assert run(SUITE, "--no-mlflow").exit_code == 0
@@ -244,7 +244,7 @@ def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, conten
     assert f"restore it: git checkout {path}" in found[CELLS[0]]["notes"][0]
 
 
-def test_runs_of_modified_code_say_so_in_every_report(project):
+def test_runs_of_modified_code_report_it_in_every_report(project):
     result = json.loads(Path("results", f"{CELLS[0]}.json").read_text())
     for number, digest in enumerate(result["runs"]):
         record = json.loads(record_file(CELLS[0], number).read_text())

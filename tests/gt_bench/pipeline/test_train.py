@@ -123,7 +123,7 @@ def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
     assert sum(o.count("from the store") for o in outputs) == 2
 
 
-def test_a_dataset_that_cannot_be_had_is_a_row_and_later_a_run(project):
+def test_a_dataset_that_is_unavailable_is_a_row_and_later_a_run(project):
     project.recipe()
     packed = Path("data/packed/web")
     packed.rename("aside")
@@ -141,7 +141,7 @@ def test_a_dataset_that_cannot_be_had_is_a_row_and_later_a_run(project):
     assert train()["status"] == "ok"
 
 
-def test_limits_cut_and_say_so(project):
+def test_limits_cut_and_report_it(project):
     project.recipe(limits={"small": {"seeds": 1, "epochs": 2}})
     result = train()
     assert result["reduced"] == ["1 of 2 seeds", "2 of 6 epochs"]
@@ -231,7 +231,7 @@ def test_fine_tuning_begins_from_the_best_weights_of_the_same_seed(project):
     assert train("small/web/fine")["runs"] != fine["runs"]
 
 
-def test_weights_that_were_not_kept_are_made_again(project):
+def test_weights_that_were_not_stored_are_made_again(project):
     fine_tune(project, {"keep_weights": False})
     before = train()
     with pytest.raises(RecipeError, match="has no saved weights; add .* keep_weights: true to its recipe"):
@@ -242,7 +242,7 @@ def test_weights_that_were_not_kept_are_made_again(project):
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_a_checkpoint_that_was_left_beside_a_final_record_goes(project, parallel):
+def test_a_checkpoint_that_was_left_next_to_a_final_record_goes(project, parallel):
     """A process that is killed between writing a record and removing its checkpoint leaves both."""
     project.recipe(run={"parallel": parallel}, epochs=2, seeds=[0, 1])
     runs = train()["runs"]
@@ -303,7 +303,7 @@ def test_a_search_of_another_recipe(project):
     assert train()["status"] == "ok"
 
 
-def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_goes_on(project):
+def test_what_starts_from_a_failed_run_fails_with_it_and_the_grid_continues(project):
     fine_tune(project, {"optimizer": {"name": "sgd", "lr": 1e30}, "epochs": 9})
     assert train()["status"] == "diverged"
     fine = train("small/web/fine")
@@ -346,7 +346,8 @@ def test_seeds_side_by_side_leave_what_they_leave_one_after_the_other(project, b
     assert capsys.readouterr().out.count("from the store") == 3
 
 
-def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on(project, beside, monkeypatch):
+@pytest.mark.slow
+def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_resumes(project, beside, monkeypatch):
     beside()
     compute = Experiment._compute
 
@@ -371,6 +372,7 @@ def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_goes_on(proje
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in stamps.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
     project.recipe(run={"parallel": parallel}, seeds=[0, 1, 2])
@@ -396,7 +398,7 @@ def test_a_bug_in_a_process_of_a_seed_is_raised_with_where_it_was(beside, monkey
 
 
 @pytest.mark.slow
-def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
+def test_out_of_memory_next_to_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
     beside()
     started, flag = Experiment._initial_model, Path("ran out")
 
@@ -421,7 +423,7 @@ def test_out_of_memory_beside_others_is_no_result_before_it_happened_alone(proje
 
 
 @pytest.mark.slow
-def test_stopped_by_a_scheduler_nobody_is_left_and_it_goes_on_from_the_checkpoints(project):
+def test_stopped_by_a_scheduler_nobody_is_left_and_it_continues_from_the_checkpoints(project):
     project.recipe(run={"parallel": 2}, epochs=100, seeds=[0, 1, 2])
     process = subprocess.Popen(
         [sys.executable, "-m", "stages.train", CELL],

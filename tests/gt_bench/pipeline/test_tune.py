@@ -70,7 +70,7 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project, capsys):
     assert result["search"]["trials"] == 4
 
 
-def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_goes_on(project, monkeypatch):
+def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_continues(project, monkeypatch):
     import optuna
 
     def studies():
@@ -274,7 +274,7 @@ def test_trials_that_all_end_alike_are_no_error(project):
     assert Path("tuned/small/web/mlp.importance.png").stat().st_size > 1000
 
 
-def test_limits_cut_trials_and_say_so(project):
+def test_limits_cut_trials_and_report_it(project):
     project.recipe(search=SEARCH, limits={"small": {"trials": 1, "seeds": 1}})
     tune()
     assert len(trials()) == 1

@@ -65,13 +65,13 @@ def test_the_task_is_read_off_the_targets(ours, targets, task):
     assert get_spec(named("lab/mine")).task == task
 
 
-def test_a_task_that_is_said(ours):
+def test_a_task_that_is_stated(ours):
     folder = write_many(ours / "lab/mine")
     (folder / "graphs.csv").write_text("y\n" + "".join(f"{i}\n" for i in range(30)))
     assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
 
 
-def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
+def test_a_task_that_the_data_do_not_fit_is_not_stored(ours):
     write_web(ours / "lab/papers")
     for name in ("lab/papers", "papers"):
         says = (
@@ -86,7 +86,7 @@ def test_a_task_that_the_data_do_not_fit_is_not_kept(ours):
         try_pair("mlp", "web", FAST, [0], metric="mae", bar=False)
 
 
-def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
+def test_a_metric_that_the_data_do_not_fit_is_not_stored(ours):
     write_web(ours / "lab/papers")
     with pytest.raises(DatasetError, match="the metric roc-auc needs two classes; the targets have 3"):
         named("lab/papers", metric="roc-auc")
@@ -108,7 +108,7 @@ def test_a_metric_that_the_data_do_not_fit_is_not_kept(ours):
          "all labels are 1; node-classification needs two classes"),
     ],
 )  # fmt: skip
-def test_data_whose_task_cannot_be_trained_are_not_kept(ours, made, says):
+def test_data_whose_task_cannot_be_trained_are_not_stored(ours, made, says):
     write("a.py", f"""
         import torch
         from torch_geometric.data import Data, HeteroData
@@ -123,7 +123,7 @@ def test_data_whose_task_cannot_be_trained_are_not_kept(ours, made, says):
     assert not Path("datasets.yaml").exists()
 
 
-def test_labels_as_floats_are_classes_where_that_is_said(ours):
+def test_labels_as_floats_are_classes_where_that_is_stated(ours):
     folder = write_many(ours / "lab/mine")
     (folder / "graphs.csv").write_text("y\n" + "".join(f"{i % 2}.0\n" for i in range(29)) + "nan\n")
     header = prepare(named("lab/mine")).header
@@ -136,7 +136,7 @@ def test_labels_as_floats_are_classes_where_that_is_said(ours):
     assert (header.out_dim, header.statistics["label_counts"], header.statistics["unlabelled"]) == (2, [15, 14], 1)
 
 
-def test_remarks_on_data_in_hand_are_kept(ours):
+def test_remarks_on_data_in_hand_are_stored(ours):
     data = graph()
     data.edge_weight = torch.rand(60)
     for _ in range(2):
@@ -162,7 +162,7 @@ def test_an_entry_that_is_none_is_named(ours):
             try_pair("mlp", text, FAST, [0], bar=False)
 
 
-def test_two_that_are_declared_at_once_are_both_kept(ours, monkeypatch):
+def test_two_that_are_declared_at_once_are_both_stored(ours, monkeypatch):
     for name in ("a", "b"):
         write_web(ours / "lab" / name)
 
@@ -337,7 +337,7 @@ def test_a_dataset_of_an_installed_package(ours, monkeypatch):
         named("texas")
 
 
-def test_a_category_beside_continuous_columns_is_taken(ours):
+def test_a_category_next_to_continuous_columns_is_taken(ours):
     folder = write_web(ours / "lab/papers")
     rows = (folder / "nodes.csv").read_text().splitlines()
     (folder / "nodes.csv").write_text(

@@ -175,7 +175,7 @@ def test_a_file_that_an_argument_names_decides_too(ours, forked):
     assert rows[0]["digests"] != rows[1]["digests"] == rows[2]["digests"]
 
 
-def test_an_edited_file_is_read_anew(ours):
+def test_an_edited_file_is_read_again(ours):
     write("a.py", PLAIN)
     assert find("a.py:Plain").cls is find("a.py:Plain").cls
     first = try_pair("a.py:Plain", "web", FAST, [0], bar=False).row

@@ -99,7 +99,7 @@ def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, m
 
 
 @pytest.mark.slow
-def test_a_searched_cell_is_held_against_its_search_space(project, monkeypatch):
+def test_a_searched_cell_is_compared_with_its_search_space(project, monkeypatch):
     from gt_bench.pipeline.tune import tune_cell
 
     spec = DatasetSpec(name="web", task="node-classification", metric="accuracy", prepare=print, level="node")

@@ -116,6 +116,7 @@ def test_an_import_is_on_the_leaderboard_at_once(trained):
     assert row()["runs"] == 2
 
 
+@pytest.mark.slow
 def test_a_search_trial_in_the_store_is_a_sound_record(project):
     from gt_bench.pipeline.tune import tune_cell
 

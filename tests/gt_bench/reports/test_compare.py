@@ -140,7 +140,7 @@ def test_the_command(project):
         (["edge-transformer/texas/gcn@own", "edge-transformer/texas/gcn@shipped"], "none of its 1 cells has a run"),
     ],
 )
-def test_what_cannot_be_compared_is_said_in_one_line(project, arguments, says):
+def test_what_cannot_be_compared_is_reported_in_one_line(project, arguments, says):
     shown = run(*arguments)
     assert shown.exit_code == 1
     assert says in str(shown.exception)

@@ -48,7 +48,7 @@ def table():
     return paper_table(find("edge-transformer", "Table 3"), rows)
 
 
-def test_every_printed_number_has_its_place_in_a_table():
+def test_every_published_number_has_its_place_in_a_table():
     numbers = everything()
     assert (
         sum(len(layout.printed) for layout in layouts()) == len(numbers) == 907 + 27 + 20
@@ -76,7 +76,7 @@ def test_a_table_that_is_not_printed_names_the_nearest(paper, name, says):
         find(paper, name)
 
 
-def test_a_line_for_the_print_and_one_for_each_recipe(table):
+def test_a_line_for_the_published_value_and_one_for_each_recipe(table):
     assert [(line.method, line.recipe) for line in table.lines][:4] == [
         ("GCN", None),
         ("GCN", "gcn"),
@@ -93,7 +93,7 @@ def test_a_line_for_the_print_and_one_for_each_recipe(table):
     assert sign_of(et.rows[CORNELL]).endswith("…")
 
 
-def test_a_recipe_of_another_suite_says_so():
+def test_a_recipe_of_another_suite_is_named():
     rows = rows_for("ppgt/cornell/gcn", [0.5, 0.6])
     assert "gcn (ppgt)" in [line.recipe for line in paper_table(find("edge-transformer", "3"), rows).lines]
 
@@ -110,7 +110,7 @@ def test_a_row_whose_epoch_was_chosen_on_test_is_flagged_in_every_form():
     assert table_content(table)["remarks"][0].startswith(said)
 
 
-def test_flags_are_said_once(table):
+def test_flags_are_reported_once(table):
     text = to_markdown(table)
     assert all(text.count(note) == 1 for note in table.notes)
     assert "56.2 ± 2.6 [a" in text
@@ -137,7 +137,7 @@ def test_a_narrow_terminal_gets_whole_words(width):
     assert len(blocks) > 1
 
 
-def test_csv_has_every_printed_number_and_every_run(table):
+def test_csv_has_every_published_number_and_every_run(table):
     lines = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert len(lines) == 18 + 1
     assert [line["mean"] for line in lines if line["cell"] == "edge-transformer/cornell/gcn"] == ["0.56"]
@@ -194,7 +194,7 @@ def test_names_are_escaped_in_every_form():
     assert "a|b_{c} &amp; &lt;script&gt;" in html
 
 
-def test_html_has_ours_in_the_cell_of_the_print(table):
+def test_html_has_ours_in_the_cell_of_the_published_value(table):
     cells = re.findall(r"<td.*?</td>", table_html(table), re.S)
     assert len(cells) == 18
     (cornell,) = [cell for cell in cells if "56.2 ± 2.6" in cell]
@@ -213,7 +213,7 @@ def test_all_papers_are_listed():
     ]
 
 
-def test_the_page_gets_each_number_beside_its_place(table):
+def test_the_page_gets_each_number_next_to_its_place(table):
     content = table_content(table)
     assert content["count"].startswith(f"{table.run} of {len(table.layout.printed)} numbers")
     assert [line["method"] for line in content["lines"]] == list(table.layout.methods)

@@ -82,7 +82,7 @@ def test_the_page_of_results_is_up_to_date(shipped):
 
 
 @pytest.mark.slow
-def test_the_page_of_results_has_what_each_verdict_stands_on(shipped):
+def test_the_page_of_results_has_what_each_verdict_is_based_on(shipped):
     lines = shipped[0].splitlines()
     start = lines.index("## Every number judged") + 4
     shown = [line.split(" | ") for line in lines[start : lines.index("", start)]]

@@ -32,7 +32,7 @@ def raising(error):
 @pytest.mark.parametrize(
     "kind", [RecipeError, StoreError, WriteError, DatasetError, DatasetUnavailable, UnknownDataset, Lost]
 )
-def test_what_a_user_can_mend_is_one_line(kind, capsys):
+def test_what_a_user_can_fix_is_one_line(kind, capsys):
     assert status_of(raising(kind("web.yaml: fix it"))) == 1
     assert capsys.readouterr().err == "error: web.yaml: fix it\n"
 
@@ -76,7 +76,7 @@ def test_a_full_disk_and_a_stop_by_hand_end_in_one_line(project, monkeypatch, ca
 @pytest.mark.parametrize(
     ("arguments", "status"), [(["--help"], 0), (["-h"], 0), ([], 2), (["--nonsense"], 2), (["a", "b"], 2)]
 )
-def test_help_that_was_asked_for_is_no_failure(monkeypatch, capsys, arguments, status):
+def test_help_that_was_requested_is_no_failure(monkeypatch, capsys, arguments, status):
     monkeypatch.setattr(sys, "argv", ["train", *arguments])
     for main in (
         lambda: cell_stage("how it is called", raising(AssertionError())),

@@ -24,13 +24,13 @@ def test_the_same_text_is_the_same_module_and_another_is_another(file):
     assert imported(file, "net.py").MORE == 2
 
 
-def test_a_change_of_what_lies_beside_it_counts_within_the_same_second_and_size(file):
+def test_a_change_of_what_lies_next_to_it_counts_within_the_same_second_and_size(file):
     assert imported(file, "net.py").VALUE == 1
     (file.parent / "beside_of_test_imported.py").write_text("VALUE = 7\n")
     assert imported(file, "net.py").VALUE == 7
 
 
-def test_a_file_of_the_same_name_beside_another_one_is_another_file(file):
+def test_a_file_of_the_same_name_next_to_another_one_is_another_file(file):
     assert imported(file, "net.py").VALUE == 1
     other = file.parent / "other"
     other.mkdir()

@@ -179,7 +179,7 @@ def test_seeds_side_by_side_share_the_bound_of_their_control_group(project, grou
     assert [record["deterministic"]["status"] for record in project.records()] == ["oom"] * 2
 
 
-def test_a_command_without_memory_says_how_much_there_is(capsys):
+def test_a_command_without_memory_states_how_much_there_is(capsys):
     def work(error):
         raise error
 

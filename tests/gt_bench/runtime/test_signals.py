@@ -40,7 +40,7 @@ def stopped(run, at: int, number: int = signal.SIGTERM, times: int = 1) -> int:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_run_ends_with_a_checkpoint_and_goes_on_as_if_uninterrupted(tmp_path, capsys, number, status):
+def test_a_run_ends_with_a_checkpoint_and_continues_as_if_uninterrupted(tmp_path, capsys, number, status):
     before = signal.getsignal(number)
     whole = make(tmp_path).train()
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
@@ -97,7 +97,7 @@ def checkpoint_costs(monkeypatch, seconds: float) -> None:
     monkeypatch.setattr(Checkpoint, "cost", property(lambda self: seconds, lambda self, value: None), raising=False)
 
 
-def test_long_epochs_are_not_kept_one_by_one_where_that_would_take_long(tmp_path, monkeypatch):
+def test_long_epochs_are_not_stored_one_by_one_where_that_would_take_long(tmp_path, monkeypatch):
     monkeypatch.setattr(signals, "GRACE", 0.0)
     checkpoint_costs(monkeypatch, 1e9)
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
@@ -119,7 +119,7 @@ def test_a_second_signal_and_one_outside_of_a_run_stop_at_once(tmp_path):
     ("command", "number"),
     [(["-m", "stages.train", CELL], signal.SIGTERM), (["-m", "gt_bench.cli", "train", CELL], signal.SIGINT)],
 )
-def test_a_stage_that_is_asked_to_stop(project, command, number):
+def test_a_stage_that_is_told_to_stop(project, command, number):
     project.recipe(epochs=100_000, seeds=[3])
     process = subprocess.Popen(
         [sys.executable, *command],
@@ -163,7 +163,7 @@ def test_a_stage_that_is_being_imported_ends_without_a_word(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
-def test_from_its_command_on_it_is_said(capsys):
+def test_from_its_command_on_it_is_reported(capsys):
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         assert status_of(lambda: signal.raise_signal(signal.SIGINT)) == 130

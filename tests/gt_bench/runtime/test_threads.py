@@ -77,7 +77,7 @@ def outcomes(data: Path, cores: set[int], busy: int, **environment: str) -> dict
 
 
 @pytest.mark.slow
-def test_one_cell_of_each_task_on_one_core_and_on_two_beside_other_work(tmp_path):
+def test_one_cell_of_each_task_on_one_core_and_on_two_next_to_other_work(tmp_path):
     own = {"node-regression", "edge-classification", "edge-regression", "link-prediction"}  # of user-supplied data
     assert set(CELLS) == TASKS.keys() - own, "a task without a cell here"
     mine = sorted(os.sched_getaffinity(0))

@@ -24,7 +24,7 @@ def run(work, most, tasks, fresh=False, **hooks):
 
 
 @pytest.mark.parametrize(("fresh", "processes"), [(False, 2), (True, 5)])
-def test_every_task_is_done_once_and_as_many_at_once_as_asked_for(tmp_path, fresh, processes):
+def test_every_task_is_done_once_and_as_many_at_once_as_requested(tmp_path, fresh, processes):
     def work(task, tell):
         tell("begun", os.getpid())
         (tmp_path / str(task)).touch()
@@ -107,7 +107,7 @@ def test_a_task_waits_for_the_one_it_needs():
 
 
 @pytest.mark.parametrize(("available", "most"), [(190.0, 2), (100.0, 1)])
-def test_fewer_where_memory_holds_fewer_and_it_is_said(monkeypatch, available, most):
+def test_fewer_where_memory_holds_fewer_and_it_is_reported(monkeypatch, available, most):
     """Each task needs 60 MiB."""
     refused = get_context("fork").Event()
 

@@ -108,7 +108,7 @@ def test_no_hours_and_no_jobs(project, hours, jobs, says):
         work(entries(load_grid()), load_grid(), hours, jobs)
 
 
-def test_the_command_names_what_a_plan_lacks(project):
+def test_the_command_names_what_a_plan_misses(project):
     project.recipe()
     Path("plan.yaml").write_text("runs:\n- {cells: [small/web/mpl]}\n")
     shown = CliRunner().invoke(app, ["work", "--plan", "plan.yaml"])
@@ -117,7 +117,7 @@ def test_the_command_names_what_a_plan_lacks(project):
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_queue_and_it_says_what_it_would_need(project):
+def test_a_full_disk_ends_the_queue_and_it_states_what_it_would_need(project):
     project.recipe(seeds=list(range(20)))
     store = project.root / "store"
     store.mkdir()
@@ -278,7 +278,7 @@ def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project)
 
 
 @pytest.mark.slow
-def test_one_that_is_out_of_memory_beside_others_runs_alone(project, monkeypatch):
+def test_one_that_is_out_of_memory_next_to_others_runs_alone(project, monkeypatch):
     for row in ("large", "mlp"):
         project.recipe(row=row, seeds=[0])
     how = []

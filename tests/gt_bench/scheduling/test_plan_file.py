@@ -57,7 +57,7 @@ def test_a_plan_that_names_what_is_not_there(grid, text, says):
     assert says in str(error.value)
 
 
-def test_no_such_plan_and_names_beside_one(grid):
+def test_no_such_plan_and_names_next_to_one(grid):
     with pytest.raises(RecipeError, match=r"no\.yaml: no such file"):
         entries_of([], Path("no.yaml"), grid)
     with pytest.raises(RecipeError, match="not both"):

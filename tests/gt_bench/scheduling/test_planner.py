@@ -72,7 +72,7 @@ def test_the_order_of_runs():
     assert sorted(shuffled, key=lambda one: one.order) == in_order
 
 
-def test_the_values_of_all_runs_sum_to_the_printed_numbers():
+def test_the_values_of_all_runs_sum_to_the_published_numbers():
     values = [run("own", n, numbers=3).value for n in range(1, 11)]
     assert values[0] == 1.5
     assert sum(values[:3]) == pytest.approx(3 * 0.75)

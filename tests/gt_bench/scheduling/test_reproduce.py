@@ -233,7 +233,7 @@ def test_an_unknown_suite_is_one_line(project, capsys):
     assert main([]) == 2
 
 
-def test_the_installation_says_its_size_and_time_and_is_not_silent():
+def test_the_installation_states_its_size_and_time_and_is_not_silent():
     shown = subprocess.run(
         ["make", "-n", "reproduce", "VENV=none"], cwd=ROOT, capture_output=True, text=True, check=True
     )

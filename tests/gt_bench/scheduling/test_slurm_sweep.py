@@ -158,7 +158,7 @@ def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(pro
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_is_said_and_not_submitted_again_in_this_sweep(project):
+def test_a_run_that_fails_is_reported_and_not_submitted_again_in_this_sweep(project):
     project.recipe(seeds=[0, 7], split="seed", start={"cell": "small/web/base"})
     project.recipe(row="base", seeds=[0], keep_weights=True)  # no run with seed 7 exists to start from
     cluster = Cluster()
@@ -239,7 +239,7 @@ def test_a_search_that_does_not_get_on_is_given_up_and_said(project):
 
 
 @pytest.mark.slow
-def test_a_job_that_no_node_can_take_is_said_once(project):
+def test_a_job_that_no_node_can_take_is_reported_once(project):
     project.recipe(seeds=[0, 1])
 
     class Waits(Cluster):
@@ -319,7 +319,7 @@ def a_command(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_what_slurm_says_is_said_in_one_line(project, monkeypatch):
+def test_what_slurm_states_is_reported_in_one_line(project, monkeypatch):
     """A controller that does not answer, and an sbatch that rejects a partition or the memory."""
     project.recipe(seeds=[0])
     pytest.importorskip("submitit")

@@ -14,7 +14,7 @@ from gt_bench.store.run_store import Store
 @pytest.mark.parametrize(
     "damage", ["[]", "{", '{"small/web/mlp accuracy ↑ %": 3}', '{"small/web/mlp accuracy ↑ %": {}}']
 )
-def test_a_damaged_list_is_said_anew(project, damage):
+def test_a_damaged_list_is_reported_again(project, damage):
     project.recipe(seeds=[0])
     grid = load_grid()
     cell = grid.find("small/web/mlp")

@@ -285,7 +285,7 @@ def shown(suite: str) -> dict[str, dict]:
 
 
 @pytest.mark.slow
-def test_trials_stand_in_an_experiment_of_their_own_and_pictures_with_the_cell(project, monkeypatch):
+def test_trials_are_in_an_experiment_of_their_own_and_pictures_with_the_cell(project, monkeypatch):
     project.recipe(search={**GRID, "trials": 2}, run={"tracking": True}, seeds=[0], epochs=2)
     tune()
     searched = shown("small-search")

@@ -61,7 +61,7 @@ def welch(ours, theirs, sides):
     )
 
 
-def test_the_printed_numbers_of_runs():
+def test_the_published_numbers_of_runs():
     assert PRINTED == [4, 5, 7, 10]
 
 
@@ -92,7 +92,7 @@ def test_a_difference_of_the_margin_is_called_reproduced_in_one_case_of_twenty_a
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(10, 10), (4, 4), (3, 10)])
-def test_judge_says_of_each_draw_what_the_textbook_says(ours, theirs):
+def test_judge_states_of_each_draw_what_the_textbook_states(ours, theirs):
     full = 10 if ours == 3 else ours
     for shift in (0.0, 1.5):
         sides = drawn(ours, theirs, shift)
@@ -167,7 +167,7 @@ def test_a_spread_of_one_run_is_one_of_an_unstated_number():
     )
 
 
-def test_one_run_is_judged_by_the_printed_spread_alone_and_says_so():
+def test_one_run_is_judged_by_the_printed_spread_alone_and_reports_it():
     half = special.stdtrit(9, 0.975) * sample_std(0.0036, 10) * np.sqrt(1.1) + AUC.rounding
     verdict = judge(AUC.mean + half - 1e-5, 0.0, 1, AUC, 10)
     assert (verdict.word, verdict.p_equivalence, verdict.power) == ("consistent", None, None)
@@ -235,7 +235,7 @@ UNPRINTED = [
 
 
 @pytest.mark.parametrize(("ours", "printed", "spread", "truth"), UNPRINTED)
-def test_error_rates_where_the_print_says_less(ours, printed, spread, truth):
+def test_error_rates_where_the_paper_states_less(ours, printed, spread, truth):
     mean, std, other, other_std = drawn(ours, truth)
     words = [
         judge(

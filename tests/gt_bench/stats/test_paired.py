@@ -34,7 +34,7 @@ def test_what_a_pair_shares_is_in_no_difference():
     assert stats.ttest_ind(first, second).pvalue > 0.5
 
 
-def test_smaller_is_better_where_the_metric_says_so():
+def test_smaller_is_better_where_the_metric_states_it():
     first, second = draws(10, 0.1, 0.02, 0.1)
     assert paired(first, second, "max").word == "first"
     turned = paired(first, second, "min")

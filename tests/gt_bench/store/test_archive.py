@@ -198,7 +198,7 @@ def test_what_is_said_of_contributed_records():
     assert contribution_of([marked[0], *records[1:]]) == "contributed by Jane (1 of 3 runs); verified: schema only"
 
 
-def test_verify_goes_on_after_a_file_that_cannot_be_read(trained):
+def test_verify_continues_after_a_file_that_cannot_be_read(trained):
     trained.recipe(row="other")
     train_cell(load_grid().find("small/web/other"), load_grid())
     path = export()

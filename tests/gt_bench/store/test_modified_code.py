@@ -44,7 +44,7 @@ def test_modified_code_runs_under_a_key_of_its_own_and_is_not_exported(trained, 
     assert train()["runs"] == before["runs"], "undone, the old records count again"
 
 
-def test_verify_says_which_shipped_cells_the_code_would_compute_otherwise(trained, monkeypatch):
+def test_verify_states_which_shipped_cells_the_code_would_compute_otherwise(trained, monkeypatch):
     shipped, grid = read(export()), load_grid()
     monkeypatch.setattr("gt_bench.provenance.staleness.code_of", lambda model, task: CODE)
     monkeypatch.setattr(

@@ -37,7 +37,7 @@ def contents() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(Path().rglob("*")) if path.is_file()}
 
 
-def test_one_command_moves_everything_and_says_what(old):
+def test_one_command_moves_everything_and_states_what(old):
     before = load_recipe("recipes/other/chains/mlp.yaml")
     said = migrate()
     assert [line for line in said if line.startswith(("recipes/", "records/", "golden/"))] == [

@@ -124,7 +124,7 @@ def test_errors_are_averaged_over_graphs_not_batches():
     assert task.evaluate(outputs, outputs)["squared-error"] == 2.0
 
 
-def test_the_kept_epoch_counts_in_a_digest_only_where_it_is_the_last():
+def test_the_stored_epoch_counts_in_a_digest_only_where_it_is_the_last():
     model = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
     assert Recipe(**model, select="best").decisive() == Recipe(**model).decisive()
     assert "select" not in Recipe(**model).decisive()

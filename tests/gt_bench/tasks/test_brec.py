@@ -284,7 +284,7 @@ def test_a_run_that_was_stopped_between_pairs_ends_as_if_it_had_not_been(experim
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stop_below", "pairs"), [(0.0, 0), (10.0, 1)], ids=["within a pair", "between pairs"])
-def test_the_time_limit_holds_and_a_longer_one_goes_on(experiment, stop_below, pairs):
+def test_the_time_limit_holds_and_a_longer_one_continues(experiment, stop_below, pairs):
     changes = {"brec": {"stop_below": stop_below}}
     record, _ = experiment(settings={"time_limit_hours": 1e-9}, **changes).run(0)
     assert result_of(record)["status"] == "timed-out"

@@ -199,7 +199,7 @@ S2G = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [HOT | ENCODER, S2G | {"broadcast_activation": True}])
-def test_a_run_learns_resumes_and_tests_what_it_says(model, tmp_path):
+def test_a_run_learns_resumes_and_tests_what_it_states(model, tmp_path):
     pack_hypergraph(tmp_path)
     changes = {
         "model": model,

@@ -171,7 +171,7 @@ HOT = {
         (False, {"name": "s2g", "set_dims": [8, 8], "pair_dims": [8]}),
     ],
 )
-def test_a_run_learns_resumes_and_tests_what_it_says(partition, model, tmp_path):
+def test_a_run_learns_resumes_and_tests_what_it_states(partition, model, tmp_path):
     pack_sets(tmp_path, partition)
     changes = {"model": model, "loss": "bce-f1" if partition else "bce", "batch": {"graphs": 4}, "epochs": 6}
     record, run = assert_resumes(tmp_path, "sets", **changes)

@@ -54,6 +54,7 @@ def checked(monkeypatch, update: bool = False) -> str | None:
     return check(cells_of([CELL], load_grid()), say=lambda line: None, update=update)[CELL][1]
 
 
+@pytest.mark.slow
 def test_a_golden_run_is_short_and_complete(grid):
     schedule = {"name": "cosine", "warmup": 50}
     grid.recipe(epochs=50, eval_every=3, patience=4, eval_after=20, precision="bf16", threads=2, schedule=schedule)
@@ -146,7 +147,7 @@ def test_a_broken_cell_is_named(grid, monkeypatch, changes, says):
     assert not golden_values.load("small"), "nothing is stored"
 
 
-def test_a_bug_says_where_it_is(grid, monkeypatch):
+def test_a_bug_states_where_it_is(grid, monkeypatch):
     grid.recipe()
     monkeypatch.setattr("gt_bench.training.trainer.create_optimizer", lambda section, parameters: None)
     assert one().error.startswith("AttributeError (trainer.py:")

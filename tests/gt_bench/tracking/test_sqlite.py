@@ -91,7 +91,7 @@ DIGESTS = sorted(record["digest"] for record in RECORDS)
 
 
 @pytest.mark.parametrize("statements", [3, 12, 60])
-def test_one_that_was_only_begun_is_made_anew_from_the_records(quick, capsys, statements):
+def test_one_that_was_only_begun_is_made_again_from_the_records(quick, capsys, statements):
     killed(begin, FILE.resolve(), statements)
     left, identity = FILE.read_bytes(), FILE.with_name("id")
     identity.write_text("of before")
@@ -145,7 +145,7 @@ def test_one_that_is_no_database_is_set_aside_and_none_overwrites_another(quick,
         assert FILE.with_name(f"mlflow.db.damaged-{number}").read_bytes().startswith(b"no database, %d" % number)
 
 
-def test_one_of_another_version_is_left_and_it_is_said_what_to_do(empty, capsys):
+def test_one_of_another_version_is_left_and_it_is_reported_what_to_do(empty, capsys):
     shutil.copy(empty, FILE)
     with contextlib.closing(sqlite3.connect(FILE)) as connection, connection:
         connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")

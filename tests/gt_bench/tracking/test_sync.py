@@ -64,7 +64,7 @@ def test_what_a_store_holds(rebuilt, world):
     assert len(rebuilt) == 7
 
 
-def test_completion_mends_whatever_is_missing_wrong_or_too_much(store, world, rebuilt):
+def test_completion_fixes_whatever_is_missing_wrong_or_too_much(store, world, rebuilt):
     uri = store("mend")
     complete(SUITE, world.results, world.records)
     mirror = Mirror(uri, SUITE)
@@ -102,7 +102,7 @@ def test_completion_of_a_whole_store_writes_nothing(store, world, monkeypatch):
     assert Path(uri.removeprefix("sqlite:///")).read_bytes() == written
 
 
-def test_superseded_attempts_stay_and_say_so(store, tmp_path):
+def test_superseded_attempts_stay_and_report_it(store, tmp_path):
     """The cell was trained, then with another learning rate, then with one more seed: two attempts, one is current."""
     uri, kept = store("superseded"), Store(tmp_path / "store")
     old = [make_record(ET, seed, test=0.5) for seed in (0, 1)]

@@ -141,7 +141,7 @@ def test_the_printed_address_shows_the_leaderboard_every_attempt_and_a_run(brows
     assert wrong == []
 
 
-def test_a_server_that_is_down_is_said_soon(tmp_path):
+def test_a_server_that_is_down_is_reported_soon(tmp_path):
     uri = f"http://somebody:secret@127.0.0.1:{free_port()}"
     environment = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -50,7 +50,7 @@ class Deep(nn.Module):
         return tensor
 
 
-def test_a_run_that_does_not_fit_goes_on_with_less_and_finds_the_same_bits(tmp_path):
+def test_a_run_that_does_not_fit_continues_with_less_and_finds_the_same_bits(tmp_path):
     models = []
 
     def build(limit=float("inf")):

@@ -220,7 +220,7 @@ def killed_at(run: Experiment, epoch: int) -> Path:
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (2, 2)])
-def test_a_run_goes_on_with_another_number_of_processes(tmp_path, before, after):
+def test_a_run_continues_with_another_number_of_processes(tmp_path, before, after):
     changes = {"model": {"name": "gin", "hidden_dim": 8, "num_layers": 2, "dropout": 0.3 if before == after else 0.0}}
     checkpoint = killed_at(experiment(tmp_path, store="killed", processes=before, **changes), 2)
     whole, _ = experiment(tmp_path, store="whole", processes=after, **changes).run(0)

@@ -13,7 +13,7 @@ from gt_bench.utils.dvc import keep_in_memory, repair_lock, set_aside_if_broken
     ("content", "mended"),
     [("", True), ('{"write": {', True), ("{}", False), ('{"read": {}, "write": {}}', False), (None, False)],
 )
-def test_a_lock_that_a_killed_process_left_broken_is_mended(tmp_path, content, mended):
+def test_a_lock_that_a_killed_process_left_broken_is_fixed(tmp_path, content, mended):
     path = tmp_path / "rwlock"
     if content is not None:
         path.write_text(content)
@@ -56,7 +56,7 @@ def test_the_list_of_locked_paths_goes_to_memory_as_it_is(places, content):
     assert (path.readlink(), held.read_text(), list(memory.iterdir())) == (held, HELD, [held])
 
 
-def test_dvc_goes_on_where_memory_was_emptied(places):
+def test_dvc_continues_where_memory_was_emptied(places):
     from dvc.fs import localfs
     from dvc.rwlock import rwlock
 
@@ -88,7 +88,7 @@ def test_a_list_that_is_being_written_or_has_no_memory_stays_on_disk(places):
     assert sorted(path.name for path in folder.iterdir()) == ["rwlock", "rwlock.lock"]
 
 
-def test_a_broken_list_in_memory_is_mended(places):
+def test_a_broken_list_in_memory_is_fixed(places):
     folder, memory = places
     keep_in_memory(folder, memory)
     (folder / "rwlock").write_text("")

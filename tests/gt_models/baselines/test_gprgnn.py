@@ -2,33 +2,10 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
-from torch_geometric.nn import APPNP
+from torch import nn
 
-from gt_models import create_model
-from gt_models.batch import GraphBatch
 from tests.gt_models import checks
-
-NAMES = ["gprgnn", "appnp"]
-
-
-def build(name: str, **arguments) -> nn.Module:
-    torch.manual_seed(0)
-    rates = {"dropout": 0.0} | ({"step_dropout": 0.0} if name == "gprgnn" else {})
-    return create_model(
-        name, **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "steps": 3, "alpha": 0.2} | rates | arguments
-    ).double()
-
-
-def perceptron(model: nn.Module, x: Tensor) -> Tensor:
-    w = model.state_dict()
-    hidden = (x @ w["encoder.linear.weight"].T + w["encoder.linear.bias"]).clamp(min=0)
-    return hidden @ w["head.weight"].T + w["head.bias"]
-
-
-def with_loops() -> GraphBatch:
-    graph = checks.random_graphs((6,))[0]
-    return GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
+from tests.gt_models.baselines.gprgnn_cases import NAMES, build, perceptron, with_loops
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,14 +23,6 @@ def test_is_its_equations(name):
         for _ in range(3):
             z = 0.8 * near @ z + 0.2 * h
     torch.testing.assert_close(model(graph), z, rtol=1e-7, atol=1e-7)  # gamma is float32
-
-
-def test_begins_as_pagerank_of_torch_geometric():
-    graph = checks.random_graphs((7,))[0]
-    for name in NAMES:
-        model = build(name).eval()
-        expected = APPNP(3, 0.2)(perceptron(model, graph.x), graph.edge_index)
-        torch.testing.assert_close(model(graph), expected, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", NAMES)

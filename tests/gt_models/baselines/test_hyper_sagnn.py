@@ -139,7 +139,7 @@ def test_without_hyperedges():
         build()(GraphBatch(graph().x, graph().edge_index, graph().ptr))
 
 
-def test_reset_draws_anew():
+def test_reset_draws_again():
     model = build()
     before = model.query.weight.detach().clone()
     model.reset_parameters()

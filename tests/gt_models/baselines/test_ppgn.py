@@ -86,7 +86,7 @@ def circulant(n: int, steps: tuple[int, ...]) -> GraphBatch:
     return GraphBatch(torch.ones(n, 1, dtype=torch.float64), edges, torch.tensor([0, n]))
 
 
-def test_tells_apart_what_colour_refinement_does_not():
+def test_distinguishes_what_colour_refinement_does_not():
     """A hexagon and two triangles have different outputs, a relabelled hexagon has the same."""
     model = build(in_dim=1, edge_dim=None, features=False)
     one, hexagon = circulant(3, (1,)), circulant(6, (1,))

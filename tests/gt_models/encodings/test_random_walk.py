@@ -111,7 +111,7 @@ def test_no_graph_and_empty_graphs():
         assert not values[:, 1:].any()
 
 
-def test_edges_may_stand_in_any_order():
+def test_edges_may_be_in_any_order():
     batch = collate(random_graphs((6, 9, 4), density=0.4))
     order = torch.randperm(batch.num_edges, generator=torch.Generator().manual_seed(0))
     mixed = GraphBatch(batch.x, batch.edge_index[:, order], batch.ptr)

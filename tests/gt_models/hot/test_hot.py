@@ -182,7 +182,7 @@ def test_an_empty_graph_of_a_batch_changes_no_other():
     torch.testing.assert_close(out[1:], model(g))
 
 
-def test_parallel_edges_add_up_and_self_loops_stand_on_the_diagonal():
+def test_parallel_edges_add_up_and_self_loops_are_on_the_diagonal():
     model = build("node", attention="softmax").eval()
     g = graph_of(3, [(0, 1), (1, 0), (1, 2), (2, 1)])
     doubled = GraphBatch(

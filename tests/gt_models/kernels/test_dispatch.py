@@ -150,7 +150,7 @@ def test_devices_and_dtypes_are_reasons(double):
     assert "wants one dtype" in form.reason((torch.ones(1), torch.ones(1, dtype=torch.float64)), {})
 
 
-def test_explain_says_which_form_and_why_no_other(double):
+def test_explain_states_which_form_and_why_no_other(double):
     class Model(nn.Module):
         def forward(self, x):
             return double(x) + double(x[:1])

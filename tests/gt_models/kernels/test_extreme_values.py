@@ -131,7 +131,7 @@ def test_large_keys_of_scaled_dot_products_stay_finite():
     assert torch.autograd.grad(outs[1].sum(), qkv)[0].isfinite().all()
 
 
-def test_negative_weights_of_a_walk_are_kept():
+def test_negative_weights_of_a_walk_are_preserved():
     outs = []
     for form in ("reference", "numba"):
         with use(form):

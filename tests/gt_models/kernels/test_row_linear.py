@@ -65,7 +65,7 @@ def test_threads_do_not_change_a_bit():
     assert_threads_change_no_bit(lambda: results("numba", leaves)[2:])  # products by oneDNN
 
 
-def test_it_says_when_it_cannot():
+def test_it_states_when_it_cannot():
     for rows, outputs, words in ((10, 64, "fewer than"), (70000, 6, "no multiple of four")):
         with pytest.raises(ValueError, match=words), use(row_linear="numba"):
             row_linear(*arguments(rows, 64, outputs))

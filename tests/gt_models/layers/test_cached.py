@@ -15,7 +15,7 @@ class Counts:
         return torch.ones(2)
 
 
-def test_computed_once_and_kept_as_an_attribute():
+def test_computed_once_and_stored_as_an_attribute():
     counts = Counts()
     assert counts.value is counts.value
     assert (counts.calls, "value" in counts.__dict__, Counts.value.__doc__) == (1, True, "Documented.")

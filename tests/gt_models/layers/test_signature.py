@@ -34,7 +34,7 @@ def test_missing_and_unknown_arguments_are_refused(arguments):
         Released(**arguments)
 
 
-def test_what_the_paper_lacks_is_refused():
+def test_what_the_paper_does_not_have_is_refused():
     with pytest.raises(TypeError, match="no argument dpeth"):
         with_arguments_of(Paper, dpeth=3)
 

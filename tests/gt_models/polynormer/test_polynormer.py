@@ -137,7 +137,7 @@ def test_local_layers_without_norm_have_degree_two_to_the_layers(num_layers):
     assert degree(at, 2**num_layers) == 2**num_layers
 
 
-def test_version_2_tells_apart_what_version_1_cannot():
+def test_version_2_distinguishes_what_version_1_cannot():
     # Appendix K, Figure 6: decalin and bicyclopentyl; features and beta are one, A is a random walk, no sigmoid, no
     # projection. Its circular skip links are not tested: their second eigenvalue is double, so that relabelled copies
     # of one of them differ, too (gt_bench/claims/experiments/second_eigenvector.py)

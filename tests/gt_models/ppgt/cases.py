@@ -6,6 +6,7 @@ from gt_models import GraphBatch, create_model
 from tests.gt_models.checks import random_graphs
 from tests.gt_models.reference import ppgt as reference
 
+SUBGRAPHS = "ppgt-node2subgraph-released"
 SMALL = {
     "in_dim": 4,
     "out_dim": 2,
@@ -94,3 +95,28 @@ ZINC = {
     "rrwp_dim": 25,
     "stem_dim": 128,
 }
+
+
+def with_encodings() -> list[GraphBatch]:
+    """Graphs with positions and a marked node; one is directed."""
+    singles = [*random_graphs((4, 1), pair_encodings=(("rrwp", 6),)), directed_graph()]
+    rng = torch.Generator().manual_seed(2)
+    for number, g in enumerate(singles):
+        g.encodings["position"] = torch.randn(g.num_nodes, 2, dtype=torch.float64, generator=rng)
+        g.encodings["target"] = (torch.arange(g.num_nodes) == number % g.num_nodes).double()[:, None]
+    return singles
+
+
+SMALL_SUBGRAPHS = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"pair_dim": 8}
+
+
+def small_subgraphs(**changes):
+    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
+        "name": SUBGRAPHS,
+        "pair_dim": 8,
+        "num_stem_ffn": 2,
+    }
+    model = create_model(**(given | changes)).double()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5 if parameter.dim() == 1 else 0.7 * parameter.size(-1) ** -0.5)
+    return model.eval()

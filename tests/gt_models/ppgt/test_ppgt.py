@@ -171,7 +171,7 @@ def test_an_empty_graph_among_others_disturbs_nobody():
     torch.testing.assert_close(model(with_empty)[[0, 2]], model(both), rtol=1e-12, atol=1e-12)
 
 
-def test_bad_input_says_what_to_do():
+def test_bad_input_states_what_to_do():
     with pytest.raises(ValueError, match="num_heads=3 does not divide hidden_dim=8"):
         create_model("ppgt", **(SMALL | {"num_heads": 3}))
     with pytest.raises(ValueError, match="unknown urpe 'x'; known: True, False"):

@@ -27,7 +27,7 @@ def test_half_precision_computes_sinusoids_in_single_precision():
     torch.testing.assert_close(found, stem.enhance(raw.double()).float(), rtol=1e-4, atol=1e-4)
 
 
-def test_kept_branches():
+def test_branches_that_are_not_dropped():
     stem = PairStem(2, 4, 4, 2, 2, 1, "adarms")
     raw, edge = torch.randn(5, 2), torch.randn(5, 4)
     torch.testing.assert_close(stem(raw, edge, torch.ones(5, 2)), stem(raw, edge))

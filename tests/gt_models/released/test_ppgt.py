@@ -1,14 +1,23 @@
-"""PPGT as released: stored outputs of the authors' code, encoders in loops, initialisation, Node2Subgraph."""
+"""PPGT as released: stored outputs of the authors' code, encoders in loops, and initialisation."""
 
 import pytest
 import torch
 
 from gt_models import GraphBatch, create_model
 from tests.gt_models.checks import assert_gradients_reach, assert_sound, collate, random_graphs
-from tests.gt_models.ppgt.cases import SMALL, ZINC, described, directed_graph, expected_outputs, graphs, small
+from tests.gt_models.ppgt.cases import (
+    SMALL,
+    SUBGRAPHS,
+    ZINC,
+    described,
+    expected_outputs,
+    graphs,
+    small,
+    small_subgraphs,
+    with_encodings,
+)
 
-NAME, SUBGRAPHS = "ppgt-released", "ppgt-node2subgraph-released"
-SMALL_SUBGRAPHS = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"pair_dim": 8}
+NAME = "ppgt-released"
 
 
 def test_stored_numbers_of_the_authors_implementation(parity):
@@ -108,16 +117,6 @@ def _parity_columns(channels: int, frequencies: int) -> list[int]:
     return order
 
 
-def with_encodings() -> list[GraphBatch]:
-    """Graphs with positions and a marked node; one is directed."""
-    singles = [*random_graphs((4, 1), pair_encodings=(("rrwp", 6),)), directed_graph()]
-    rng = torch.Generator().manual_seed(2)
-    for number, g in enumerate(singles):
-        g.encodings["position"] = torch.randn(g.num_nodes, 2, dtype=torch.float64, generator=rng)
-        g.encodings["target"] = (torch.arange(g.num_nodes) == number % g.num_nodes).double()[:, None]
-    return singles
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
@@ -146,27 +145,6 @@ def test_inputs_and_stems_in_loops(changes):
     torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
 
 
-def small_subgraphs(**changes):
-    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
-        "name": SUBGRAPHS,
-        "pair_dim": 8,
-        "num_stem_ffn": 2,
-    }
-    model = create_model(**(given | changes)).double()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5 if parameter.dim() == 1 else 0.7 * parameter.size(-1) ** -0.5)
-    return model.eval()
-
-
-def test_node2subgraph_in_loops():
-    model, singles = small_subgraphs(), with_encodings()
-    for g in singles:
-        del g.encodings["position"]
-    settings = described(SUBGRAPHS, degree=False, num_ffn=2, stem_scales=True)
-    expected = expected_outputs(model, singles, settings, "class-attention", head_layers=1)
-    torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -179,16 +157,6 @@ def test_node2subgraph_in_loops():
 def test_sound(changes):
     data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("position", 2),))
     assert_sound(lambda: create_model(NAME, **(SMALL | changes)).double(), data, "graph", ("rrwp",))
-
-
-@pytest.mark.slow
-def test_node2subgraph_is_sound():
-    data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))
-    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
-        "layer_scale": 0.1,
-        "stem_layer_scale": 0.1,
-    }
-    assert_sound(lambda: create_model(SUBGRAPHS, **given).double(), data, "graph", ("rrwp",))
 
 
 def test_batch_norms_of_the_head():
@@ -243,15 +211,6 @@ def test_stochastic_depth_of_the_stem_is_drawn_for_each_block():
     first = keep[batch.pair_ptr[:-1]]  # [graphs, 2]
     torch.testing.assert_close(keep, first.repeat_interleave(batch.sizes**2, 0))
     assert sorted(map(tuple, first.unique(dim=0).tolist())) == [(0, 0), (0, 2), (2, 0), (2, 2)]
-
-
-def test_node_masks_draw_in_training_only():
-    model = small_subgraphs(node_mask_rate=0.5)
-    batch = collate(random_graphs((6, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),)))
-    model.train()
-    assert not torch.equal(model(batch), model(batch))
-    model.eval()
-    assert torch.equal(model(batch), model(batch))
 
 
 def test_order_and_degree_reach_their_places():

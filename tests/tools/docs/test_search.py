@@ -8,7 +8,7 @@ from gt_bench.config.search_space import SearchSection
 from tools.docs.search import PAGE, keys, page
 
 
-def test_the_page_is_as_the_schema_says():
+def test_the_page_is_as_the_schema_states():
     assert page(PAGE.read_text()) == PAGE.read_text(), "run `python -m tools.docs.search`"
     assert keys(SearchSection).count("\n| `") == len(SearchSection.model_fields)
     assert "| None |" not in PAGE.read_text(), "a key without a description"

@@ -16,11 +16,11 @@ def test_a_case_or_prefix_that_does_not_exist_names_the_nearest():
             ask("PPGTT")
 
 
-def test_a_finding_that_is_kept_has_its_cases():
+def test_a_finding_that_is_stored_has_its_cases():
     assert load_cases("growth")["PPGT"]["sizes"]
 
 
-def test_of_a_finding_that_lacks_cases_those_that_are_there(monkeypatch):
+def test_of_a_finding_that_misses_cases_those_that_are_there(monkeypatch):
     monkeypatch.setattr(findings.registry, "partial", lambda name: {"stand-in": 1, "dense, ORF": 2})
     assert partial_values("attention_maps", ["dense, ORF", "dense, Lap"]) == {"dense, ORF": 2}
     with pytest.raises(PublishedError, match="attention_maps has no case 'dense, ORFF'"):

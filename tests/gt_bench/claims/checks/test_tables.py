@@ -171,7 +171,7 @@ def test_nobody_but_the_own_is_always_in_front():
     assert said.reason == "always among the first 3: gat, gcn, gt"
 
 
-def test_a_difference_is_held_against_the_spread_of_its_runs():
+def test_a_difference_is_compared_with_the_spread_of_its_runs():
     assert not found("not_significant", first=at("ours", "large"), second=at("gt", "large")).holds
     assert found("not_significant", first=at("ours", "large"), second=at("ours", "large")).holds
     assert found("not_significant", first=at("gat", "energy"), second=at("ours", "energy")).holds

@@ -93,7 +93,7 @@ def test_colour_refinement_of_many_graphs_and_their_copies(method):
 
 
 @pytest.mark.parametrize(("name", "key"), FINDINGS.items())
-def test_what_is_kept_has_its_control_and_it_holds(name, key):
+def test_what_is_stored_has_its_control_and_it_holds(name, key):
     def largest(value) -> float:
         return max(map(largest, value)) if isinstance(value, list) else float(value)
 

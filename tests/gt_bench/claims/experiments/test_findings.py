@@ -44,7 +44,7 @@ def _one_thread():
 @pytest.mark.parametrize(
     ("name", "case"), [(name, case) for name in registry.experiments() for case in module_of(name).QUICK]
 )
-def test_computed_again_it_is_what_is_kept(name, case):
+def test_computed_again_it_is_what_is_stored(name, case):
     if missing := [
         needed for needed in getattr(module_of(name), "NEEDS", ()) if not (Path("data") / "packed" / needed).is_dir()
     ]:
@@ -53,7 +53,7 @@ def test_computed_again_it_is_what_is_kept(name, case):
 
 
 @pytest.mark.parametrize("name", registry.experiments())
-def test_every_case_is_kept_with_the_commit_that_made_it(name):
+def test_every_case_is_stored_with_the_commit_that_made_it(name):
     opened = getattr(module_of(name), "OPEN", False)
     if not opened:
         assert values(name).keys() == set(module_of(name).CASES)
@@ -74,7 +74,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_what_is_kept_says_what_made_it(folder):
+def test_what_is_stored_states_what_made_it(folder):
     found = load("polynomials", folder)
     assert list(found) == ["n = 2, L = 2", "n = 3, L = 2"]
     assert found["n = 3, L = 2"]["value"] == {"monomials": 10, "represented": 10, "missing": []}
@@ -91,7 +91,7 @@ def test_computed_again_it_agrees_and_nothing_is_written(folder):
     assert (folder / "polynomials.json").read_bytes() == before
 
 
-def test_another_value_is_said_and_takes_its_place(folder, monkeypatch):
+def test_another_value_is_reported_and_takes_its_place(folder, monkeypatch):
     monkeypatch.setattr(
         polynomials, "compute", lambda case, data: {"monomials": 5, "represented": 4, "missing": [[2, 2]]}
     )
@@ -138,7 +138,7 @@ def test_a_damaged_file_is_one_line(folder, content):
     assert "\n" not in str(error.value)
 
 
-def test_a_case_that_is_gone_and_one_that_lacks(folder):
+def test_a_case_that_is_gone_and_one_that_is_missing(folder):
     with pytest.raises(FindingError, match="missing case 'n = 4, L = 2'"):
         values("polynomials", folder)
     path = folder / "polynomials.json"
@@ -211,7 +211,7 @@ FIGURE_6 = (graphs.decalin(), graphs.bicyclopentyl())
         ("Edge Transformer", True),
     ],
 )
-def test_untrained_networks_tell_apart_what_their_class_does(name, apart):
+def test_untrained_networks_distinguish_what_their_class_does(name, apart):
     gap, control = separation.difference(separation.drawn(name), *FIGURE_6)
     assert control < 1e-13
     assert (gap > 2e-11) == apart
@@ -230,7 +230,7 @@ def test_every_network_is_held_by_a_known_pair():
     }
 
 
-def test_without_the_pairs_one_line_says_how_to_have_them(tmp_path):
+def test_without_the_pairs_one_line_states_how_to_have_them(tmp_path):
     with pytest.raises(separation.NoPairs, match=r"packed/brec: `dvc repro download@brec`"):
         separation.compute("1-WL, basic", tmp_path)
 
@@ -258,7 +258,7 @@ def test_operations_are_counted_one_by_one():
     assert counter.operations == 2 * (2 * 3 * 10 * 20 * 4) * 2
 
 
-def test_hypergraphs_of_order_3_and_all_triples_are_what_they_are_said_to_be():
+def test_hypergraphs_of_order_3_and_all_triples_are_what_they_are_stated_to_be():
     batch = growth_of_order_3.hypergraph(7, 14)
     triples = batch.extras["hyperedge_index"]
     assert triples.shape == (14, 3)

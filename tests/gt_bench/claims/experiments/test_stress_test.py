@@ -31,6 +31,7 @@ def data(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_three_norms_are_three_runs_and_the_bad_one_begins_as_the_identity(data, monkeypatch):
     monkeypatch.setattr(stress_test, "EPOCHS", 1)
     runs = {norm: stress_test.experiment(f"{norm}, 7e-3", data, data / "store") for norm in stress_test.NORMS}
@@ -69,7 +70,7 @@ def test_a_crash_is_a_run_that_diverged_or_a_loss_that_ends_above_where_it_began
         stress_test.summary(made("oom", [1.5]))
 
 
-def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
+def test_without_molecules_one_line_states_how_to_have_them(tmp_path):
     with pytest.raises(
         stress_test.NoMolecules,
         match=r"packed/zinc-reconstructed and its encodings: `dvc repro encode@zinc-reconstructed`",
@@ -77,7 +78,7 @@ def test_without_molecules_one_line_says_how_to_have_them(tmp_path):
         stress_test.compute("RMSN, 7e-3", tmp_path)
 
 
-def test_what_was_not_computed_is_not_tested_and_the_command_stands_there(monkeypatch):
+def test_what_was_not_computed_is_not_tested_and_the_command_is_there(monkeypatch):
     crashes = {"AdaRMSN, 7e-3": False, "Bad-AdaRMSN, 7e-3": True}
     trains, diverges = stress_test.summary(made("ok", [1.5, 0.5])), stress_test.summary(made("diverged", []))
 

@@ -83,12 +83,12 @@ def test_by_any_weights_a_copy_differs_as_much_as_another_graph(method):
     assert (first - other).abs().max() < identifiers.FACTOR * (first - copy).abs().max()
 
 
-def test_message_passing_does_not_tell_the_two_apart():
+def test_message_passing_does_not_distinguish_the_two():
     first, copy, other = _two("1-WL", 3)
     assert max((first - copy).abs().max(), (first - other).abs().max()) < 1e-12 * first.abs().max()
 
 
-def test_without_the_graphs_one_line_says_how_to_have_them(tmp_path):
+def test_without_the_graphs_one_line_states_how_to_have_them(tmp_path):
     with pytest.raises(identifiers.NoGraphs, match=r"packed/sr25: `dvc repro download@sr25`"):
         identifiers.compute("1-WL; sr25", tmp_path)
 

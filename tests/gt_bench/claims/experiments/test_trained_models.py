@@ -145,7 +145,7 @@ def test_nodes_labels_and_hops(tmp_path, monkeypatch):
             assert same[i, j] == (a != b and labels[a] == labels[b])
 
 
-def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch):
+def test_the_stored_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch):
     monkeypatch.setattr(same_label, "NODES", 20)
     layers = {"model.num_local_layers": 1, "model.num_global_layers": 1, "model.in_dropout": 0.0}
     phases = {"phases": [{"name": "local", "epochs": 1}, {"name": "global", "epochs": 2, "reload_best": True}]}
@@ -182,7 +182,7 @@ def test_the_kept_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch)
         (attention_distance, "stand-in"),
     ],
 )
-def test_without_the_data_one_line_says_how_to_have_them(tmp_path, module, case):
+def test_without_the_data_one_line_states_how_to_have_them(tmp_path, module, case):
     with pytest.raises(
         trained.RunNotFound, match=rf"needs {re.escape(str(tmp_path))}/packed/[\w-]+: `dvc repro download@[\w-]+`$"
     ):
@@ -258,7 +258,7 @@ def test_even_attention_has_the_share_that_is_called_uniform():
     assert len(set(found["nearest"])) == 1
 
 
-def test_the_maps_of_a_kept_run(small, tmp_path):
+def test_the_maps_of_a_stored_run(small, tmp_path):
     cell = attention_maps.CELLS["sparse, ORF"]
     run = small(cell, {"model.hidden_dim": 16, "model.head_dim": 4, "epochs": 2})
     record, _ = run.run(0)
@@ -353,7 +353,7 @@ def test_distances_of_attention_set_by_hand():
     )
 
 
-def test_the_distances_of_a_kept_run(small, tmp_path, monkeypatch):
+def test_the_distances_of_a_stored_run(small, tmp_path, monkeypatch):
     monkeypatch.setattr(attention_distance, "GRAPHS", 3)
     packed = small(
         "embedded/chains/tokengt",

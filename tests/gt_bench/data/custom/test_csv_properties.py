@@ -258,6 +258,7 @@ def test_a_wrong_cell_is_named(tmp_path_factory, data):
     assert re.search(rf"{table}\.csv: line {line + 1}: column {re.escape(shown)}\b", str(error.value)), error.value
 
 
+@pytest.mark.slow
 @settings(fixed, max_examples=60)
 @given(data=st.data())
 def test_a_duplicate_or_unknown_identifier_is_named(tmp_path_factory, data):

@@ -70,7 +70,7 @@ def cells_of(html: str) -> dict:
 
 
 @pytest.mark.slow
-def test_every_printed_number_is_on_the_page(html):
+def test_every_published_number_is_on_the_page(html):
     shown = re.findall(r'<span class="theirs">(.*?)(?:<sup>.*?)?</span>', html)
     assert sorted(shown) == sorted(number.printed for number in everything())
 
@@ -136,7 +136,7 @@ def test_the_scripts_are_those_that_are_named():
         assert "</script" not in path.read_text().lower()
 
 
-def test_the_grid_says_how_far_it_is(folder, monkeypatch):
+def test_the_grid_states_how_far_it_is(folder, monkeypatch):
     monkeypatch.chdir(folder)
     grid = load_grid()
     (line,) = progress.of_suites(grid, gather(grid), Path("store"), Path("data"))

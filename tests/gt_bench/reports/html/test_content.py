@@ -5,7 +5,7 @@ from gt_bench.reports.html import content
 from tests.gt_bench.cells import make_record, make_result
 
 
-def test_a_limit_of_theory_stands_where_nothing_is_printed():
+def test_a_limit_of_theory_is_where_nothing_is_printed():
     cell = "embedded/rook-shrikhande/ppgt"
     records = [make_record(cell, seed, test=0.5) for seed in range(3)]
     (row,) = [row | {"source": "own"} for row in rows_of(make_result(cell, records, None), records)]

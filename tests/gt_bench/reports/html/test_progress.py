@@ -50,7 +50,7 @@ def test_what_is_left_of_a_cell_that_was_cut_is_the_rest_stale_or_not(tmp_path, 
         assert (whole["done"], whole["begun"], whole["rest"]) == (1, 0, "nothing")
 
 
-def test_the_cost_of_the_rest_is_what_a_forecast_kept(tmp_path, monkeypatch):
+def test_the_cost_of_the_rest_is_what_a_forecast_stored(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     grid = load_grid()
     cell = grid.suite("embedded")[0]
