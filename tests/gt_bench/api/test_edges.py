@@ -85,6 +85,20 @@ def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, 
     assert np.isfinite(debugger.run._evaluate("val")["mrr"])
 
 
+def test_encodings_of_links_are_not_stored_because_they_would_be_those_of_the_whole_graph(friends, monkeypatch, capsys):
+    from gt_bench.encodings.encode_dataset import encode_dataset
+
+    monkeypatch.chdir(friends)
+    recipe = {
+        "model": {"name": "gps"}, "encodings": {"rwse": {"steps": 4}}, "head": {"name": "product"},
+        "batch": {"negatives": 1}, "optimizer": {"lr": 0.01}, "epochs": 1, "seeds": [0], "origin": {"all": "chosen: here"},
+    }  # fmt: skip
+    write("suites/mine/recipes/friends/gps.yaml", yaml.safe_dump(recipe))
+    assert encode_dataset("friends", load_grid(), Path("data"), Path(), False, 1) == []
+    assert "friends: encodings of link prediction are computed in each run" in capsys.readouterr().out
+    assert not list(Path("data/encodings/friends").glob("*.safetensors"))
+
+
 def invoke(*arguments):
     shown = CliRunner().invoke(app, list(arguments))
     assert shown.exit_code == 0, (shown.output, shown.exception)
