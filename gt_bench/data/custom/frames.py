@@ -103,7 +103,10 @@ def to_csv(table: Table) -> str:
 
 def _is_frame(data: Any) -> bool:
     module = type(data).__module__.partition(".")[0]
-    return module in ("pandas", "polars", "pyarrow") and (hasattr(data, "columns") or hasattr(data, "column_names"))
+    # the attribute of the class: that of a LazyFrame resolves its columns
+    return module in ("pandas", "polars", "pyarrow") and any(
+        hasattr(type(data), name) for name in ("columns", "column_names")
+    )
 
 
 def _columns(frame: Any) -> dict[str, list[Any]]:
