@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import pytest
-
 from gt_bench.config.grid import load_grid
 from gt_bench.experiment import train_seeds
 from gt_bench.experiment.run import Experiment
