@@ -20,7 +20,7 @@ from gt_bench.search.artifacts import TUNED, ending, selection_of, write_outs
 from gt_bench.search.methods import check_method
 from gt_bench.search.optimize import STUDIES, best_of, run_search, trial_recipe, trials_asked
 from gt_bench.search.space import check_space
-from gt_bench.search.storage import check_packages, ended, workers_of
+from gt_bench.search.storage import check_packages, ended, storage_url, workers_of
 from gt_bench.tracking.trackers import check_trackers
 from gt_bench.tracking.uri import is_installed
 from gt_bench.utils.format import print_text
@@ -82,6 +82,12 @@ def take_part(
     recipe, base = trial_recipe(cell, grid)
     check_space(base, cell)
     check_method(base.searched, base.total_epochs * len(base.searched.seeds), cell.recipe_path)
+    if base.searched.sampler == "cmaes" and storage_url(grid.run):
+        raise RecipeError(
+            f"{cell.recipe_path}: search.sampler: Optuna stores the state of cmaes as a pickle, and whoever can write "
+            "to the database of run.study_storage could run code here; use tpe or gp, or journal files "
+            "(study_storage: null)"
+        )
     trials, asked = trials_asked(cell, grid, recipe)
     try:
         PackedDataset.open(data / "packed" / cell.dataset)

@@ -4,6 +4,7 @@ import csv
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -159,6 +160,15 @@ def test_a_sampler_whose_package_is_missing(project, monkeypatch):
     ):
         tune()
     assert not Path("studies").exists()
+
+
+def test_cmaes_unpickles_nothing_from_a_database(project, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmaes", SimpleNamespace(__spec__=None))
+    search = {"trials": 4, "space": RANGES, "sampler": "cmaes"}
+    project.recipe(search=search, run={"study_storage": "sqlite:///a.db"})
+    with pytest.raises(RecipeError, match="Optuna stores the state of cmaes as a pickle"):
+        tune()
+    assert not Path("a.db").exists()
 
 
 def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, capsys):
