@@ -43,6 +43,7 @@ NOT_RUN = {
     "python -m gt_bench.data.standin data/packed": "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
     "python -m tools.docs.datasets data LOG": "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",
     "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
+    "gt-bench work --jobs 4": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --plan plan.yaml --export /elsewhere/records": "computes for hours; tests/gt_bench/scheduling/test_plan_file.py",
     "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/gt_bench/scheduling/test_slurm_sweep.py",
