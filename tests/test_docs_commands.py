@@ -79,6 +79,7 @@ NOT_RUN = {
     "gt-bench try gin data/my_TU/MUTAG --split k-fold:10":
         "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_folders.py",
     "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
+    "gt-bench work --jobs 4": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --plan plan.yaml --export /elsewhere/records":
         "computes for hours; tests/gt_bench/scheduling/test_plan_file.py",

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from gt_bench.config.grid import Cell, Grid
@@ -49,7 +49,7 @@ class Content(TypedDict):
     trials: int
     limits: dict[str, int]
     shared: bool
-    processes: int
+    processes: NotRequired[int]
 
 
 class Line(TypedDict, total=False):
@@ -219,7 +219,7 @@ def _runs(
             tell(seed=seed, outcome="no data", why=str(error))
         return
     try:
-        share_gpu(experiment.device, content["processes"])
+        share_gpu(experiment.device, content.get("processes", 1))
     except ValueError as error:
         raise RecipeError(f"{cell.cell}: {error}") from None
     for seed in seeds:
