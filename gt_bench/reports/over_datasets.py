@@ -288,8 +288,8 @@ def said_of_all(overall: Ranking) -> str:
     datasets = len({block.dataset for block in overall.blocks})
     return (
         f"All {len(overall.models)} recipes that were run on two or more of {datasets} datasets. Pairs count where "
-        f"both have a result of one suite; {overall.missing} of {len(overall.blocks) * len(overall.models)} are missing. "
-        "Where intervals (bootstrap over datasets) overlap, the order means little."
+        f"both have a result of one suite; {overall.missing} of {len(overall.blocks) * len(overall.models)} are "
+        "missing. Where intervals (bootstrap over datasets) overlap, the order means little."
     )
 
 
