@@ -287,10 +287,9 @@ def said_of_all(overall: Ranking) -> str:
     """Returns what the table of all runs is."""
     datasets = len({block.dataset for block in overall.blocks})
     return (
-        f"All {len(overall.models)} recipes that were run on two datasets or more, {datasets} datasets. A pair counts "
-        f"where both have a result of one suite; {overall.missing} of {len(overall.blocks) * len(overall.models)} "
-        "results are missing. Elo: Bradley-Terry strengths with a bootstrap over datasets; where intervals overlap, "
-        "the order means little."
+        f"All {len(overall.models)} recipes that were run on two or more of {datasets} datasets. Pairs count where "
+        f"both have a result of one suite; {overall.missing} of {len(overall.blocks) * len(overall.models)} are "
+        "missing. Where intervals (bootstrap over datasets) overlap, the order means little."
     )
 
 
