@@ -145,7 +145,7 @@ def _check_key(experiment: Experiment, record: Record, path: Path) -> None:
     keys = sorted(key for key in {*here, *there} if here.get(key) != there.get(key))
     raise RecipeError(
         f"{path}: seed {run['seed']}: {', '.join(keys or ['split'])} of its run is not the one of this checkout, so "
-        f"nothing is computed; `gt-bench submit {path}` says what differs"
+        f"nothing is computed; `gt-bench submit {path}` reports what differs"
     )
 
 

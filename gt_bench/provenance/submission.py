@@ -209,7 +209,7 @@ def _selection(one: Shipped) -> str:
     if not tested:
         return "the protocol has no validation"
     last = tested[0]["recipe"].get("select") == "last"
-    rule = "the last one, as its recipe says" if last else "the first best one on validation"
+    rule = "the last one (`select: last`)" if last else "the first best one on validation"
     return f"the tested epoch of {len(tested)} of {len(one.records)} runs is {rule}"
 
 
@@ -318,7 +318,7 @@ def _recipe_problems(one: Shipped, recipe: Recipe, cell: Cell, grid: Grid) -> It
     if keys := _differing(without_source(now.decisive()), ran):
         yield f"differs from {cell.recipe_path}: {', '.join(keys)}"
     if _published(result["published"]) != _published(now.published.model_dump() if now.published else None):
-        yield f"its result is compared with another published number than {cell.recipe_path} says"
+        yield f"its result is compared with another published number than that of {cell.recipe_path}"
 
 
 def _published(reference: Settings | None) -> Settings | None:
