@@ -49,7 +49,9 @@ class Debug(StrEnum):
 
 def train(
     names: Annotated[list[str], typer.Argument(metavar="SUITE|CELL", help="suites and cells (SUITE/DATASET/ROW)")],
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="cells that train at once, one process each")] = 1,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, help="cells that train at once; above 1, free cores compute their seeds")
+    ] = 1,
     predictions: Annotated[
         bool,
         typer.Option("--predictions", help="compute runs again whose predictions are not stored (`gt-bench score`)"),

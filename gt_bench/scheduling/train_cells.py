@@ -63,7 +63,8 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
         )
     by_name = {cell.cell: cell for cell in cells}
     costs = {name: cost.seconds for name, cost in counted_costs(grid).items() if cost.seconds is not None}
-    tasks = tasks_of({cell.cell: _seeds(cell, grid) if ahead else () for cell in cells}, costs)
+    tasks = tasks_of({cell.cell: _seeds(cell, grid) for cell in cells}, costs)
+    tasks = [task for task in tasks if ahead or task.seed is None]
     begun: set[Task] = set()
     finished: set[str] = set()
 

@@ -176,6 +176,19 @@ def test_a_task_that_is_no_longer_needed_is_dropped():
     assert set(found) == {1, 3}
 
 
+def test_without_free_cores_cells_start_by_length(project, monkeypatch):
+    """With `run.parallel: 1` no seed is computed ahead."""
+    begun = []
+    monkeypatch.setattr(room.WorkerPool, "run", lambda pool, tasks, **_: begun.extend(tasks) or {})
+    for row in ("short", "long"):
+        project.recipe(row=row, seeds=[0, 1], run={"parallel": 1})
+    costs = {"small/web/short": Cost(1.0), "small/web/long": Cost(9.0)}
+    monkeypatch.setattr(room, "counted_costs", lambda grid: costs)
+    grid = load_grid()
+    room.train_cells(list(grid.cells.values()), grid, 2)
+    assert begun == [Task("small/web/long"), Task("small/web/short")]
+
+
 def test_free_cores_take_seeds_of_the_last_cell_and_change_no_number(project, monkeypatch):
     """One cell with four seeds on three cores; records equal those of one process."""
     plain = room._compute_ahead

@@ -7,8 +7,10 @@ import subprocess
 import sys
 import tarfile
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -116,6 +118,25 @@ def test_a_wheel_that_pip_refuses(tmp_path, workplace, monkeypatch):
     with pytest.raises(gpu.Refused, match="pip cannot install the wheels: .*not a supported wheel"):
         gpu.packages(wheels, tmp_path / "site", dry=False)
     assert gpu.packages(wheels, tmp_path / "site", dry=True) == []  # it would be installed
+
+
+def test_a_carried_wheel_is_installed_without_the_network(tmp_path, workplace, monkeypatch):
+    wheels, target = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    info = "tiny_part-1.5.dist-info"
+    with zipfile.ZipFile(wheels / "tiny_part-1.5-py3-none-any.whl", "w") as file:
+        file.writestr("tiny_part.py", "VALUE = 5\n")
+        file.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-part\nVersion: 1.5\n")
+        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{info}/RECORD", f"tiny_part.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    monkeypatch.setattr(machine, "needed", lambda: ["tiny-part>=1.2"])
+    assert gpu.packages(wheels, target, dry=False) == [target]
+    program = "import tiny_part; print(tiny_part.VALUE)"
+    variables = gpu.environment([target], "cpu")
+    assert subprocess.run([sys.executable, "-c", program], env=variables, capture_output=True).stdout == b"5\n"
+    monkeypatch.setattr(machine, "needed", lambda: ["tiny-part>=1.6"])
+    with pytest.raises(gpu.Refused, match="tiny-part>=1.6"):
+        gpu.packages(wheels, target, dry=False)
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -315,6 +336,14 @@ def test_the_order_of_measurements(tmp_path):
     assert ("s/d/m", "authors") in steps.pairs(cells, tmp_path)
     assert not [form for _, form in steps.pairs(cells, None) if form == "authors"]
     assert ("s/d/n", "authors") not in steps.pairs(cells, tmp_path)
+
+
+def test_the_authors_module_of_a_cell(tmp_path, monkeypatch):
+    bench = SimpleNamespace(seed=7)
+    monkeypatch.setattr("benchmarks.cells.Bench", lambda cell, data, store: bench)
+    (tmp_path / "s.d.m.py").write_text("def stepper(bench):\n    return lambda: bench.seed\n")
+    _, step = steps.stepper("s/d/m", "authors", tmp_path, tmp_path, tmp_path, "inductor")
+    assert step() == 7
 
 
 def test_a_cell_that_fails_is_a_row(monkeypatch, tmp_path):
