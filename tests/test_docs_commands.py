@@ -66,7 +66,8 @@ NOT_RUN = {
         (
             "python make_my_shop.py",
             "python my_frames.py",
-            "gt-bench try gcn shop --split temporal:week:8,10 --inductive --set features.missing=mean --seeds 0 --set epochs=2",
+            "gt-bench try gcn shop --split temporal:week:8,10 --inductive --set features.missing=mean "
+            "--seeds 0 --set epochs=2",
             "gt-bench try gcn shop --split grouped:region --transductive --set features.missing=indicator "
             "--set features.scale=standard --seeds 0 --set epochs=2",
             "gt-bench try gcn shop --set features.missing=mean --set batch.targets=16 --set 'batch.neighbors=[5, 5]' "
@@ -110,7 +111,8 @@ NOT_RUN = {
         "needs the cells of that design; tests/gt_bench/scheduling/test_ablation_design.py",
     "gt-bench ablate model.dropout embedded/torus-colours/mlp --design one-at-a-time --values 0.0,0.2,0.5":
         "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
-    "gt-bench ablate model.dropout embedded/torus-colours/mlp --design random --values 0.0,0.5 --over model.num_layers=2,3,4 --draws 3":
+    "gt-bench ablate model.dropout embedded/torus-colours/mlp --design random --values 0.0,0.5 "
+    "--over model.num_layers=2,3,4 --draws 3":
         "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",

@@ -1,4 +1,4 @@
-"""docs/own_data.md, followed in an empty folder: its files and commands; what it shows of their output is what they print."""
+"""docs/own_data.md, followed in an empty folder: its files and commands print what the page shows."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""Targets of edges through `gt-bench try`: every node model by its defaults, a user's model, stored predictions, and docs/link_prediction.md."""
+"""Targets of edges through `gt-bench try`: every node model by its defaults, a user's model, stored predictions,
+and docs/link_prediction.md."""
 
 import json
 import re
@@ -91,7 +92,8 @@ def test_encodings_of_links_are_not_stored_because_they_would_be_those_of_the_wh
     monkeypatch.chdir(friends)
     recipe = {
         "model": {"name": "gps"}, "encodings": {"rwse": {"steps": 4}}, "head": {"name": "product"},
-        "batch": {"negatives": 1}, "optimizer": {"lr": 0.01}, "epochs": 1, "seeds": [0], "origin": {"all": "chosen: here"},
+        "batch": {"negatives": 1}, "optimizer": {"lr": 0.01}, "epochs": 1, "seeds": [0],
+        "origin": {"all": "chosen: here"},
     }  # fmt: skip
     write("suites/mine/recipes/friends/gps.yaml", yaml.safe_dump(recipe))
     assert encode_dataset("friends", load_grid(), Path("data"), Path(), False, 1) == []

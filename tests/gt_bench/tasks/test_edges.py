@@ -97,7 +97,8 @@ def test_targets_of_edges_are_standardised_by_the_training_part(tmp_path):
     [
         ("edge-classification", "roc-auc", np.arange(EDGES) < 8, "the val part of split 0 has one class"),
         ("edge-classification", "f1-binary", np.arange(EDGES) < 8, "the val part of split 0 has no example of class 1"),
-        ("edge-regression", "r2", (np.arange(EDGES) < 8) * 1.5, "the val part .* fewer than two different values of target 1.* mae"),
+        ("edge-regression", "r2", (np.arange(EDGES) < 8) * 1.5,
+         "the val part .* fewer than two different values of target 1.* mae"),
     ],
 )  # fmt: skip
 def test_a_metric_that_is_undefined_on_a_part_is_refused_before_training(tmp_path, task, metric, y, says):

@@ -1,4 +1,4 @@
-"""Link prediction: ranks against a literal calculation, negatives that are no edges, no leak into training, and runs."""
+"""Link prediction: ranks against a literal calculation, negatives that are no edges, no leak into training, runs."""
 
 import math
 from collections import Counter
@@ -317,7 +317,8 @@ def test_saved_weights_are_loaded_with_their_head(tmp_path):
     [
         ({"head": None}, "head: missing; 'cliques' has targets of edges"),
         ({"batch": {"edges": 20}}, "the task link-prediction requires batch.negatives"),
-        ({"batch": BATCH | {"edges": None, "parts": 2}}, "batch.parts: a step of the task link-prediction uses all graphs"),
+        ({"batch": BATCH | {"edges": None, "parts": 2}},
+         "batch.parts: a step of the task link-prediction uses all graphs"),
         ({"loss": "cross-entropy"}, "loss 'cross-entropy' is not one of this task's: bce"),
         ({"model": {"name": "ppgn", "hidden_dim": 4}}, "requires embeddings of nodes for its edges"),
         ({"processes": 2}, "batch.edges does not support"),

@@ -178,7 +178,8 @@ def test_a_run_with_gaps(tmp_path):
     dataset(tmp_path, x, train=20, splits=2)
     with pytest.raises(
         RecipeError,
-        match=r"recipe.yaml: features: 'own' has missing values in column 1 \(1 of 40 nodes\), 2 \(1 of 40 nodes\) of x.*missing=mean",
+        match=r"recipe.yaml: features: 'own' has missing values in column 1 \(1 of 40 nodes\), "
+        r"2 \(1 of 40 nodes\) of x.*missing=mean",
     ):
         experiment(tmp_path)
     with pytest.raises(RecipeError, match="has missing values"):

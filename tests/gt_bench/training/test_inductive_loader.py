@@ -1,4 +1,4 @@
-"""Inductive training: nothing of a node of validation or test reaches a training step, and nothing of test a validation."""
+"""Inductive training: no node of validation or test reaches a training step, and no node of test a validation."""
 
 import numpy as np
 import pytest

@@ -293,13 +293,13 @@ def test_words_are_categories_and_gaps_are_missing(tmp_path):
     np.testing.assert_array_equal(arrays["x"], np.array(expected, np.float32))
     assert arrays["edge_attr"].ravel().tolist() == [1, 0, 1]
     assert remarks[:4] == [
-        "nodes.csv: column place has words and is used as a category, numbered in sorted order: 0 = north, 1 = south; it is "
-        "missing in 1 rows, which get the category 2",
+        "nodes.csv: column place has words and is used as a category, numbered in sorted order: 0 = north, 1 = south; "
+        "it is missing in 1 rows, which get the category 2",
         "nodes.csv: column size is missing in 2 of 4 rows, first in line 3",
         "nodes.csv: column kind has only whole numbers and is missing in 1 rows, which get the category 3; if it is a "
         "quantity, write 12.0 for 12",
-        "nodes.csv: column kind has only whole numbers and is used as a category, 4 columns of 0 and 1; if it is a quantity, "
-        "write 12.0 for 12",
+        "nodes.csv: column kind has only whole numbers and is used as a category, 4 columns of 0 and 1; if it is a "
+        "quantity, write 12.0 for 12",
     ]
     assert not any("place has only whole numbers" in remark for remark in remarks)
 

@@ -210,16 +210,23 @@ def test_an_npz_file_with_targets_of_edges(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "more", "says"),
     [
-        (lines("source,target,split", [(0, 1, "train"), (1, 0, "val"), (2, 3, "test"), (3, 2, "test")]), {}, r"the edges between the nodes 0 and 1 .* are in several parts of split 0: train and val; give all copies and both directions"),
-        (lines("source,target,split", [(0, 1, "none"), (0, 1, "val"), (2, 3, "test")]), {}, "none and val; give all copies of an edge the same part"),
+        (lines("source,target,split", [(0, 1, "train"), (1, 0, "val"), (2, 3, "test"), (3, 2, "test")]), {},
+         r"the edges between the nodes 0 and 1 .* are in several parts of split 0: train and val; give all "
+         r"copies and both directions"),
+        (lines("source,target,split", [(0, 1, "none"), (0, 1, "val"), (2, 3, "test")]), {},
+         "none and val; give all copies of an edge the same part"),
         (lines("source,target", [(0, 0), (1, 1)]), {}, "there is no edge between two different nodes to predict"),
-        (lines("source,target", RING[:3]), {}, "3 edges with a target cannot be split 0.8/0.1/0.1: the val part is empty"),
+        (lines("source,target", RING[:3]), {},
+         "3 edges with a target cannot be split 0.8/0.1/0.1: the val part is empty"),
         (lines("source,target", RING), {"split": (0.5, 0.5, 0.5)}, "the shares of a split must add up to 1"),
         (lines("source,target", RING), {"negatives": 0}, "negatives is 0; expected 1 or more"),
-        (lines("source,target", RING), {"metric": "hits@10", "negatives": 5}, "hits@10 is always 1 with 5 negatives per edge"),
+        (lines("source,target", RING), {"metric": "hits@10", "negatives": 5},
+         "hits@10 is always 1 with 5 negatives per edge"),
         (lines("source,target", RING), {"metric": "accuracy"}, "link-prediction has no metric 'accuracy'"),
-        (lines("source,target,split", [(a, b, "train" if a else "val") for a, b in RING]), {}, "the test part of split 0 is empty"),
-        (lines("source,target", [(a, b) for a in range(8) for b in range(8) if a != b]), {}, "edges on validation or test have no negative: both of their nodes are connected to all other nodes"),
+        (lines("source,target,split", [(a, b, "train" if a else "val") for a, b in RING]), {},
+         "the test part of split 0 is empty"),
+        (lines("source,target", [(a, b) for a in range(8) for b in range(8) if a != b]), {},
+         "edges on validation or test have no negative: both of their nodes are connected to all other nodes"),
     ],
 )  # fmt: skip
 def test_mistakes_in_links(tmp_path, rows, more, says):
@@ -233,10 +240,14 @@ def test_mistakes_in_links(tmp_path, rows, more, says):
     ("rows", "more", "says"),
     [
         (lines("source,target", RING), {}, r"edges.csv: no column y \(or y_1, y_2, ...\) with the targets"),
-        (lines("source,target,y", [(*e, 0) for e in RING]), {}, "all labels are 0; edge-classification needs two classes"),
-        (lines("source,target,y,split", [(0, 1, -1, "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]), {}, "edge 0 has no target, but is in the train part"),
-        (lines("source,target,y", [(*e, i % 3) for i, e in enumerate(RING)]), {"metric": "f1-binary"}, "the metric f1-binary needs two classes; the targets have 3"),
-        (lines("source,target,y", [(*e, i % 2) for i, e in enumerate(RING)]), {"negatives": 5}, "negatives is for link-prediction, not for edge-classification"),
+        (lines("source,target,y", [(*e, 0) for e in RING]), {},
+         "all labels are 0; edge-classification needs two classes"),
+        (lines("source,target,y,split", [(0, 1, -1, "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]), {},
+         "edge 0 has no target, but is in the train part"),
+        (lines("source,target,y", [(*e, i % 3) for i, e in enumerate(RING)]), {"metric": "f1-binary"},
+         "the metric f1-binary needs two classes; the targets have 3"),
+        (lines("source,target,y", [(*e, i % 2) for i, e in enumerate(RING)]), {"negatives": 5},
+         "negatives is for link-prediction, not for edge-classification"),
     ],
 )  # fmt: skip
 def test_mistakes_in_targets_of_edges(tmp_path, rows, more, says):

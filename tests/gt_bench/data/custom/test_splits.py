@@ -123,7 +123,8 @@ def test_cuts(texts, cuts, expected):
 @pytest.mark.parametrize(
     ("column", "split", "message"),
     [
-        (["2020", "last week", "2021", "2022"], "temporal:t", "column t: node 1 .counted from 0. is last week; times must be"),
+        (["2020", "last week", "2021", "2022"], "temporal:t",
+         "column t: node 1 .counted from 0. is last week; times must be"),
         (["2020-01-01", "2020-02-30", "2021-01-01"], "temporal:t", "node 1 .* is 2020-02-30"),
         (["1", "2", "3", "2020-01-01"], "temporal:t", "node 3 .* is 2020-01-01; times must be all numbers, or all ISO"),
         (["2020-01-01", "2020-02-01", "2020-03-01"], "temporal:t:red,blue", "the cut red is not a date"),
