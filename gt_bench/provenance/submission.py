@@ -208,8 +208,10 @@ def _selection(one: Shipped) -> str:
     tested = [r["deterministic"] for r in one.records if r["deterministic"]["best_epoch"] is not None]
     if not tested:
         return "the protocol has no validation"
-    last = tested[0]["recipe"].get("select") == "last"
-    rule = "the last one (`select: last`)" if last else "the first best one on validation"
+    rule = {
+        "last": "the last one (`select: last`)",
+        "test": "the first best one on test (`select: test`): the row is flagged and counts in no verdict",
+    }.get(str(tested[0]["recipe"].get("select")), "the first best one on validation")
     return f"the tested epoch of {len(tested)} of {len(one.records)} runs is {rule}"
 
 
