@@ -111,7 +111,8 @@ def identity_of(search: SearchSection) -> dict[str, object]:
         content["sampler"] = [search.sampler, search.sampler_seed, "none"]
         content["objectives"] = search.objectives
     content |= {key: value for key in ("sampler_options", "pruner_options") if (value := getattr(search, key))}
-    if search.prunes and search.pruner != "median":
+    default = type(search).model_fields["warmup_epochs"].default
+    if search.prunes and (search.pruner != "median" or search.warmup_epochs != default):
         content["warmup_epochs"] = search.warmup_epochs
     return content
 

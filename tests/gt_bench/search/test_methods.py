@@ -19,7 +19,7 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.provenance.transfer import export_cell
 from gt_bench.search.artifacts import search_summary
-from gt_bench.search.methods import pruner_of, sampler_of
+from gt_bench.search.methods import identity_of, pruner_of, sampler_of
 from gt_bench.search.warm_start import starts_of
 from gt_bench.utils.errors import MissingPackage
 
@@ -31,6 +31,14 @@ WIDTHS = {"model.hidden_dim": {"choices": [4, 8, 16]}, "optimizer.lr": RANGES["o
 @pytest.fixture(autouse=True)
 def _no_plots(monkeypatch):
     monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
+
+
+def test_default_values_keep_the_identity_of_older_studies_and_others_begin_a_new_one():
+    default = SearchSection(trials=60, space=RANGES)
+    assert identity_of(default) == {"sampler": ["tpe", default.sampler_seed, "median"]}
+    changes = [{"warmup_epochs": 3}, {"sampler": "gp"}, {"pruner": "none"}, {"pruner_options": {"n_min_trials": 2}}]
+    identities = [identity_of(SearchSection(trials=60, space=RANGES, **change)) for change in changes]
+    assert all(identity != identity_of(default) for identity in identities)
 
 
 def tune(**folders):
