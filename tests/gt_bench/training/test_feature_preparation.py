@@ -224,3 +224,14 @@ def test_a_search_over_the_preparation(tmp_path):
         **RECIPE, search={"trials": 2, "space": {"features.scale": {"choices": ["none", "standard", "quantile"]}}}
     )
     assert recipe.with_values({"features.scale": "quantile"}).features == FeaturesSection(scale="quantile")
+
+
+def test_targets_of_edges_fit_on_all_nodes(tmp_path):
+    x = np.random.default_rng(0).normal(5, 3, (12, 2)).astype(np.float32)
+    edges = np.stack([np.arange(12), (np.arange(12) + 1) % 12])
+    np.savez(tmp_path / "ring.npz", x=x, edge_index=edges[:, :11], y=np.arange(11) % 2)
+    spec = custom_dataset("ring", tmp_path / "ring.npz", task="edge-classification", metric="accuracy")
+    spec.prepare(spec, {}, tmp_path / "packed")
+    wide = x.astype(np.float64)
+    found = features(PackedDataset.open(tmp_path / "packed"), scale="standard")
+    np.testing.assert_allclose(found, (wide - wide.mean(0)) / wide.std(0), rtol=1e-5, atol=1e-6)

@@ -207,6 +207,17 @@ def test_an_npz_file_with_targets_of_edges(tmp_path):
     assert len(dataset.array("target_pair")) == 8
 
 
+@pytest.mark.parametrize("task", ["link-prediction", "edge-classification"])
+def test_a_random_split_replaces_that_of_the_data(tmp_path, task):
+    rows = [(a, b, i % 2, "train" if i < 4 else "val" if i < 6 else "test") for i, (a, b) in enumerate(RING)]
+    folder = write(tmp_path / "in", lines("source,target,y,split", rows))
+    arguments = {"task": task, "metric": "mrr" if task == "link-prediction" else "accuracy"}
+    own = packed(custom_dataset("mine", folder, **arguments), tmp_path / "own")
+    drawn = packed(custom_dataset("mine", folder, split="random:0.25,0.25,0.5", **arguments), tmp_path / "drawn")
+    assert [len(own.split(part)) for part in ("train", "val", "test")] == [4, 2, 2]
+    assert [len(drawn.split(part)) for part in ("train", "val", "test")] == [2, 2, 4]
+
+
 @pytest.mark.parametrize(
     ("rows", "more", "says"),
     [
@@ -220,6 +231,10 @@ def test_an_npz_file_with_targets_of_edges(tmp_path):
          "3 edges with a target cannot be split 0.8/0.1/0.1: the val part is empty"),
         (lines("source,target", RING), {"split": (0.5, 0.5, 0.5)}, "the shares of a split must add up to 1"),
         (lines("source,target", RING), {"negatives": 0}, "negatives is 0; expected 1 or more"),
+        (lines("source,target,t", [(*e, 0.5) for e in RING]), {"split": "temporal:t"},
+         "split is temporal; targets of edges have random splits or those of the data"),
+        (lines("source,target", RING), {"split": "given"}, "the data have no split, and split: given keeps that"),
+        (lines("source,target", RING), {"inductive": True}, "inductive is for targets of nodes"),
         (lines("source,target", RING), {"metric": "hits@10", "negatives": 5},
          "hits@10 is always 1 with 5 negatives per edge"),
         (lines("source,target", RING), {"metric": "accuracy"}, "link-prediction has no metric 'accuracy'"),
