@@ -299,7 +299,9 @@ def _study_of(
         "data": first.packed.digest,
         "encodings": first.encoded.digest,
         "versions": first.versions,
-        **{key: digest for key, digest in first.digests.items() if key in ("files", "modified", "metric", "last_batch")},
+        **{
+            key: digest for key, digest in first.digests.items() if key in ("files", "modified", "metric", "last_batch")
+        },
     }
     directions = directions_of(search, first.task.direction)
     pruner = pruner_of(search, recipe.total_epochs * len(search.seeds), cell.recipe_path)
