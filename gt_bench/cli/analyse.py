@@ -148,9 +148,9 @@ def ablate(
     draws: Annotated[int, typer.Option(metavar="N", min=1, help="of a random design, per CELL")] = 5,
     seed: Annotated[int, typer.Option(metavar="N", help="of a random design")] = 0,
     into: Annotated[str, typer.Option(metavar="SUITE", help="suite of the missing cells")] = "ablation",
-    plan: Annotated[Path, typer.Option(metavar="FILE", help="plan of the design, for `gt-bench work --plan`")] = Path(
-        "ablation.yaml"
-    ),
+    plan: Annotated[
+        Path, typer.Option(metavar="FILE", help="plan of the design, for `gt-bench work --plan FILE`")
+    ] = Path("ablation.yaml"),
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:

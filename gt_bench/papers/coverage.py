@@ -10,7 +10,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.registry import catalog
 from gt_bench.papers.pair_counts import pairs_of
-from gt_bench.papers.published import Published, PublishedError, everything, further, lookup, resolve
+from gt_bench.papers.published import Published, PublishedError, everything, files_state, further, lookup, resolve
 from gt_bench.schemas import Record, Row
 from gt_bench.utils.format import duration
 
@@ -113,7 +113,7 @@ def coverage(grid: Grid, rows: Sequence[Row], seconds: Mapping[str, Mapping[str,
             first = number.first_place
             seeds[first] = max(seeds.get(first, 0), len(load_recipe(cell.recipe_path).seeds))
     found = []
-    for paper, numbers in _own_numbers().items():
+    for paper, numbers in _own_numbers(files_state()).items():
         mine = [(number.first_place, row) for number, row in held if number.own and number.paper == paper]
         # if several recipes are compared with a number, one complete recipe is enough
         judged, complete = {place for place, _ in mine}, {place for place, row in mine if not row["provisional"]}
@@ -149,7 +149,7 @@ def published_numbers(cell: Cell) -> list[Published]:
 
 
 @lru_cache(maxsize=1)
-def _own_numbers() -> dict[str, dict[tuple[str, ...], bool]]:
+def _own_numbers(_state: tuple[object, ...]) -> dict[str, dict[tuple[str, ...], bool]]:
     """Returns the places of each paper's own numbers, and whether one run is enough for a verdict.
 
     One run is enough if a standard deviation is published or the number is a count of pairs.

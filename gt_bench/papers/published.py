@@ -285,6 +285,16 @@ def papers() -> dict[str, Path]:
     return {name: folder for name, folder in suite_folders().items() if (folder / RESULTS).exists()}
 
 
+def files_state() -> tuple[object, ...]:
+    """Returns what changes with the files of published numbers and the current folder: a key for caches.
+
+    Raises:
+        SuiteError: two suites have the same name.
+    """
+    files = [folder.absolute() / name for folder in papers().values() for name in (RESULTS, FLAGS)]
+    return tuple((path, _stamp(path)) for path in files if path.exists())
+
+
 def paper_titles() -> dict[str, str]:
     """Returns the title of each paper.
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.papers.published import Published, everything
+from gt_bench.papers.published import Published, everything, files_state
 from gt_bench.utils.paths import suite_name
 
 
@@ -57,13 +57,17 @@ class Layout:
         return len({getattr(column, key) for column in self.columns}) > 1
 
 
-@lru_cache(maxsize=1)
 def layouts() -> tuple[Layout, ...]:
     """Returns all tables, paper by paper.
 
     Raises:
         PublishedError: a file is invalid.
     """
+    return _layouts(files_state())
+
+
+@lru_cache(maxsize=1)
+def _layouts(_state: tuple[object, ...]) -> tuple[Layout, ...]:
     found: dict[tuple[str, str], list[Published]] = {}
     for entry in everything():
         found.setdefault((entry.paper, entry.table), []).append(entry)

@@ -159,7 +159,7 @@ def share_gpu(device: torch.device, processes: int) -> None:
     An allocation beyond the share raises an error here, and not in another process.
 
     Raises:
-        ValueError: the GPU is too small for so many processes.
+        ValueError: the GPU is too small for this number of processes.
     """
     if device.type == "cuda" and processes > 1:
         total = torch.cuda.get_device_properties(device).total_memory

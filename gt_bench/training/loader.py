@@ -218,9 +218,9 @@ class Loader:
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the batches of a training epoch in random order."""
         if self.by_node and self.section.parts:
-            yield from self._parts(torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)))
+            yield from self._parts(self._generator(epoch))
         elif self.by_node and self.section.targets:
-            yield from self._neighborhoods(torch.Generator().manual_seed(seed_of("batches", self.seed, epoch)), epoch)
+            yield from self._neighborhoods(self._generator(epoch), epoch)
         elif self.by_node:
             yield self.whole, self.rows("train").to(self.device)
         elif not (self.section.graphs or self.section.nodes):
@@ -234,8 +234,10 @@ class Loader:
         """Returns the ids of the graphs of each batch of a training epoch, for a dataset of many graphs."""
         if not (self.section.graphs or self.section.nodes):
             return self._plan(self.ids["train"])
-        rng = torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
-        return self._plan(self.ids["train"], rng, join_last=self._joins)
+        return self._plan(self.ids["train"], self._generator(epoch), join_last=self._joins)
+
+    def _generator(self, epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seed_of("batches", self.seed, epoch))
 
     def evaluation_plan(self, part: str) -> list[Tensor]:
         """Returns the ids of the graphs of each batch of a part in evaluation, for a dataset of many graphs."""

@@ -398,7 +398,7 @@ class StaticForward:
         return cast(Tensor, self.plain(batch))
 
     def report(self) -> StaticReport:
-        """Returns what a record says of padding and compilation."""
+        """Returns the part of a record about padding and compilation."""
         return {
             "mode": self.mode,
             "compilations": self.compilations,

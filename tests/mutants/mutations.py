@@ -193,7 +193,7 @@ MUTATIONS = [
     ),
     # dropout not applied
     Mutation(
-        LAYERS, f"{NN}/dropout.py", "if not self.training or self.rate == 0.0 else", "if True else",
+        LAYERS, f"{NN}/dropout.py", "return self.drop(x) if self.active_rate else x", "return x",
         "embedded/torus-colours/polynormer",
     ),
     # branches that stochastic depth keeps are not scaled
@@ -292,7 +292,7 @@ MUTATIONS = [
     ),
     # the probability of the other class
     Mutation(
-        TASKS, "gt_bench/tasks/metrics.py", "softmax(-1)[:, 1]", "softmax(-1)[:, 0]",
+        TASKS, "gt_bench/tasks/metrics.py", "softmax(-1)[:, 1].cpu().numpy()))", "softmax(-1)[:, 0].cpu().numpy()))",
         "polynormer/minesweeper/polynormer",
     ),
     # classes weighted by their frequency
@@ -372,9 +372,12 @@ MUTATIONS = [
     Mutation(TRAINER, LOOP, "self.model.eval()", "self.model.train()", "embedded/torus-colours/polynormer"),
     # the wrong part of the split
     Mutation(
-        TRAINER, LOOP, 'scores = self._evaluate("val")', 'scores = self._evaluate("train")', "embedded/chains/mlp",
+        TRAINER, LOOP, 'scores = self._evaluate(self.selects_on)', 'scores = self._evaluate("train")',
+        "embedded/chains/mlp",
     ),
-    Mutation(TRAINER, LOOP, 'self._evaluate("test")', 'self._evaluate("val")', "embedded/chains/mlp"),
+    Mutation(
+        TRAINER, LOOP, 'self._evaluate("test", final=True)', 'self._evaluate("val", final=True)', "embedded/chains/mlp",
+    ),
     # the last weights are tested
     Mutation(
         TRAINER, LOOP, 'def _test(self) -> None:\n        self.model.load_state_dict(self.best["model"])',
@@ -406,7 +409,7 @@ MUTATIONS = [
     ),
     # batches in stored order
     Mutation(
-        BATCHING, LOADER, 'self._plan(self.ids["train"], rng, join_last=self._joins)',
+        BATCHING, LOADER, 'self._plan(self.ids["train"], self._generator(epoch), join_last=self._joins)',
         'self._plan(self.ids["train"], join_last=self._joins)', "embedded/chains/mlp",
     ),
     # the same order in every epoch

@@ -138,7 +138,7 @@ def test_a_shipped_cell_without_predictions_says_how_to_get_them(trained):
         f"`gt-bench store import {CELL}` copies its shipped records to the store, then `gt-bench train {CELL}" in said
     )
     assert "weights are not; `gt-bench score small/web/mlp --metric NAME` uses" in str(run("score", CELL).exception)
-    # as it says
+    # as the message advises
     trained.recipe()
     assert run("store", "import", CELL).exit_code == 0
     assert run("train", CELL, "--predictions").exit_code == 0

@@ -23,7 +23,7 @@ from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.store.run_store import Store
 from gt_models.registry import list_models, model_info
 from tests.conftest import ROOT
-from tests.gt_bench.user_models import write
+from tests.gt_bench.user_models import forgotten, write  # noqa: F401 (a fixture)
 
 NODE_MODELS = [name for name in list_models() if "node" in model_info(name).levels]
 # they read continuous features, or marks of subgraphs
@@ -162,7 +162,7 @@ def test_a_model_without_embeddings_of_nodes_is_refused(friends, monkeypatch):
 
 @pytest.fixture
 def page(tmp_path, monkeypatch) -> str:
-    """The text of docs/link_prediction.md, in a folder with the files that it says to write."""
+    """The text of docs/link_prediction.md, in a folder with the files that it asks for."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs/link_prediction.md").read_text()
     for name, content in re.findall(r"`([\w./]+\.(?:py|csv))`:\n\n```\w*\n(.*?)```", text, re.DOTALL):

@@ -69,7 +69,16 @@ def dataset(folder, kind="categorical", graphs=40, seed=0):
 
 def loaders(packed, encoded, dtype=torch.float32, **section):
     """Returns a loader from the host and one from the device."""
-    values = {"graphs": 7, "nodes": None, "parts": None, "hyperedges": None, "bucket": False, "last": None} | section
+    values = {
+        "graphs": 7,
+        "nodes": None,
+        "parts": None,
+        "hyperedges": None,
+        "bucket": False,
+        "last": None,
+        "targets": None,
+        "neighbors": None,
+    } | section
     both = [Loader(packed, encoded, 0, SimpleNamespace(**values), 3, CPU, dtype) for _ in range(2)]
     both[1].place("device")
     return both

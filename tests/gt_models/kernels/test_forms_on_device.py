@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from gt_models import list_models, model_info
 from gt_models.kernels import dispatch, forms_taken, use
 from gt_models.kernels.gated_attention import gated_attention, reference
-from tests.gt_models.kernels.test_gated_attention import case
-from tests.gt_models.test_compile import batch, build
+from tests.gt_models.every_model import batch, build
+from tests.gt_models.kernels.cases import gated_attention_case as case
 
 DEVICE = os.environ.get("GT_FORMS_DEVICE", "cuda" if torch.cuda.is_available() else "cpu")
 FAST = "triton" if DEVICE == "cuda" else "numba"

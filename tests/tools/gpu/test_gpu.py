@@ -25,7 +25,7 @@ NO_GPU = Machine("2.13.0", None, None, cores=2)
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
-    """A folder like the root of a checkout; nothing is probed, and sections are what the test says."""
+    """A folder like the root of a checkout; nothing is probed, and sections are what the test sets."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text("limits: {}\n")
     monkeypatch.setattr(budget, "GRACE_SECONDS", 1.0)

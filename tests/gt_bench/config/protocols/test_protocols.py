@@ -64,7 +64,7 @@ NAMES_IT = {
         "claims/checks/brec.py", "claims/checks/homophily.py", "claims/checks/registry.py",
         "config/protocols/__init__.py", "config/protocols/brec.py", "config/recipe.py", "data/brec_pairs.py",
         "data/families/expressivity.py", "papers/brec.py", "papers/pair_counts.py", "tasks/brec.py",
-        "tasks/registry.py",
+        "tasks/registry.py", "training/static_batches.py",
     },
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from gt_bench.reports.html import custom_plots
 from gt_bench.reports.html.build import page_html, write_page
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import run
-from tests.test_docs import blocks
+from tests.pages import blocks
 
 BAR = """
 def plot_mean(results):
