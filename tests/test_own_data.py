@@ -35,7 +35,7 @@ def test_the_page_prints_what_its_commands_print(tmp_path):
         for line, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", console, re.M):
             printed = run(tmp_path, line).splitlines()
             followed += 1
-            for wanted in expected.splitlines():  # in this order; `...` stands for other lines
+            for wanted in expected.splitlines():  # in this order; `...` matches other lines
                 if wanted != "...":
                     assert wanted in printed, f"{line} does not print (after what is above it on the page): {wanted}"
                     printed = printed[printed.index(wanted) + 1 :]

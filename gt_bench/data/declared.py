@@ -27,7 +27,7 @@ from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.splits import SplitSection
 from gt_bench.data.custom.table import Table
 from gt_bench.data.spec import DatasetSpec
-from gt_bench.runtime.module_loader import imported, line_in
+from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
 from gt_bench.schemas import Settings
 from gt_bench.utils.code_digest import text_digest
@@ -204,14 +204,8 @@ def _pyg_source(text: str) -> Given:
 def _python_source(path: Path, function: str) -> Given:
     if not path.is_file():
         raise DatasetError(f"{path}: no such file")
-    module = imported(path.resolve(), str(path))
-    found = getattr(module, function, None)
-    if not inspect.isfunction(found):
-        known = [
-            name
-            for name, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__
-        ]
+    found, known = function_of(imported(path.resolve(), str(path)), function)
+    if found is None:
         raise DatasetError(
             f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; "
             f"write def load(): return Data(...), or use another function: {path}:{(known or ['my_load'])[0]}"

@@ -2,12 +2,13 @@
 
 import hashlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 
 from gt_bench.runtime.global_state import unchanged_process
 from gt_bench.runtime.signals import Stopped
@@ -87,6 +88,23 @@ class _SourceLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def function_of(module: ModuleType, name: str) -> tuple[FunctionType | None, list[str]]:
+    """Look up a function of a user's file.
+
+    Args:
+        module: the file, as `imported` returns it.
+        name: name of the function.
+
+    Returns:
+        The function, or None if the file has no function of this name; and the names of those that it defines.
+    """
+    found = getattr(module, name, None)
+    own = [
+        key for key, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
+    return (found if inspect.isfunction(found) else None), own
 
 
 def line_in(path: Path | str, error: BaseException) -> int | str:

@@ -5,14 +5,13 @@ def cost(output, target):
 cost.direction = "min"
 """
 
-import inspect
 import math
 from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from gt_bench.runtime.module_loader import imported, line_in
+from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
 from gt_bench.utils.code_digest import text_digest
 from gt_bench.utils.errors import UserError, nearest
@@ -47,14 +46,8 @@ def load_metric(name: str) -> tuple[Metric, str]:
     path = Path(file)
     if not path.is_file():
         raise MetricError(f"metric {name}: {path}: no such file; expected path/to/file.py:function")
-    module = imported(path.resolve(), str(path))
-    found = getattr(module, function, None)
-    if not inspect.isfunction(found):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__
-        ]
+    found, known = function_of(imported(path.resolve(), str(path)), function)
+    if found is None:
         raise MetricError(
             f"metric {name}: {path} has no function {function!r}{nearest(function, known)}; it has: "
             f"{', '.join(known) or 'none'}; write def {function or 'my_metric'}(output, target): return a number"
