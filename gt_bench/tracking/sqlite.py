@@ -28,6 +28,19 @@ def file_of(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
+def absolute(uri: str) -> str:
+    """Return the URI with the absolute path of its database file; the URI of a server as it is.
+
+    MLflow keeps one connection per URI and process, so a relative path would still mean the folder in which a notebook
+    first used it.
+    """
+    path = file_of(uri)
+    if path is None:
+        return uri
+    _, mark, query = uri.partition("?")
+    return f"sqlite:///{path.resolve()}{mark}{query}"
+
+
 @contextlib.contextmanager
 def ready_database(uri: str) -> Iterator[None]:
     """Make sure that the database of `uri` is complete, and hold its lock inside the block.
