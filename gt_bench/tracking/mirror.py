@@ -34,7 +34,7 @@ PATIENCE = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
-# A kept connection would go on writing to a database file that was deleted and created again.
+# A connection from a pool would write to a database file that was deleted and created again.
 NO_POOL = {"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 PARENT, SEAL = "mlflow.parentRunId", "gt.seal"

@@ -31,8 +31,8 @@ def file_of(uri: str) -> Path | None:
 def absolute(uri: str) -> str:
     """Return the URI with the absolute path of its database file; the URI of a server as it is.
 
-    MLflow keeps one connection per URI and process, so a relative path would still mean the folder in which a notebook
-    first used it.
+    MLflow has one connection per URI and process, so in a notebook a relative path would always mean the folder in
+    which it was first used.
     """
     path = file_of(uri)
     if path is None:
