@@ -137,7 +137,7 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> pd.Dat
         - chosen_on_test: whether the epoch was chosen on the test split (`select: test`), as some authors do
         - flags, notes, digests: remarks, and the digests of the records
         - contributed: who contributed the records and what was verified (docs/submit.md); None: the maintainers' own
-        - default_mean, default_std, default_hours, tuned_hours, ensemble_mean, ensemble_std, ensemble_hours: of
+        - default_mean, default_std, default_hours, tuned_hours, trials, ensemble_mean, ensemble_std, ensemble_hours: of
           `gt-bench try --search N --ensemble`; the tuned mean is `mean` (docs/search.md)
         - source: "own" or "shipped"; a cell that has both has two rows
 

@@ -20,6 +20,7 @@ ENSEMBLE = {
     "default_std": "default_std",
     "default_hours": "default_hours",
     "tuned_hours": "tuned_hours",
+    "trials": "trials",
     "ensemble_mean": "mean",
     "ensemble_std": "std",
     "ensemble_hours": "hours",

@@ -123,6 +123,7 @@ def test_three_columns(ours):
     (row,) = tried[searched].to_dict("records")
     assert row["ensemble_mean"] == columns["tuned and ensembled"]["mean"]
     assert row["default_mean"] == columns["default"]["mean"]
+    assert row["trials"] == columns["tuned"]["trials"] == 3
     assert any("ensemble of the search's trials, chosen on validation" in note for note in row["notes"])
     assert tried[~searched]["ensemble_mean"].isna().tolist() == [True]
     # everything is in the store: the same command computes nothing
