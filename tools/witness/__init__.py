@@ -1,0 +1,1 @@
+"""Comparisons with the code that authors released."""
