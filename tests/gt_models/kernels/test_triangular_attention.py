@@ -43,7 +43,7 @@ def test_equals_the_equations(form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize(("head_dim", "sizes"), [(4, SIZES), (5, (38, 2)), (15, (9, 11))])
+@pytest.mark.parametrize(("head_dim", "sizes"), [(4, SIZES), (15, (38, 2)), (15, (9, 11))])
 def test_forms_agree_with_the_reference(head_dim, sizes, dropout, monkeypatch):
     x, batch = case(sizes, 2, head_dim)
     expected = results("reference", x, batch, dropout)
