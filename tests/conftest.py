@@ -1,5 +1,7 @@
 """Fixtures of all tests: threads, seeds, real data files, stored outputs of the authors' code, and a browser."""
 
+import contextlib
+import ctypes
 import gc
 import os
 from pathlib import Path
@@ -31,6 +33,14 @@ def pytest_collection_finish():
 @pytest.fixture(autouse=True, scope="session")
 def _threads():
     torch.set_num_threads(1 if os.environ.get("PYTEST_XDIST_WORKER") else 2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _freed_memory():
+    """Return what a module freed to the system: otherwise a worker keeps the largest it ever needed, in pieces."""
+    yield
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
