@@ -42,6 +42,7 @@ def stage(*arguments, **environment):
     )
 
 
+@pytest.mark.slow
 def test_a_cell_is_trained_once_per_seed_and_then_read_from_the_store(project, capsys):
     project.recipe()
     first = train()

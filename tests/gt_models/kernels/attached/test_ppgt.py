@@ -98,6 +98,7 @@ def stem_and_inputs(norm: str = "adarms") -> tuple[PairStem, list[torch.Tensor]]
     return stem, [torch.rand(70, width, dtype=torch.float64, requires_grad=True) for width in (7, 16, 2)]
 
 
+@pytest.mark.slow
 def test_chunks_change_nothing_and_reach_all_inputs(monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 16)
     monkeypatch.setattr(module, "LARGE", 32)
