@@ -84,6 +84,7 @@ def files() -> list[Path]:
     return [path for path in found if path != Path(__file__)]
 
 
+@pytest.mark.slow
 def test_words():
     found = []
     for file in files():

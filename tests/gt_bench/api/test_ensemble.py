@@ -18,6 +18,7 @@ from gt_bench.store.run_store import Store
 FAST = ["--seeds", "0-1", "--set", "epochs=3", "--set", "model.hidden_dim=8"]
 
 
+@pytest.mark.slow
 def test_three_columns(ours):
     command = ["try", "mlp", "web", *FAST, "--search", "3", "--ensemble", "--members", "2", "--json"]
     done = CliRunner().invoke(app, command)
