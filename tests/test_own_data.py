@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/own_data.md").read_text()
@@ -23,6 +25,7 @@ def run(folder: Path, line: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_page_prints_what_its_commands_print(tmp_path):
     (tmp_path / "params.yaml").write_text("run: {tracking: false}\n")
     (tmp_path / "grid.yaml").write_text("datasets: []\nsuites: []\ncells: {}\n")

@@ -20,6 +20,7 @@ def no_plots(monkeypatch):
     monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
 
 
+@pytest.mark.slow
 def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, no_plots, capsys):
     import optuna
 
@@ -57,6 +58,7 @@ def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, no_
     )
 
 
+@pytest.mark.slow
 def test_seconds_are_an_objective(project, no_plots):
     search = {"trials": 2, "space": WIDTHS, "objectives": ["validation", "seconds_per_epoch", "parameters"]}
     project.recipe(search=search, epochs=2)

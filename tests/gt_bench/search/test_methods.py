@@ -45,6 +45,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_a_sampler_proposes_the_same_values_again(project, name):
     """Run two searches, and one that is stopped after two trials and continued."""
@@ -83,6 +84,7 @@ def test_samplers_and_pruners_are_those_of_optuna(project):
         pruner_of(section(pruner="hyperband"), 5, "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pruner", "options"),
     [
@@ -160,6 +162,7 @@ def test_cmaes_unpickles_nothing_from_a_database(project, monkeypatch):
     assert not Path("a.db").exists()
 
 
+@pytest.mark.slow
 def test_params_yaml_and_options_replace_the_method_of_a_recipe(project):
     project.recipe(search={"trials": 3, "space": RANGES, "pruner": "none"}, epochs=2)
     path = Path("params.yaml")

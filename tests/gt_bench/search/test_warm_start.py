@@ -15,6 +15,7 @@ def _no_plots(monkeypatch):
     monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
 
 
+@pytest.mark.slow
 def test_first_trials_are_the_recipe_s_own_values_and_those_of_neighbours(project, capsys):
     project.recipe(row="other", dataset="many", **{"optimizer": {"name": "adam", "lr": 0.02}})
     project.recipe(row="outside", dataset="many", **{"optimizer": {"name": "adam", "lr": 0.5}})
