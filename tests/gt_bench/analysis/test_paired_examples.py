@@ -68,6 +68,7 @@ def test_a_smaller_error_is_better():
     assert bootstrap([paired(bad, good)], "mse", 200).word == "second"
 
 
+@pytest.mark.slow
 def test_cells_with_different_splits_are_not_paired_and_the_error_names_both(project):
     project.recipe()
     project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2}, split=1, seeds=[0])

@@ -37,6 +37,7 @@ def test_a_logger_that_fails_loses_no_run(project, monkeypatch, capfd, fails):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_loses_no_run(project, capfd):
     Path("tensorboard").write_text("a file")
     project.recipe(run={"tracking": ["tensorboard"]})

@@ -37,6 +37,7 @@ def assert_close(results: list[list[torch.Tensor]], tolerance: float = 1e-10) ->
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 def test_they_are_the_equations(settings):
     model, batch = small(**settings).train(), checks.collate(graphs((4, 1, 6, 19)))
