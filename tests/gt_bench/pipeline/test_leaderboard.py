@@ -233,6 +233,8 @@ def test_a_reference_without_a_place_is_a_remark_of_its_row(project, no_page):
 @pytest.mark.parametrize("content", ["results: [", "", "results: 5", "- 5", "results:\n- {paper: hot}", None])
 def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, content):
     shutil.copytree(ROOT / "suites" / SUITE, Path("suites", SUITE), dirs_exist_ok=True)
+    if content:  # the page is written with an empty file and without one
+        monkeypatch.setattr("gt_bench.pipeline.leaderboard.write_the_page", lambda *_: None)
     path = Path("suites", SUITE, name)
     if content is None:
         path.unlink()
