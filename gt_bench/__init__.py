@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from gt_models.registry import register_pretrained
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import nn
 
     from gt_bench.reports.comparison import Comparison
-    from gt_bench.schemas import Row
 
-__all__ = ["evaluate", "load_results"]
+__all__ = ["evaluate", "load_results", "load_runs"]
 
 # The entry point of pyproject.toml registers the same function. This line also works in an environment that was
 # installed before the entry point was declared.
@@ -108,16 +108,16 @@ def evaluate(
     )
 
 
-def load_results(suite: str | None = None, dataset: str | None = None) -> list[Row]:
-    """Return the rows of all leaderboards: own and shipped results, and those of `gt-bench try`.
+def load_results(suite: str | None = None, dataset: str | None = None) -> pd.DataFrame:
+    """Return all leaderboards as a table: own and shipped results, and those of `gt-bench try`.
 
     Args:
         suite: only this suite; `tried` has the results of `gt-bench try` and `evaluate`.
         dataset: only this dataset.
 
     Returns:
-        A dict per row; `pandas.DataFrame(load_results())` is a table. Numbers are in raw units (a percentage is a
-        fraction). A value that does not exist is None. Columns:
+        A row per cell and source. Numbers are in raw units (a percentage is a fraction). A value that does not exist is
+        missing (NaN or None). The columns are always these:
 
         - cell, dataset, model: SUITE/DATASET/ROW and its parts
         - metric, direction, unit: of the test metric; "max" or "min"; "percent" or "none"
@@ -137,13 +137,43 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> list[R
         - chosen_on_test: whether the epoch was chosen on the test split (`select: test`), as some authors do
         - flags, notes, digests: remarks, and the digests of the records
         - contributed: who contributed the records and what was verified (docs/submit.md); None: the maintainers' own
-        - default_mean, default_std, default_hours, tuned_hours, ensemble_mean, ensemble_std, ensemble_hours: of
+        - default_mean, default_std, default_hours, tuned_hours, trials, ensemble_mean, ensemble_std, ensemble_hours: of
           `gt-bench try --search N --ensemble`; the tuned mean is `mean` (docs/search.md)
         - source: "own" or "shipped"; a cell that has both has two rows
 
     Raises:
         gt_bench.utils.errors.UserError: the suite or the dataset does not exist.
     """
-    from gt_bench.reports.all_results import load_rows
+    from gt_bench.reports import all_results
 
-    return load_rows(suite, dataset)
+    return all_results.load_results(suite, dataset)
+
+
+def load_runs(suite: str | None = None, dataset: str | None = None) -> pd.DataFrame:
+    """Return all records as a table: a row per run (a seed of a cell), own and shipped.
+
+    Args:
+        suite: only this suite; `tried` has the runs of `gt-bench try` and `evaluate`.
+        dataset: only this dataset.
+
+    Returns:
+        Numbers are in raw units (a percentage is a fraction). A value that does not exist is missing. The columns are
+        always these:
+
+        - cell, suite, dataset, model, source: SUITE/DATASET/ROW and its parts; "own" or "shipped"
+        - seed, split, status, error: seed and number of the split; "ok", or how the run failed and why
+        - metric, direction, val, test, best_epoch: the metric at the epoch that is best on validation
+        - epochs, curves: number of trained epochs; a list per measured curve, with an entry per epoch
+        - test_metrics: all test metrics of the run, by name
+        - parameters, device, cpu, torch: size of the model; hardware and version
+        - seconds, train_seconds_per_epoch, eval_seconds_per_epoch, peak_memory_mib: cost; memory in MiB
+        - started, finished, commit: times in ISO 8601, and the commit of the code ("dirty" if it was changed)
+        - verified, by: of contributed records (docs/submit.md)
+        - recipe, digest: all settings, nested; identity of the run
+
+    Raises:
+        gt_bench.utils.errors.UserError: the suite or the dataset does not exist.
+    """
+    from gt_bench.reports import all_results
+
+    return all_results.load_runs(suite, dataset)

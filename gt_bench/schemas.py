@@ -199,13 +199,17 @@ class Origins(TypedDict, total=False):
 
 
 class EnsembleSummary(TypedDict):
-    """Test metric of a model with defaults and of the ensembles of its search, and hours of training of each."""
+    """Test metric of a model with defaults and of the ensembles of its search, and hours of training of each.
+
+    `trials`: of the search; missing in older results.
+    """
 
     mean: float
     std: float
     runs: int
     hours: float
     tuned_hours: float
+    trials: NotRequired[int]
     default_mean: float
     default_std: float
     default_hours: float

@@ -185,6 +185,7 @@ def _note(cell: Cell, tuned: Result, columns: Sequence[TunedColumn]) -> None:
         "runs": len(ensemble.values),
         "hours": ensemble.hours,
         "tuned_hours": of_tuned.hours,
+        "trials": of_tuned.trials,
         "default_mean": default.mean,
         "default_std": default.std,
         "default_hours": default.hours,

@@ -72,6 +72,11 @@ WRAPPED = {
 RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 
+def mean_and_std(mean: float | None, std: float | None, row: Row) -> str:
+    """Return a mean, and its standard deviation if there is one, in the unit of the row's paper."""
+    return _number(mean, row) + (f" ± {_number(std, row)}" if std is not None else "")
+
+
 def cells(row: Row) -> list[str]:
     """Return the texts of a row in the order of `SHOWN`, in the unit of the paper."""
     metric = (
@@ -79,13 +84,9 @@ def cells(row: Row) -> list[str]:
         if row["metric"]
         else "–"
     )
-    ours = _number(row["mean"], row) + (
-        f" ± {_number(row['std'], row)}" if row["runs"] > 1 and row["std"] is not None else ""
-    )
+    ours = mean_and_std(row["mean"], row["std"] if row["runs"] > 1 else None, row)
     ours += " !" if row["chosen_on_test"] else ""
-    theirs = _number(row["published_mean"], row) + (
-        f" ± {_number(row['published_std'], row)}" if row["published_std"] is not None else ""
-    )
+    theirs = mean_and_std(row["published_mean"], row["published_std"], row)
     if row["published_mean"] is None and row["published_printed"]:
         theirs = row["published_printed"]
     theirs += " !" if row["flags"] else ""

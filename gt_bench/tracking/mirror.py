@@ -20,7 +20,7 @@ from gt_bench.store.attempts import attempt_id
 from gt_bench.store.run_store import Store, best_run
 from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
 from gt_bench.tracking.saved_views import described, views_of
-from gt_bench.tracking.sqlite import TrackingError, file_of, ready_database, remedy
+from gt_bench.tracking.sqlite import TrackingError, absolute, file_of, ready_database, remedy
 from gt_bench.utils.errors import missing
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.tempfiles import sweep
@@ -34,6 +34,8 @@ PATIENCE = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
 }
+# A connection from a pool would write to a database file that was deleted and created again.
+NO_POOL = {"MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool"}
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true"}
 PARENT, SEAL = "mlflow.parentRunId", "gt.seal"
 WEIGHTS = "weights.safetensors"  # in the folder of a run; gt_bench/store/weights.py needs torch, this module does not
@@ -65,7 +67,7 @@ class Mirror:
     """The MLflow experiment of a suite. The tags gt.kind, gt.cell and gt.digest identify a run, never its id."""
 
     def __init__(self, uri: str, suite: str):
-        for key, value in (PATIENCE | QUIET).items():
+        for key, value in (PATIENCE | NO_POOL | QUIET).items():
             os.environ.setdefault(key, value)
         from mlflow import MlflowClient
 
@@ -76,7 +78,7 @@ class Mirror:
         database = file_of(uri)
         location = str((database.parent / "artifacts" / suite).resolve()) if database else None
         with ready_database(uri):
-            self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+            self.client = MlflowClient(tracking_uri=absolute(uri), registry_uri=absolute(uri))
             self.experiment_id = self._experiment(suite, location)
         self.runs = Runs(self._all_runs())
 

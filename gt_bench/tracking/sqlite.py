@@ -28,6 +28,19 @@ def file_of(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]) if uri.startswith("sqlite:///") else None
 
 
+def absolute(uri: str) -> str:
+    """Return the URI with the absolute path of its database file; the URI of a server as it is.
+
+    MLflow has one connection per URI and process, so in a notebook a relative path would always mean the folder in
+    which it was first used.
+    """
+    path = file_of(uri)
+    if path is None:
+        return uri
+    _, mark, query = uri.partition("?")
+    return f"sqlite:///{path.resolve()}{mark}{query}"
+
+
 @contextlib.contextmanager
 def ready_database(uri: str) -> Iterator[None]:
     """Make sure that the database of `uri` is complete, and hold its lock inside the block.

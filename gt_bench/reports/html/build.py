@@ -115,6 +115,7 @@ def page_html(
         .render(
             progress=progress.of_suites(grid, held, store, data),
             board=content.board(held.rows, absent),
+            tuned=content.tuned(held.rows),
             overview=lines,
             judged=overview.total(lines),
             papers=[_paper(name, title, short.get(name), tables) for name, title in paper_titles().items()],

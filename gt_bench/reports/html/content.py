@@ -7,7 +7,7 @@ from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
-from gt_bench.leaderboard.columns import SHOWN, cells
+from gt_bench.leaderboard.columns import SHOWN, cells, mean_and_std
 from gt_bench.papers.coverage import seconds_by_device
 from gt_bench.papers.table_layout import layouts
 from gt_bench.reports.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
@@ -40,6 +40,26 @@ def board(rows: Sequence[Row], absent: Sequence[Cell]) -> list[dict[str, object]
         }
         lines.append(line | {"kind": "none", "sign": "", "order": {}})
     return lines
+
+
+def tuned(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Returns the rows with default, tuned and ensembled results: test metric and budget of each as texts."""
+    found = []
+    for row in rows:
+        one = row.get("ensemble")
+        if not one or row["mean"] is None:
+            continue
+        trials = f"{one['trials']} trials, " if "trials" in one else ""
+        results = {
+            "default": (one["default_mean"], one["default_std"], f"{one['default_hours']:.3g} h"),
+            "tuned": (row["mean"], row["std"], f"{trials}{one['tuned_hours']:.3g} h"),
+            "ensembled": (one["mean"], one["std"], f"{trials}{one['hours']:.3g} h"),
+        }
+        line = {"id": id_of(row), "dataset": row["dataset"], "model": row["model"], "metric": texts_of(row)["metric"]}
+        for name, (mean, std, budget) in results.items():
+            line |= {name: mean_and_std(mean, std if row["runs"] > 1 else None, row), f"{name}_budget": budget}
+        found.append(line)
+    return found
 
 
 def judgement(row: Row) -> Kind:

@@ -15,6 +15,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gt_bench.reports.all_results import table_of
 from gt_bench.runtime.module_loader import ImportFails, imported, line_in
 from gt_bench.runtime.signals import Stopped
 from gt_bench.schemas import Row, Settings
@@ -132,9 +133,7 @@ def _drawn(name: str, function: Plotter, file: Path | None, rows: Sequence[Row])
     title, _, caption = (inspect.getdoc(function) or "").partition("\n")
     plot = CustomPlot(name, title.strip() or getattr(function, "__name__", name), caption.strip())
     try:
-        import pandas as pd
-
-        return replace(plot, **_shown(function(pd.DataFrame(list(rows)))))
+        return replace(plot, **_shown(function(table_of(rows))))
     except Stopped:
         raise
     except UserError as error:

@@ -260,13 +260,7 @@ def test_a_search(ours):
 
 
 @pytest.mark.slow
-def test_an_experiment_of_its_own(ours, monkeypatch):
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-    from mlflow.tracking._tracking_service.registry import TrackingStoreRegistry
-
-    # MLflow keeps connections by the relative path of the database, also those to the folder of an earlier test
-    monkeypatch.setattr(SqlAlchemyStore, "_engine_map", {})
-    TrackingStoreRegistry._get_store_with_resolved_uri.cache_clear()
+def test_an_experiment_of_its_own(ours):
     Path("params.yaml").write_text("run: {parallel: 1}\n")
     try_pair("mlp", "web", FAST, [0], bar=False)
     with sqlite3.connect("mlruns/mlflow.db") as database:

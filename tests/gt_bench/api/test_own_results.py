@@ -14,8 +14,7 @@ from gt_bench.api.evaluate import Incompatible, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.reports.all_results import ENSEMBLE
-from gt_bench.schemas import COLUMNS
+from gt_bench.reports.all_results import RESULT_COLUMNS, RUN_COLUMNS
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
@@ -75,14 +74,34 @@ def test_the_stage_trains_a_tried_cell_in_a_process_of_its_own(ours):
 
 
 def test_results_as_data(tried):
-    rows = gt_bench.load_results("tried")
-    assert [(row["cell"], row["source"], row["runs"]) for row in rows] == [(GCN, "own", 2), (MLP, "own", 2)]
-    assert rows == gt_bench.load_results(dataset="web")
-    assert all(0 <= row["mean"] <= 1 for row in rows)
+    results = gt_bench.load_results("tried")
+    assert results[["cell", "source", "runs"]].values.tolist() == [[GCN, "own", 2], [MLP, "own", 2]]
+    assert results.equals(gt_bench.load_results(dataset="web"))
+    assert results["mean"].between(0, 1).all()
     with pytest.raises(RecipeError, match="no dataset 'wb'.*web"):
         gt_bench.load_results(dataset="wb")
     with pytest.raises(RecipeError, match="no suite named 'tride'"):
         gt_bench.load_results("tride")
+
+
+def test_runs_as_data(tried):
+    runs = gt_bench.load_runs("tried")
+    assert runs[["cell", "seed", "status"]].values.tolist() == [
+        [cell, seed, "ok"] for cell in (GCN, MLP) for seed in (0, 1)
+    ]
+    assert (runs["suite"] == "tried").all()
+    assert (runs["dataset"] == "web").all()
+    assert runs["model"].tolist() == [cell.split("/")[-1] for cell in runs["cell"]]
+    assert (runs["epochs"] == [len(curves["epoch"]) for curves in runs["curves"]]).all()
+    results = gt_bench.load_results("tried")
+    assert [tests.tolist() for _, tests in runs.groupby("cell")["test"]] == results["values"].tolist()
+    assert not {"recipe", "curves", "test_metrics", "cpu", "commit", "torch"} & {*runs.columns[runs.isna().any()]}
+
+
+@pytest.mark.parametrize("load", [gt_bench.load_results, gt_bench.load_runs])
+def test_without_results_a_table_has_all_columns(ours, load):
+    assert load("tried").empty
+    assert load("tried").columns.tolist() == load().columns.tolist()
 
 
 @pytest.mark.slow
@@ -236,10 +255,15 @@ def test_every_command_with_results_prints_json_as_documented(tried, monkeypatch
     assert found["diff"]["before"]["seeds"] == 2
 
 
-def test_the_columns_of_load_results_are_documented():
-    """The columns in the docstring and in docs/json.md are exactly those of the result."""
-    said = gt_bench.load_results.__doc__.split("Columns:")[1].split("Raises:")[0]
+@pytest.mark.parametrize(
+    ("load", "columns"), [(gt_bench.load_results, RESULT_COLUMNS), (gt_bench.load_runs, RUN_COLUMNS)]
+)
+def test_the_columns_of_a_table_are_documented(load, columns):
+    said = load.__doc__.split("always these:")[1].split("Raises:")[0]
     named = {name for line in re.findall(r"- ([a-z_, \n]+?):", said) for name in re.split(r",\s*", line)}
-    assert named == {*COLUMNS, "source", *ENSEMBLE}
+    assert named == set(columns)
+
+
+def test_the_columns_of_results_are_in_the_page_on_json():
     section = (ROOT / "docs/json.md").read_text().split("## Rows")[1].split("\nRows of `try`")[0]
-    assert {*COLUMNS, "source", *ENSEMBLE} <= set(re.findall(r"`([a-z_]+)`", section))
+    assert set(RESULT_COLUMNS) <= set(re.findall(r"`([a-z_]+)`", section))

@@ -13,7 +13,7 @@ from gt_bench.data.registry import catalog
 from gt_bench.leaderboard.collect import gather
 from gt_bench.provenance.submission import check, submit
 from gt_bench.provenance.transfer import import_records
-from gt_bench.reports.all_results import load_rows
+from gt_bench.reports.all_results import load_results
 from gt_bench.reports.html.cell_details import of_cells
 from gt_bench.reports.html.content import board
 from gt_bench.store.archive import read
@@ -290,7 +290,7 @@ def test_predictions_of_other_runs_are_a_problem(contributed):
 
 def test_marks_go_with_the_records_to_store_export_leaderboard_and_page(contributed, trained, monkeypatch):
 
-    assert load_rows()[0]["contributed"] is None
+    assert load_results()["contributed"][0] is None
     shown = run("submit", str(contributed), "--by", "Jane Doe, Some University")
     assert shown.exit_code == 0
     assert "| by | contributed by Jane Doe, Some University; verified: schema only |" in shown.output
@@ -303,7 +303,7 @@ def test_marks_go_with_the_records_to_store_export_leaderboard_and_page(contribu
     train()
     export()
     assert [record["verified"] for record in read(record_file(CELL)).records] == ["schema only"] * 2
-    rows = load_rows()
+    rows = load_results().to_dict("records")
     expected = "contributed by Jane Doe, Some University; verified: schema only"
     assert {row["contributed"] for row in rows} == {expected}
     assert all(expected in row["notes"] for row in rows)

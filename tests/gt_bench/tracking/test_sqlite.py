@@ -16,7 +16,6 @@ from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from gt_bench.pipeline.leaderboard import track
 from gt_bench.store.run_store import Store
 from gt_bench.tracking import sqlite
-from gt_bench.tracking import uri as address
 from gt_bench.tracking.mirror import Mirror
 from gt_bench.tracking.sqlite import TrackingError, make, ready_database
 from gt_bench.tracking.sync import complete
@@ -34,15 +33,13 @@ fork = multiprocessing.get_context("fork")
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """A folder with mlruns/ and the project's own tracking store, by absolute path: MLflow caches databases by URI."""
+    """A folder with mlruns/, whose tracking store is the project's own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     FILE.parent.mkdir()
     import mlflow  # noqa: F401 (it sets the level)
 
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # as `Mirror` does, which not every test here creates
-    for room in (sqlite, address):
-        monkeypatch.setattr(room, "OWN", f"sqlite:///{tmp_path}/{FILE}")
 
 
 @pytest.fixture
@@ -204,3 +201,26 @@ def test_four_that_complete_a_new_store_at_once_write_each_run_once(quick):
         process.join(120)
     assert [process.exitcode for process in processes] == [0] * 4
     assert tracked() == DIGESTS
+
+
+def experiments(path: Path) -> set[str]:
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        return {name for (name,) in database.execute("SELECT name FROM experiments")}
+
+
+def test_a_process_that_changes_its_folder_writes_to_the_database_of_the_new_one(quick, tmp_path, monkeypatch):
+    Mirror(sqlite.OWN, "before")
+    second = tmp_path / "second"
+    second.mkdir()
+    monkeypatch.chdir(second)
+    Mirror(sqlite.OWN, "after")
+    assert "after" in experiments(second / FILE)
+    assert "after" not in experiments(tmp_path / FILE)
+
+
+def test_a_database_that_was_deleted_is_created_again_in_the_same_process(quick):
+    Mirror(sqlite.OWN, "before")
+    shutil.rmtree(FILE.parent)
+    Mirror(sqlite.OWN, "after")
+    assert "after" in experiments(FILE)
+    assert "before" not in experiments(FILE)

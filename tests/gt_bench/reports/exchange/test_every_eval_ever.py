@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.reports.all_results import load_rows
+from gt_bench.reports.all_results import load_results
 from gt_bench.reports.exchange.every_eval_ever import bounds
 from gt_bench.store.archive import read
 from gt_bench.utils.paths import record_file
@@ -38,7 +38,7 @@ def test_files_have_the_layout_of_the_datastore_and_a_second_export_writes_the_s
 
 def test_scores_are_those_of_the_rows(files):
     assert files.keys() == {"own", "shipped"}
-    row = load_rows()[0]
+    row = load_results().iloc[0]
     (result,) = files["own"]["evaluation_results"]
     assert (result["evaluation_name"], result["evaluation_result_id"]) == ("web", f"{CELL}/accuracy")
     details = result["score_details"]

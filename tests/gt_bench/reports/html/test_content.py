@@ -17,3 +17,19 @@ def test_a_limit_of_theory_is_where_nothing_is_printed():
     )
     (line,) = content.board([row | {"as_expected": "not as expected"}], [])
     assert (line["texts"]["verdict"], line["kind"]) == ("not as expected", "worse")
+
+
+def test_a_searched_model_has_three_columns_with_their_budgets():
+    cell = "embedded/chains/gcn"
+    records = [make_record(cell, seed, test=0.75) for seed in range(2)]
+    (row,) = [row | {"source": "own"} for row in rows_of(make_result(cell, records, None), records)]
+    summary = {"mean": 0.8, "std": 0.01, "runs": 2, "hours": 3.0, "tuned_hours": 2.0, "trials": 5}
+    summary |= {"default_mean": 0.7, "default_std": 0.02, "default_hours": 1.0}
+    assert content.tuned([row]) == []
+    (line,) = content.tuned([row | {"ensemble": summary}])
+    assert (line["default"], line["default_budget"]) == ("70.00 ± 2.00", "1 h")
+    assert (line["tuned"], line["tuned_budget"]) == ("75.00 ± 0.00", "5 trials, 2 h")
+    assert (line["ensembled"], line["ensembled_budget"]) == ("80.00 ± 1.00", "5 trials, 3 h")
+    del summary["trials"]  # as in older results
+    (line,) = content.tuned([row | {"ensemble": summary}])
+    assert line["tuned_budget"] == "2 h"

@@ -49,9 +49,9 @@ def test_a_plot_gets_all_results_and_is_on_the_page(plots):
     assert (shown.exit_code, shown.output) == (0, "written: reports/index.html\n")
     html = Path("reports/index.html").read_text()
     (figure,) = drawn(html)
-    rows = load_results()
-    assert figure["data"][0]["x"] == [row["cell"] for row in rows] == ["small/web/mlp"]
-    assert figure["data"][0]["y"] == [row["mean"] for row in rows]
+    results = load_results()
+    assert figure["data"][0]["x"] == results["cell"].tolist() == ["small/web/mlp"]
+    assert figure["data"][0]["y"] == results["mean"].tolist()
     assert "<h3>Means</h3>" in section(html)
     assert "All of them, &lt;b&gt;as text&lt;/b&gt;." in section(html)
     assert "plots/mean.py:plot_mean" in section(html)
@@ -89,7 +89,7 @@ def test_without_plots_the_page_has_no_such_section(trained):
 def test_what_is_wrong_with_a_plot_is_said_with_its_place(plots, code, says):
     (plots / "bad.py").write_text(code)
     (plots / "good.py").write_text(BAR)
-    bad, good = custom_plots.load(load_results())
+    bad, good = custom_plots.load(gather(load_grid()).rows)
     assert says in bad.error
     assert (bad.figure, bad.image, good.error) == (None, None, None)
 
@@ -125,7 +125,7 @@ def test_a_plot_cannot_change_the_results_of_the_next(plots):
     (plots / "a.py").write_text("def plot(results):\n    results['mean'] = 0\n    return {'data': [], 'layout': {}}\n")
     (plots / "b.py").write_text(BAR)
     _, figure = drawn(write_page(load_grid()).read_text())
-    assert figure["data"][0]["y"] == [row["mean"] for row in load_results()]
+    assert figure["data"][0]["y"] == load_results()["mean"].tolist()
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_entry_points_of_packages(trained, tmp_path, monkeypatch):
         "[gt_bench.plots]\nmeans = acmeplots:plot_mean\nmissing = acmeplots:nothing\nnumber = acmeplots:number\n"
     )
     monkeypatch.syspath_prepend(str(site))
-    good, missing, number = custom_plots.load(load_results())
+    good, missing, number = custom_plots.load(gather(load_grid()).rows)
     assert (good.name, good.title, good.error) == ("means (acmeplots:plot_mean)", "Means", None)
     assert (
         "the entry point missing = 'acmeplots:nothing' of acmeplots (group gt_bench.plots) does not load"
@@ -194,7 +194,7 @@ def test_plots_are_drawn_in_a_browser_without_any_request(plots, look):
         "    return {'data': [{'type': 'box', 'y': [1, 2, 3]}], 'layout': {'title': {'text': 'A box'}}}\n"
     )
     grid = load_grid()
-    custom = custom_plots.load(load_results())
+    custom = custom_plots.load(gather(load_grid()).rows)
     page = look(page_html(grid, gather(grid), custom=custom), viewport={"width": 1200, "height": 900})
     page.evaluate("document.getElementById('custom').scrollIntoView()")
     page.wait_for_selector("#custom-0 .plot-container .bars")
