@@ -1,5 +1,7 @@
 """Fixtures of all tests: threads, seeds, real data files, stored outputs of the authors' code, and a browser."""
 
+import contextlib
+import ctypes
 import gc
 import os
 from pathlib import Path
@@ -31,6 +33,30 @@ def pytest_collection_finish():
 @pytest.fixture(autouse=True, scope="session")
 def _threads():
     torch.set_num_threads(1 if os.environ.get("PYTEST_XDIST_WORKER") else 2)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _unmodified_code():
+    """Take the code for the one whose golden values are stored: else an edit costs golden runs of a hundred cells.
+
+    Rows of shipped files are cached in a folder of their own, because this comparison did not take place. Child
+    processes do compare.
+    """
+    from gt_bench.experiment import golden_values
+    from gt_bench.leaderboard import remembered
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(golden_values, "differences", lambda wanted, *_, **__: dict.fromkeys(wanted))
+        patch.setattr(remembered, "FOLDER", remembered.FOLDER.with_name("tests"))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _freed_memory():
+    """Return what a module freed to the system: otherwise a worker keeps the largest it ever needed, in pieces."""
+    yield
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)

@@ -89,7 +89,7 @@ NOT_RUN = {
         "needs Slurm; tests/gt_bench/scheduling/test_slurm.py, with `make test-cluster`",
     "pip install -c constraints.txt -e '.[pipeline,cluster]'": "needs the network",
     "pip install tensorboard": "needs the network",
-    "tensorboard --logdir tensorboard": "a server; tests/gt_bench/tracking/test_trackers.py reads its files",
+    "tensorboard --logdir tensorboard": "a server; tests/gt_bench/tracking/test_tensorboard.py reads its files",
     "dvc exp run --queue -n queued-0.1 $COPY "
     "-S suites/embedded/recipes/chains/gcn.yaml:optimizer.lr=0.1 leaderboard@embedded":
         "DVC's queue works in a copy of the project: minutes",
@@ -101,11 +101,11 @@ NOT_RUN = {
     "gt-bench try gcn ring-molecules --search 20 --sampler gp --pruner successive_halving --search-seeds 0-1":
         "trains for minutes; tests/gt_bench/search/test_methods.py",
     "gt-bench try gin ring-molecules --search 12 --epochs 20 --objective parameters --select-within 0.1":
-        "trains for minutes; tests/gt_bench/search/test_methods.py",
+        "trains for minutes; tests/gt_bench/search/test_artifacts.py",
     "gt-bench tune embedded/torus-colours/gcn --warm-start defaults,neighbours":
-        "trains for minutes; tests/gt_bench/search/test_methods.py",
+        "trains for minutes; tests/gt_bench/search/test_warm_start.py",
     "gt-bench try gin ring-molecules --search 8 --epochs 20 --seeds 0-2 --ensemble":
-        "trains for minutes; tests/gt_bench/analysis/test_ensemble.py",
+        "trains for minutes; tests/gt_bench/api/test_ensemble.py",
     "gt-bench work --plan ablation.yaml": "trains; tests/gt_bench/scheduling/test_ablation_design.py",
     "gt-bench ablate model.dropout ablation embedded":
         "needs the cells of that design; tests/gt_bench/scheduling/test_ablation_design.py",
@@ -130,7 +130,7 @@ NOT_RUN = {
     "gt-bench score embedded/ring-molecules/gin --metric mae --by graph-size":
         "needs a trained cell; tests/gt_bench/analysis/test_score.py",
     "gt-bench score embedded/ring-molecules/gin --against embedded/ring-molecules/gcn":
-        "needs trained cells; tests/gt_bench/analysis/test_score.py",
+        "needs trained cells; tests/gt_bench/analysis/test_paired_examples.py",
     "gt-bench train edge-transformer/texas/gcn":
         "needs data of another host; tests/gt_bench/pipeline/test_train.py",
     'gt-bench submit suites/edge-transformer/records/texas/gcn.json.gz --by "Jane Doe, Some University"':

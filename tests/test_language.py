@@ -45,7 +45,7 @@ EXCEPTIONS = {
     "gt_bench/runtime/malloc.py": {"glibc, freed memory kept": "a value in records"},
     "gt_bench/scheduling/job.py": {'"say": text': "a key of the protocol"},
     "gt_bench/tasks/configuration_ranking.py": {"the paper does not say": "docs/deviations.md quotes it"},
-    "tests/gt_bench/claims/test_evaluate.py": {"asked here": "a value of the public key `said` in claims.yaml"},
+    "tests/gt_bench/claims/test_table.py": {"asked here": "a value of the public key `said` in claims.yaml"},
     "tests/gt_bench/runtime/test_malloc.py": {"glibc, freed memory kept": "a value in records"},
     "tests/gt_bench/scheduling/test_local_queue.py": {'"say": "of another clone"': "a key of the protocol"},
     "tests/mutants/mutations.py": {"kept = (edges >= 0).all(0)": "quotes code"},
@@ -84,6 +84,7 @@ def files() -> list[Path]:
     return [path for path in found if path != Path(__file__)]
 
 
+@pytest.mark.slow
 def test_words():
     found = []
     for file in files():

@@ -7,23 +7,34 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from gt_bench.cli.app import app
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/own_data.md").read_text()
 
 
 def run(folder: Path, line: str) -> str:
+    """Output of a command of the page: a program in a process, `gt-bench` in this one."""
     words = shlex.split(line)
-    program = [] if words[0] == "python" else ["-c", "from gt_bench.cli import main; main()"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, *program, *words[1:]], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    if words[0] == "gt-bench":
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, f"{done.output} {done.exception!r}"
+        return done.output
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    script = subprocess.run(
+        [sys.executable, *words[1:]], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert script.returncode == 0, script.stdout + script.stderr
+    return script.stdout
 
 
-def test_the_page_prints_what_its_commands_print(tmp_path):
+@pytest.mark.slow
+def test_the_page_prints_what_its_commands_print(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "params.yaml").write_text("run: {tracking: false}\n")
     (tmp_path / "grid.yaml").write_text("datasets: []\nsuites: []\ncells: {}\n")
     followed = 0

@@ -13,6 +13,7 @@ from benchmarks.counts import Counts
 from gt_bench.runtime.environment import cpu_name
 
 
+@pytest.mark.slow
 def test_products_bytes_and_the_optimiser_are_counted():
     layer, x = torch.nn.Linear(30, 20), torch.randn(50, 30)
     optimiser = torch.optim.AdamW(layer.parameters(), fused=True)

@@ -19,6 +19,7 @@ def test_there_are_scripts():
     assert {"cells", "hot", "tokengt", "grid"} <= set(SCRIPTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_help_states_what_it_prints_and_how_long_it_takes(name, capsys, monkeypatch):
     script = importlib.import_module(f"benchmarks.{name}")

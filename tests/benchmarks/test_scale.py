@@ -93,6 +93,7 @@ def test_a_device_takes_the_longest_of_what_it_has_to_do():
     assert scale_devices.serial(device, run) == 10.0 + 40.0 + 3.0
 
 
+@pytest.mark.slow
 def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nodes():
     grid = load_grid()
     donor, cell, other = (grid.find(f"edge-transformer/{name}") for name in ("csl/gin", "exp/gin", "exp/gcn"))
@@ -107,6 +108,7 @@ def test_a_cell_without_a_count_is_taken_by_one_of_its_model_times_steps_and_nod
     )  # its protocol is not a sequence of steps
 
 
+@pytest.mark.slow
 def test_hyperedges_are_counted_batch_by_batch(tmp_path):
     """gps has 1,036 training hyperedges in batches of 96: ten steps per epoch, each over its 221 nodes."""
     grid = load_grid()

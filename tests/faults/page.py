@@ -21,7 +21,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
             "tests/gt_bench/pipeline/test_tune.py::"
             "test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_been",
             "tests/gt_bench/pipeline/test_tune.py::test_a_process_killed_while_it_writes_the_journal_blocks_nobody",
-            "tests/gt_bench/search/test_storage.py::test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left",
+            "tests/gt_bench/search/test_optimize.py::test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left",
             "tests/gt_bench/runtime/test_worker_pool.py::test_workers_go_with_a_parent_that_is_killed",
         ),
     ),
@@ -140,9 +140,8 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         "damaged encodings",
         "found by digest before a run reads them, if the file has changed; the encode stage computes them again",
         (
-            "tests/gt_bench/encodings/test_encode_dataset.py::test_a_damaged_file_is_named_and_computed_again",
-            "tests/gt_bench/encodings/test_encode_dataset.py::"
-            "test_the_arrays_are_read_again_only_when_their_file_has_changed",
+            "tests/gt_bench/encodings/test_cache.py::test_a_damaged_file_is_named_and_computed_again",
+            "tests/gt_bench/encodings/test_cache.py::test_the_arrays_are_read_again_only_when_their_file_has_changed",
         ),
     ),
     (
@@ -218,7 +217,7 @@ FAULTS: list[tuple[str, str, tuple[str, ...]]] = [
         (
             "tests/gt_bench/pipeline/test_train.py::test_two_processes_that_ask_for_the_same_cell_do_the_work_once",
             "tests/gt_bench/data/test_inventory.py::test_two_processes_prepare_once",
-            "tests/gt_bench/encodings/test_encode_dataset.py::test_two_processes_do_the_work_once",
+            "tests/gt_bench/encodings/test_compute.py::test_two_processes_do_the_work_once",
             "tests/gt_bench/utils/test_lease_lock.py::test_64_processes_on_two_machines_compute_each_run_once",
             "tests/gt_bench/tracking/test_sqlite.py::test_four_that_complete_a_new_store_at_once_write_each_run_once",
         ),

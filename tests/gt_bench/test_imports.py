@@ -24,6 +24,7 @@ def cycles(root: Path) -> list[list[str]]:
     return sorted(sorted(found) for found in nx.strongly_connected_components(graph) if len(found) > 1)
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other():
     assert cycles(ROOT) == [], (
         "move what both need into a module of its own: an import within a function only hides a cycle"

@@ -62,6 +62,7 @@ def test_no_source_runs_text_reads_foreign_pickles_or_asks_a_shell(path):
             )
 
 
+@pytest.mark.slow
 def test_the_allowed_calls_are_still_there():
     found = {(called(call), str(path.relative_to(ROOT))) for path in SOURCES for call in calls(path)}
     assert set(ALLOWED) <= found

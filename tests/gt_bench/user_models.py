@@ -1,11 +1,14 @@
-"""Helpers of tests that write and register models of users."""
+"""Helpers of tests that write, register and train models of users."""
 
+import multiprocessing
+import pickle
 import textwrap
 from pathlib import Path
 
 import pytest
 
 from gt_bench.plugins import models
+from gt_bench.runtime.worker_pool import TaskResult, portable
 from gt_models import registry
 
 
@@ -24,3 +27,36 @@ def write(name: str, text: str) -> str:
     Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_text(textwrap.dedent(text).lstrip())
     return name
+
+
+def _work(compute: bytes, pipe) -> None:
+    try:
+        result = TaskResult(pickle.loads(compute)(lambda *values: pipe.send(("epoch", values))))
+    except Exception as error:
+        result = TaskResult(error=portable(error))
+    pipe.send(("ended", result))
+
+
+def _compute_in_a_fork(compute, run, on_epoch):
+    """The interface of `compute_in_new_process`."""
+    fork = multiprocessing.get_context("fork")
+    pipe, other = fork.Pipe(duplex=False)
+    process = fork.Process(target=_work, args=(pickle.dumps(compute), other))
+    process.start()
+    other.close()
+    while (message := pipe.recv())[0] == "epoch":
+        if on_epoch:
+            on_epoch(*message[1])
+    process.join()
+    if message[1].error is not None:
+        raise message[1].error
+    return message[1].value
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Runs are computed in forks, without the seconds that a new interpreter needs for its imports.
+
+    The other tests of such models and tests/gt_bench/runtime/test_fresh_process.py use new interpreters.
+    """
+    monkeypatch.setattr("gt_bench.runtime.fresh_process.compute_in_new_process", _compute_in_a_fork)

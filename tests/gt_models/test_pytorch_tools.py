@@ -1,4 +1,4 @@
-"""PyTorch's tools on the papers' models: adapters, hooks, quantisation, compilation, export, half precision, etc.
+"""PyTorch's tools on the papers' models: adapters, hooks, quantisation, half precision, second derivatives.
 
 They work if a model calls its submodules and never reads the weight of a child.
 """
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
 from gt_models.registry import list_models, model_module
-from tests.gt_models.every_model import OnTensors, batch, build, tensors
+from tests.gt_models.every_model import batch, build
 
 pytestmark = pytest.mark.slow
 
@@ -143,18 +143,6 @@ def test_functional_call_and_its_gradient(name):
     for key, parameter in changed.named_parameters():
         expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         torch.testing.assert_close(gradients[key], expected, rtol=1e-3, atol=1e-4, msg=lambda m, key=key: f"{key}: {m}")
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_compiled_in_one_graph_and_exported(name):
-    torch._dynamo.reset()
-    model, data = build(name).eval(), batch()
-    expected = model(data)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    torch.testing.assert_close(compiled(data), expected, rtol=1e-4, atol=1e-5)
-    exported = torch.export.export(OnTensors(model, data), tensors(data))
-    torch.testing.assert_close(exported.module()(*tensors(data)), expected, rtol=1e-4, atol=1e-5)
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -14,9 +14,7 @@ from tests.mutants.runner import ROOT, Checked, applied, check
 pytestmark = pytest.mark.slow
 
 GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
-# the first of each group, and the last of three
 SAMPLE = [next(m for m in MUTATIONS if m.group == group) for group in GROUPS]
-SAMPLE += [next(m for m in reversed(MUTATIONS) if m.group == group) for group in ("layers", "trainer", "tasks")]
 
 
 @pytest.mark.parametrize("item", [*MUTATIONS, *REFACTORINGS], ids=title)
@@ -39,7 +37,7 @@ def test_each_group_has_three_mutations_at_least():
     assert len({(m.file, m.old, m.new) for m in MUTATIONS}) == len(MUTATIONS)
 
 
-@pytest.mark.parametrize("item", [*SAMPLE, *REFACTORINGS[1:3], REFACTORINGS[-1]], ids=title)
+@pytest.mark.parametrize("item", [*SAMPLE, REFACTORINGS[1]], ids=title)
 def test_golden_values_notice_a_mutation_and_no_refactoring(item):
     checked = check(*job(item))
     assert problem(item, checked) is None, checked.output

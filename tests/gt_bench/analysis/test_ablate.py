@@ -128,6 +128,7 @@ def dropouts(project):
     return project
 
 
+@pytest.mark.slow
 def test_the_command_on_own_cells_with_a_default(dropouts, tmp_path):
     content = json.loads(run("ablate", "model.dropout", "--json").output)
     assert [(one["first"], one["second"], one["before"], one["after"]) for one in content] == [

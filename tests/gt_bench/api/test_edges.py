@@ -71,6 +71,7 @@ def friends(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NODE_MODELS) - REFUSED))
 def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, name):
     monkeypatch.chdir(friends)
@@ -107,6 +108,7 @@ def invoke(*arguments):
     return shown
 
 
+@pytest.mark.slow
 def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_friends(tmp_path / "friends")
@@ -127,6 +129,7 @@ def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_pat
     assert "--metric accuracy: not a metric of link-prediction" in str(wrong.exception)
 
 
+@pytest.mark.slow
 def test_a_data_object_has_links_without_its_labels(tmp_path, monkeypatch, capsys):
     import torch
     from torch_geometric.data import Data
@@ -172,6 +175,7 @@ def page(tmp_path, monkeypatch) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_the_page_on_link_prediction(page):
     for script in re.findall(r"\$ python (\S+\.py)", page):
         subprocess.run([sys.executable, script], check=True)

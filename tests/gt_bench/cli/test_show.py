@@ -24,6 +24,7 @@ def run(*arguments):
     return CliRunner().invoke(app, arguments)
 
 
+@pytest.mark.slow
 def test_json_for_programs(repository):
     assert json.loads(run("list", "embedded", "--json").output) == {
         "cells": [{"cell": "embedded/chains/mlp", "settings": str(RECIPE), "seeds": "0/3", "state": "not run"}],

@@ -104,6 +104,7 @@ def test_a_value_repeated_as_it_is_in_the_base_needs_no_origin(folder):
     assert load_recipe(folder / "row.yaml").epochs == 2
 
 
+@pytest.mark.slow
 def test_bases_are_no_cells_a_changed_base_shows_in_the_state_and_a_cell_is_shown_complete(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     place = Path("suites/embedded/recipes/chains")

@@ -82,6 +82,7 @@ def test_splits_refuse_overlaps():
     assert masks_to_split(np.array([1, 0, 0]), np.array([0, 1, 0]), np.array([0, 0, 1])).tolist() == [1, 2, 3]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_mutated_files_end_in_data_or_a_clean_error(tmp_path_factory, data):

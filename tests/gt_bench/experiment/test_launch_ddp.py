@@ -84,6 +84,7 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     assert continued["deterministic"] == whole["deterministic"]
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_a_checkpoint_and_no_process(project, forked, capsys):
     project.recipe("many", batch={"graphs": 4}, epochs=2000, seeds=[0], processes=2, run={"checkpoint_seconds": 1e9})
     told = []

@@ -61,6 +61,7 @@ class OnGpu:
     type = "cuda"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "row", "changes"),
     [

@@ -220,6 +220,7 @@ def test_encodings_that_are_not_there_are_computed_next_to_the_data(grid, clock)
     assert found.encode_seconds > 0
 
 
+@pytest.mark.slow
 def test_next_to_what_it_took_on_this_device_with_this_recipe(grid):
     grid.recipe()
     loaded = load_grid()

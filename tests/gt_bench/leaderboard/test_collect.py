@@ -26,6 +26,7 @@ def test_a_dataset_is_shown_from_all_suites_own_and_shipped(trained, monkeypatch
     assert "expected `gt-bench board SUITE" in str(run("board", "small", "--dataset", "web").exception)
 
 
+@pytest.mark.slow
 def test_a_table_is_shown_with_published_numbers_whatever_was_run(trained, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     shown = run("table", "edge-transformer", "3")

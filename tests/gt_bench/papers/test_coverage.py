@@ -114,6 +114,7 @@ def test_a_recipe_whose_reference_is_wrong_has_no_numbers(monkeypatch):
     assert published_numbers(cell) == []
 
 
+@pytest.mark.slow
 def test_each_paper_is_told_in_a_few_sentences(covered, rows):
     told = every_in_short(
         covered,

@@ -4,6 +4,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.pipeline import dependencies
 from gt_bench.pipeline.grid import main as write_grid
@@ -17,6 +19,7 @@ def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repositor
     assert "error: suites/embedded/recipes/chains/mlp.yaml, dataset 'chains': no task named 'graph-regresion'" in said
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_that_is_gone_stops_no_other_cell(repository, capsys):
     cells = Path("state/cells/embedded/chains")
     assert dependencies.main() == 0

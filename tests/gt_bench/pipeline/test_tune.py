@@ -30,6 +30,12 @@ SEARCH = {
 }
 
 
+@pytest.fixture
+def no_plots(monkeypatch):
+    """Leave out the pictures of a search, which take longer than its trials."""
+    monkeypatch.setattr("gt_bench.search.artifacts._plots", lambda *_: None)
+
+
 def tune(**folders):
     grid = load_grid()
     return tune_cell(grid.find(CELL), grid, **folders)
@@ -70,7 +76,7 @@ def test_the_best_trial_by_validation_becomes_the_recipe(project, capsys):
     assert result["search"]["trials"] == 4
 
 
-def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_continues(project, monkeypatch):
+def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_continues(project, no_plots, monkeypatch):
     import optuna
 
     def studies():
@@ -93,7 +99,7 @@ def test_a_study_is_named_by_its_cell_and_one_named_by_its_digest_continues(proj
     assert len(project.records()) == before
 
 
-def test_a_second_call_runs_no_trial_and_two_searches_agree(project):
+def test_a_second_call_runs_no_trial_and_two_searches_agree(project, no_plots):
     project.recipe(search={**SEARCH, "pruner": "none"})
     tune()
     rows, text = trials(), Path("tuned/small/web/mlp.yaml").read_text()
@@ -104,7 +110,7 @@ def test_a_second_call_runs_no_trial_and_two_searches_agree(project):
     assert trials() == rows
 
 
-def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
+def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project, no_plots):
     project.recipe(search={**SEARCH, "pruner": "none"})
     tune()
     journal, rows = Path("studies/small/web/mlp/journal.log"), trials()
@@ -121,7 +127,7 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project):
     assert [row["value"] for row in trials()] == [row["value"] for row in rows]
 
 
-def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed(project):
+def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed(project, no_plots):
     project.recipe(search={**SEARCH, "pruner": "none"}, epochs=60)
     command = [sys.executable, "-m", "stages.tune", CELL]
     process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
@@ -207,7 +213,7 @@ def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
     lock.release()
 
 
-def test_hopeless_trials_are_pruned(project):
+def test_hopeless_trials_are_pruned(project, no_plots):
     space = {"optimizer.lr": {"choices": [0.05, 1e-9]}, "model.hidden_dim": {"choices": [8, 9, 10, 11, 12, 13]}}
     project.recipe(
         search={"trials": 20, "sampler": "grid", "space": space, "warmup_epochs": 2, "seeds": [0]}, epochs=12
@@ -250,7 +256,7 @@ def test_a_space_that_contradicts_the_recipe(project, space, words):
         assert word in str(error.value)
 
 
-def test_keys_that_take_one_choice_together(project):
+def test_keys_that_take_one_choice_together(project, no_plots):
     space = {"model.dropout": {"choices": [0.125, 0.25], "also": ["optimizer.weight_decay"]}}
     project.recipe(search={"trials": 2, "sampler": "grid", "space": space})
     tune()
@@ -274,7 +280,7 @@ def test_trials_that_all_end_alike_are_no_error(project):
     assert Path("tuned/small/web/mlp.importance.png").stat().st_size > 1000
 
 
-def test_limits_cut_trials_and_report_it(project):
+def test_limits_cut_trials_and_report_it(project, no_plots):
     project.recipe(search=SEARCH, limits={"small": {"trials": 1, "seeds": 1}})
     tune()
     assert len(trials()) == 1
@@ -292,7 +298,7 @@ def test_without_data_the_recipe_stays_as_it_is(project):
     assert search_summary(load_grid().find(CELL)) is None
 
 
-def test_a_changed_recipe_starts_a_new_study(project):
+def test_a_changed_recipe_starts_a_new_study(project, no_plots):
     project.recipe(search=SEARCH)
     tune()
     project.recipe(search=SEARCH, epochs=3)

@@ -71,6 +71,7 @@ def test_a_task_that_is_stated(ours):
     assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
 
 
+@pytest.mark.slow
 def test_a_task_that_the_data_do_not_fit_is_not_stored(ours):
     write_web(ours / "lab/papers")
     for name in ("lab/papers", "papers"):

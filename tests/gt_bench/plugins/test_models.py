@@ -175,7 +175,7 @@ def test_a_file_that_an_argument_names_decides_too(ours, forked):
     assert rows[0]["digests"] != rows[1]["digests"] == rows[2]["digests"]
 
 
-def test_an_edited_file_is_read_again(ours):
+def test_an_edited_file_is_read_again(ours, forked):
     write("a.py", PLAIN)
     assert find("a.py:Plain").cls is find("a.py:Plain").cls
     first = try_pair("a.py:Plain", "web", FAST, [0], bar=False).row
@@ -363,7 +363,7 @@ def test_an_entry_point_that_fails(ours, monkeypatch, entries, name, says):
         del sys.modules[module]
 
 
-def test_the_model_that_the_guide_shows_works(ours):
+def test_the_model_that_the_guide_shows_works(ours, forked):
     block = (ROOT / "docs/add_a_model.md").read_text().split("```python\n")[1].split("```")[0]
     assert len(block.splitlines()) <= 25
     assert "gt_models" not in block

@@ -47,6 +47,7 @@ def in_file(path: Path, **options) -> None:
     rewrite(path, change)
 
 
+@pytest.mark.slow
 def test_equal_runs_are_confirmed_bit_for_bit_and_marked(contributed, trained):
     run("submit", str(contributed), "--by", "Jane")
     shown = run("verify-submission", str(contributed), "--seed", "0", "--mark")
@@ -97,6 +98,7 @@ def test_a_curve_that_was_edited_with_its_checksum_is_found(contributed):
     assert "differs in epochs" in shown.output
 
 
+@pytest.mark.slow
 def test_another_processor_has_a_tolerance(contributed):
     records = read(contributed).records
     tests = [record["deterministic"]["test"] for record in records]
@@ -168,6 +170,7 @@ def test_what_cannot_be_computed_again_is_an_error_and_nothing_is_marked(contrib
     assert contributed.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_values_of_a_search_come_from_the_records(trained):
     from gt_bench.pipeline.train import train_cell
     from gt_bench.pipeline.tune import tune_cell

@@ -73,6 +73,7 @@ def other_last_digits(*given, **arguments):
     return {name: array * (1 + 2e-7) for name, array in arrays.items()}, flags
 
 
+@pytest.mark.slow
 def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, monkeypatch):
     from gt_bench.encodings.encode_dataset import encode_dataset
 

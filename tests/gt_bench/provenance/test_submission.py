@@ -326,6 +326,7 @@ def test_a_name_cannot_bring_html_or_links_into_the_report(contributed):
     assert "](http" not in report.markdown()
 
 
+@pytest.mark.slow
 def test_a_search_whose_values_were_not_selected_on_validation(trained):
     from gt_bench.pipeline.train import train_cell
     from gt_bench.pipeline.tune import tune_cell

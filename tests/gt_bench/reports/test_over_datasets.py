@@ -1,12 +1,10 @@
-"""Methods over datasets: which are compared, their ranks, groups, and the drawing."""
+"""Methods over datasets: which are compared, their ranks and groups."""
 
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from gt_bench.papers.published import lookup, papers
-from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.over_datasets import (
     absent,
     alike,
@@ -94,21 +92,6 @@ def test_the_section_names_every_method_with_its_rank():
     assert "**Polynormer-r** 1.30, **Polynormer** 2.30, Exphormer 5.50" in row
     assert len(found[0].methods) == row.split(" | ")[2].count(", ") + 1
     assert sentences(found[0])[2].startswith("Not distinguished from Polynormer-r: Polynormer, Exphormer")
-
-
-@pytest.mark.parametrize("paper", ["edge-transformer", "polynormer", "ppgt", "tokengt"])
-def test_names_do_not_overlap_and_bars_span_their_groups(paper):
-    found = diagram(paper, [])
-    drawing = draw(found)
-    for side in ("end", "start"):
-        heights = [mark.y for mark in drawing.marks if mark.anchor == side]
-        assert min(abs(a - b) for a, b in pairwise(sorted(heights))) >= 15
-        assert max(heights) <= drawing.height
-    marks = drawing.marks
-    assert [mark.x for mark in marks] == sorted(mark.x for mark in marks)
-    for (first, last), (start, end, y) in zip(found.groups, drawing.bars, strict=True):
-        assert start < marks[first].x <= marks[last].x < end
-        assert drawing.axis < y < min(mark.y for mark in marks)
 
 
 def test_all_runs_are_ranked_within_their_suites():

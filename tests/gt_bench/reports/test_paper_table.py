@@ -9,11 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.leaderboard.verdicts import with_claims
-from gt_bench.papers.published import everything
-from gt_bench.papers.table_layout import Column, find, layouts, of_paper
+from gt_bench.papers.table_layout import Column, find, layouts
 from gt_bench.reports.html.build import table_html
 from gt_bench.reports.html.tables import table_content
 from gt_bench.reports.paper_table import (
@@ -46,34 +44,6 @@ def table():
     rows += rows_for("edge-transformer/cornell/edge-transformer", [0.64, 0.66], "ET", reduced=("2 of 10 seeds",))
     rows += rows_of(without_data("edge-transformer/texas/gcn"), [])
     return paper_table(find("edge-transformer", "Table 3"), rows)
-
-
-def test_every_published_number_has_its_place_in_a_table():
-    numbers = everything()
-    assert (
-        sum(len(layout.printed) for layout in layouts()) == len(numbers) == 907 + 27 + 20
-    )  # and those of Luo et al. 2024 and Platonov et al. 2023
-    assert {n.place for n in numbers} == {n.place for layout in layouts() for n in layout.printed.values()}
-
-
-def test_the_layout_is_that_of_the_data():
-    layout = find("edge-transformer", "3")
-    assert layout.methods == ("GCN", "GIN(E)", "(2,1)-SpeqNet", "(2,2)-SpeqNet", "(3,1)-SpeqNet", "ET")
-    assert [column.dataset for column in layout.columns] == ["cornell", "texas", "wisconsin"]
-    assert find("tokengt", "pcqm4mv2").table == "table:pcqm4mv2"
-    assert len({layout.name for layout in layouts()}) == len(layouts())
-
-
-@pytest.mark.parametrize(
-    ("paper", "name", "says"),
-    [
-        ("edge_transfomer", "3", "did you mean 'edge-transformer'"),
-        ("hot", "Table 2", "hot has no table 'Table 2' (did you mean 'Table"),
-    ],
-)
-def test_a_table_that_is_not_printed_names_the_nearest(paper, name, says):
-    with pytest.raises(RecipeError, match=re.escape(says)):
-        find(paper, name)
 
 
 def test_a_line_for_the_published_value_and_one_for_each_recipe(table):
@@ -201,16 +171,6 @@ def test_html_has_ours_in_the_cell_of_the_published_value(table):
     assert [text in cornell for text in ("56.0 ± 0.8 ✓", "81.0 ± 0.8 ▲", "gcn-as-released: higher (better)")] == [
         True
     ] * 3
-
-
-def test_all_papers_are_listed():
-    assert [len(of_paper(paper)) for paper in ("tokengt", "hot", "ppgt", "edge-transformer", "polynormer")] == [
-        3,
-        3,
-        9,
-        3,
-        7,
-    ]
 
 
 def test_the_page_gets_each_number_next_to_its_place(table):

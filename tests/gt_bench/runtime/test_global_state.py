@@ -15,7 +15,7 @@ from gt_bench.plugins.models import is_importable
 from gt_bench.runtime.global_state import global_state, unchanged_process
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
-from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
+from tests.gt_bench.user_models import forgotten, forked, write  # noqa: F401 - fixtures
 
 MODEL = """
     import os, random
@@ -89,7 +89,7 @@ def test_a_seed_finds_the_same_number_whatever_ran_before_it(ours, parts):
         ({"forward": "data.edge_index.numpy().sort()"}, "changes data.edge_index in place"),
     ],
 )
-def test_what_it_changes_outside_itself_is_an_error(ours, parts, words):
+def test_what_it_changes_outside_itself_is_an_error(ours, parts, words, forked):  # noqa: F811 - a fixture
     folder, before = os.getcwd(), global_state()
     model(**parts)
     with pytest.raises(UserError, match=words) as error:

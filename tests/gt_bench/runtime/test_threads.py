@@ -90,7 +90,7 @@ def test_one_cell_of_each_task_on_one_core_and_on_two_next_to_other_work(tmp_pat
         ATEN_CPU_CAPABILITY="default",
         MKL_CBWR="COMPATIBLE",
     )
-    two = outcomes(tmp_path, set(mine[:2]), 2, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_NUM_THREADS="2")
+    two = outcomes(tmp_path, set(mine[:2]), 1, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_NUM_THREADS="2")
     assert one == two
     assert {(status, threads) for status, _, threads in one.values()} == {("ok", 1)}
 

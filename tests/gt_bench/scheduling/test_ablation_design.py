@@ -42,6 +42,7 @@ def ablate(*words):
     return done.output
 
 
+@pytest.mark.slow
 def test_one_at_a_time_makes_the_missing_cells_and_their_plan(cells):
     said = ablate("model.dropout", CELL, "--design", "one-at-a-time", "--values", "0.0,0.2,0.5")
     plan = yaml.safe_load(Path("ablation.yaml").read_text())

@@ -189,6 +189,7 @@ def test_without_free_cores_cells_start_by_length(project, monkeypatch):
     assert begun == [Task("small/web/long"), Task("small/web/short")]
 
 
+@pytest.mark.slow
 def test_free_cores_take_seeds_of_the_last_cell_and_change_no_number(project, monkeypatch):
     """One cell with four seeds on three cores; records equal those of one process."""
     plain = room._compute_ahead

@@ -1,6 +1,5 @@
-"""Samplers and pruners by name, several objectives, first trials from recipes and records."""
+"""Samplers and pruners by name, their options, and what they refuse."""
 
-import csv
 import json
 import sys
 from pathlib import Path
@@ -11,21 +10,13 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
-from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_options import method_in, options_of
 from gt_bench.config.search_space import PRUNERS, SAMPLERS, SearchSection
-from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
-from gt_bench.provenance.transfer import export_cell
-from gt_bench.search.artifacts import search_summary
 from gt_bench.search.methods import identity_of, pruner_of, sampler_of
-from gt_bench.search.warm_start import starts_of
 from gt_bench.utils.errors import MissingPackage
-
-CELL = "small/web/mlp"
-RANGES = {"model.dropout": {"low": 0.0, "high": 0.8}, "optimizer.lr": {"low": 1e-4, "high": 1e-1, "log": True}}
-WIDTHS = {"model.hidden_dim": {"choices": [4, 8, 16]}, "optimizer.lr": RANGES["optimizer.lr"]}
+from tests.gt_bench.search.cases import CELL, RANGES, WIDTHS, trials, tune
 
 
 @pytest.fixture(autouse=True)
@@ -41,16 +32,6 @@ def test_default_values_keep_the_identity_of_older_studies_and_others_begin_a_ne
     assert all(identity != identity_of(default) for identity in identities)
 
 
-def tune(**folders):
-    grid = load_grid()
-    return tune_cell(grid.find(CELL), grid, **folders)
-
-
-def trials():
-    with Path("tuned/small/web/mlp.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 def points():
     return [(row["state"], row["value"], row["model.dropout"], row["optimizer.lr"]) for row in trials()]
 
@@ -64,6 +45,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_a_sampler_proposes_the_same_values_again(project, name):
     """Run two searches, and one that is stopped after two trials and continued."""
@@ -102,6 +84,7 @@ def test_samplers_and_pruners_are_those_of_optuna(project):
         pruner_of(section(pruner="hyperband"), 5, "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pruner", "options"),
     [
@@ -179,117 +162,7 @@ def test_cmaes_unpickles_nothing_from_a_database(project, monkeypatch):
     assert not Path("a.db").exists()
 
 
-def test_several_objectives_give_a_pareto_front_and_a_stated_choice(project, capsys):
-    import optuna
-
-    search = {"trials": 6, "space": WIDTHS, "objectives": ["validation", "parameters"], "sampler": "random"}
-    project.recipe(search=search, epochs=3)
-    tune()
-    said = capsys.readouterr().out
-    rows = trials()
-    assert all(row["objective.parameters"] for row in rows)
-    summary = search_summary(load_grid().find(CELL))
-    assert summary["objectives"] == ["validation", "parameters"]
-    backend = optuna.storages.journal.JournalFileBackend("studies/small/web/mlp/journal.log")
-    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(backend))
-    assert sorted(one["trial"] for one in summary["pareto"]) == sorted(t.number for t in study.best_trials)
-    assert f"Pareto front (validation, parameters): {len(study.best_trials)} of 6 complete trials" in said
-    best = max(float(row["value"]) for row in rows)
-    cheapest = min(float(row["objective.parameters"]) for row in rows if float(row["value"]) == best)
-    chosen = next(row for row in rows if (float(row["value"]), float(row["objective.parameters"])) == (best, cheapest))
-    assert f"selected: trial {chosen['number']} (best validation value, then fewest parameters); the test split" in said
-    assert Path("tuned/small/web/mlp.pareto.png").read_bytes()[:4] == b"\x89PNG"
-    assert "plotly" in Path("tuned/small/web/mlp.pareto.html").read_text()[:20_000]
-    for record in project.records():
-        assert record["deterministic"]["test"] is None
-    grid = load_grid()
-    result = train_cell(grid.find(CELL), grid)
-    assert result["search"]["pareto"] == summary["pareto"]
-    # within all of the best value, the smallest model is selected
-    project.recipe(search={**search, "select_within": 0.99}, epochs=3)
-    before = len(project.records())
-    assert tune().model.arguments["hidden_dim"] == 4
-    assert len(project.records()) == before
-    assert (
-        "fewest parameters, of the trials within 99 % of the best"
-        in load_recipe("tuned/small/web/mlp.yaml").origin["optimizer.lr"]
-    )
-
-
-def test_seconds_are_an_objective(project):
-    search = {"trials": 2, "space": WIDTHS, "objectives": ["validation", "seconds_per_epoch", "parameters"]}
-    project.recipe(search=search, epochs=2)
-    tune()
-    (first, *_) = [row for row in trials() if row["number"] == "0"]
-    measured = {r["measured"]["train_seconds_per_epoch"] for r in project.records()}
-    assert float(first["objective.seconds_per_epoch"]) in measured
-    tune()  # the study is complete, and its values are those of the records
-
-
-def test_first_trials_are_the_recipe_s_own_values_and_those_of_neighbours(project, capsys):
-    project.recipe(row="other", dataset="many", **{"optimizer": {"name": "adam", "lr": 0.02}})
-    project.recipe(row="outside", dataset="many", **{"optimizer": {"name": "adam", "lr": 0.5}})
-    search = {"trials": 4, "space": {"optimizer.lr": RANGES["optimizer.lr"]}, "pruner": "none"}
-    project.recipe(search={**search, "warm_start": ["defaults", "neighbours"]}, epochs=2)
-    tune()
-    said, rows = capsys.readouterr().out, trials()
-    own = load_recipe("suites/small/recipes/web/mlp.yaml").optimizer.lr
-    assert [float(row["optimizer.lr"]) for row in rows[:2]] == [own, 0.02]
-    assert [row["origin"] for row in rows] == [
-        "defaults: small/web/mlp",
-        "neighbours: small/many/other, recipe",
-        "",
-        "",
-    ]
-    assert "warm start: trial 1 has the values of neighbours: small/many/other, recipe" in said
-    assert "small/many/outside, recipe: left out: optimizer.lr is 0.5, outside the space" in said
-    assert search_summary(load_grid().find(CELL))["warm_starts"] == 2
-    tune()
-    assert trials() == rows
-    assert "warm start" not in capsys.readouterr().out
-
-
-def test_a_shipped_record_gives_first_values(trained):
-    search = {"trials": 3, "space": RANGES, "warm_start": ["records"]}
-    path = trained.recipe(row="searched", search=search)
-
-    def starts():
-        grid = load_grid()
-        return starts_of(load_recipe(path), grid.find("small/web/searched"), grid)
-
-    assert starts().found == []
-    shipped = export_cell(load_grid().find(CELL))
-    # the values are those of the record, not of the recipe
-    trained.recipe(optimizer={"name": "adam", "lr": 0.05})
-    (start,) = starts().found
-    assert start == (f"records: {CELL}, shipped record", {"model.dropout": 0.2, "optimizer.lr": 0.01})
-    shipped.write_bytes(b"what")
-    found, (line,) = starts()
-    assert found == []
-    assert f"records: {CELL}: left out: suites/small/records/web/mlp.json.gz" in line
-
-
-def test_a_first_trial_that_was_killed_is_queued_again(project, monkeypatch):
-    import gt_bench.search.optimize as search_module
-
-    class Killed(BaseException):
-        pass
-
-    def killed(*_):
-        raise Killed
-
-    search = {"trials": 3, "space": RANGES, "pruner": "none", "warm_start": ["defaults"]}
-    project.recipe(search=search, epochs=2)
-    with monkeypatch.context() as patched:
-        patched.setattr(search_module, "_run_trial", killed)
-        with pytest.raises(Killed):
-            tune()
-    tune()
-    rows = trials()
-    assert [row["status"] for row in rows if row["origin"]] == ["killed, queued again", "ok"]
-    assert sum(row["status"] == "ok" for row in rows) == 3
-
-
+@pytest.mark.slow
 def test_params_yaml_and_options_replace_the_method_of_a_recipe(project):
     project.recipe(search={"trials": 3, "space": RANGES, "pruner": "none"}, epochs=2)
     path = Path("params.yaml")

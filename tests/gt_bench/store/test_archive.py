@@ -118,6 +118,7 @@ ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
 DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -19,6 +19,7 @@ def elsewhere(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_export_goes_to_the_current_folder_and_hides_no_installed_record(elsewhere):
     grid = load_grid()
     before = [path.read_bytes() for path in shipped_paths(grid)]

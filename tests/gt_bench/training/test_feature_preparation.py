@@ -54,6 +54,7 @@ def test_standard_scaling_is_fitted_on_each_training_part(tmp_path):
     assert torch.equal(x_of(packed), torch.from_numpy(x.astype(np.float32))), "the dataset is unchanged"
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     scale=st.sampled_from(["standard", "quantile", "none"]),

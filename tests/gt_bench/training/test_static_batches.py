@@ -113,6 +113,7 @@ def test_all_models_are_listed():
     assert set(list_models()) >= static.MODELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(static.MODELS))
 def test_a_compiled_model_on_padded_batches(name):
     """One graph of operations; outputs, gradients and statistics are those without padding and compiler."""
@@ -230,6 +231,7 @@ def run(tmp_path, seed=0, **changes):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [{"graphs": 4}, {"nodes": 25, "bucket": True}, {}])
 def test_a_run_has_the_curves_of_unpadded_batches_and_few_compilations(tmp_path, batch):
     """Some batches of later epochs may be larger than all sizes."""
@@ -249,6 +251,7 @@ def test_a_run_has_the_curves_of_unpadded_batches_and_few_compilations(tmp_path,
             assert found.outcome.test_metrics == pytest.approx(plain.outcome.test_metrics, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_phases_are_compiled_at_most_as_often(tmp_path):
     phases = [{"name": "local", "epochs": 2}, {"name": "global", "epochs": 2}]
     build = lambda: create_model(  # noqa: E731
@@ -263,6 +266,7 @@ def test_phases_are_compiled_at_most_as_often(tmp_path):
     assert compiled.static.compilations <= static.COMPILATIONS
 
 
+@pytest.mark.slow
 def test_a_model_whose_code_depends_on_more_than_sizes(tmp_path):
     class Counting(nn.Module):
         def __init__(self):

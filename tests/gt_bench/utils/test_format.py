@@ -82,6 +82,7 @@ def check_csv(text: str) -> None:
     check_terminal(text)
 
 
+@pytest.mark.slow
 def test_a_hostile_text_does_nothing_in_any_output(capsys):
     from gt_bench.config.verdict_settings import Rules
     from gt_bench.leaderboard.export import to_csv, to_json, to_markdown

@@ -35,6 +35,7 @@ def test_a_regular_graph_and_its_gap():
         assert found["expander_gap"][b] >= 6 - 2 * 5**0.5 - 0.1
 
 
+@pytest.mark.slow
 def test_a_large_graph_has_the_gap_of_the_dense_way(monkeypatch):
     dense = compute("expander", of_sizes(400), degree=2)
     monkeypatch.setattr(module, "_DENSE_SIZE", 100)

@@ -46,6 +46,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize(("sizes", "heads", "width", "dropout", "gated"), CASES if DEVICE == "cuda" else CASES[:1])
 def test_gated_attention(dtype, sizes, heads, width, dropout, gated):
@@ -60,6 +61,7 @@ def test_gated_attention(dtype, sizes, heads, width, dropout, gated):
         assert torch.equal(other, repeated)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_gated_attention_of_numbers_that_are_not_finite(bad):
     for place in (0, 1):

@@ -32,6 +32,7 @@ def test_it_is_the_network(sizes):
         assert (found - e).norm() < 1e-5 * e.norm()
 
 
+@pytest.mark.slow
 def test_gelu_and_its_slope_over_the_line_are_as_close_to_double_precision_as_torchs():
     """A network that computes GELU only: x + 0, GELU, times 1."""
     line, one, zero = torch.linspace(-12, 12, 2**18)[:, None], torch.eye(4), torch.zeros(4)

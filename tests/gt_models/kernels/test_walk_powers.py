@@ -31,6 +31,7 @@ def powers(form, arguments, num_pairs, steps=4, identity=True):
     return out[:, 1 : steps + 1 + identity]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("identity", [True, False])
 @pytest.mark.parametrize("form", ["reference", "numba"])
 def test_equals_dense_powers(form, identity):

@@ -201,6 +201,7 @@ def test_bad_input_states_what_to_do():
         model(GraphBatch(graph.x, graph.edge_index, graph.ptr, graph.edge_attr, encodings={"rrwp": torch.zeros(8, 5)}))
 
 
+@pytest.mark.slow
 def test_torch_geometric_data_and_safetensors(tmp_path):
     from safetensors.torch import load_file, save_file
     from torch_geometric.data import Batch, Data

@@ -14,6 +14,7 @@ def text() -> str:
     return page(read_measured())
 
 
+@pytest.mark.slow
 def test_the_page_is_up_to_date(text):
     assert (ROOT / "docs/models.md").read_text() == text, "run: python -m tools.docs.models"
 
@@ -31,6 +32,7 @@ def test_tables_are_those_of_the_recipes(text):
     assert "edge-transformer 1, 2, 3" in line
 
 
+@pytest.mark.slow
 def test_growth_is_that_of_the_measurements(tmp_path):
     measured = json.loads((ROOT / "docs/models.json").read_text())
     draw(tmp_path / "a.svg", measured)

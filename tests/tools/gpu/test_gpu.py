@@ -106,6 +106,7 @@ def test_the_machine_starts_with_the_standard_library_alone():
     assert not {"torch", "numpy", "pydantic", "gt_bench"} & set(json.loads(done.stdout.replace("'", '"')))
 
 
+@pytest.mark.slow
 def test_a_wheel_that_pip_refuses(tmp_path, workplace, monkeypatch):
     monkeypatch.setattr(machine, "needed", lambda: ["no-such-package"])
     wheels = tmp_path / "wheels"
@@ -120,6 +121,7 @@ def test_a_wheel_that_pip_refuses(tmp_path, workplace, monkeypatch):
     assert gpu.packages(wheels, tmp_path / "site", dry=True) == []  # it would be installed
 
 
+@pytest.mark.slow
 def test_a_carried_wheel_is_installed_without_the_network(tmp_path, workplace, monkeypatch):
     wheels, target = tmp_path / "wheels", tmp_path / "site"
     wheels.mkdir()
@@ -178,6 +180,7 @@ def test_without_a_gpu_it_says_what_would_run(workplace, monkeypatch, capsys):
     assert not list(Path("gpu-session").iterdir())
 
 
+@pytest.mark.slow
 def test_a_plan_with_an_unknown_cell(tmp_path, capsys):
     plan = tmp_path / "plan.yaml"
     plan.write_text("runs:\n- cells: [hot/chains/nothing]\n")
@@ -263,6 +266,7 @@ def test_the_queue_stops_before_its_limit():
     assert found[found.index("--jobs") + 1] == "8"
 
 
+@pytest.mark.slow
 def test_the_queue_needs_neither_mlflow_nor_dvc_nor_optuna(tmp_path, monkeypatch):
     """One run from generated data to the archive, in a process that cannot import them."""
     from gt_bench.pipeline.grid import main as write_grid
@@ -346,6 +350,7 @@ def test_the_authors_module_of_a_cell(tmp_path, monkeypatch):
     assert step() == 7
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_is_a_row(monkeypatch, tmp_path):
     monkeypatch.chdir(ROOT)
     row = steps.ask("no/such/cell", "ours", ["--out", str(tmp_path)])

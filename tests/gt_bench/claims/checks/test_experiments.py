@@ -2,15 +2,7 @@
 
 import pytest
 
-from gt_bench.claims.checks import findings
 from gt_bench.claims.checks.registry import find_check
-from gt_bench.papers.published import PublishedError
-
-
-@pytest.fixture
-def kept(monkeypatch):
-    """`kept({case: value})` replaces the content of a finding."""
-    return lambda values: monkeypatch.setattr(findings.registry, "values", lambda name: values)
 
 
 @pytest.mark.parametrize(
@@ -21,15 +13,6 @@ def test_magnitudes(kept, errors, kept_says, lost_says):
     kept({f"rms, width {number}": {"magnitude": error} for number, error in enumerate(errors)})
     for magnitude_is_kept, verdict in ((True, kept_says), (False, lost_says)):
         assert find_check("magnitude_kept")(paper="ppgt", norm="rms", kept=magnitude_is_kept).holds is verdict
-
-
-def test_powers_of_the_size(kept):
-    kept({"PPGT": {"sizes": [128, 256, 512], "exponent": {"operations": 1.9, "largest": 2.0}}})
-    assert find_check("growth")(paper="ppgt", exponents={"PPGT": 2}).holds
-    assert not find_check("growth")(paper="ppgt", exponents={"PPGT": 3}).holds
-    assert not find_check("growth")(paper="ppgt", exponents={"PPGT": 2}, largest={"PPGT": 3}).holds
-    with pytest.raises(PublishedError, match="growth names no model"):
-        find_check("growth")(paper="ppgt", exponents={})
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,7 @@ def test_nodes_labels_and_hops(tmp_path, monkeypatch):
             assert same[i, j] == (a != b and labels[a] == labels[b])
 
 
+@pytest.mark.slow
 def test_the_stored_weights_of_a_run_are_looked_into(small, tmp_path, monkeypatch):
     monkeypatch.setattr(same_label, "NODES", 20)
     layers = {"model.num_local_layers": 1, "model.num_global_layers": 1, "model.in_dropout": 0.0}

@@ -69,6 +69,7 @@ NAMES_IT = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_whoever_cuts_counts_times_or_shows_a_run_asks_its_protocol_and_not_its_name(name):
     def says(path) -> bool:

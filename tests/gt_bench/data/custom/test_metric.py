@@ -108,6 +108,7 @@ def ran(*arguments):
     return shown, [record["deterministic"] for record in Store().records()]
 
 
+@pytest.mark.slow
 def test_it_selects_the_epoch_and_its_text_is_part_of_the_identity(here):
     write_web(here / "papers")
     write("costs.py", COST)
@@ -144,6 +145,7 @@ def test_it_selects_the_epoch_and_its_text_is_part_of_the_identity(here):
     assert len({run["digests"]["data"] for run in runs}) == 1
 
 
+@pytest.mark.slow
 def test_it_gets_targets_in_the_unit_of_the_data(here):
     write_many(here / "many")
     text = """
@@ -168,6 +170,7 @@ def test_a_mistake_in_the_metric_is_reported_before_anything_is_stored(here):
     assert not Path("datasets.yaml").exists()
 
 
+@pytest.mark.slow
 def test_r2_has_no_unit(here):
     write_many(here / "many")
     shown, runs = ran("mlp", "./many", "--metric", "r2")

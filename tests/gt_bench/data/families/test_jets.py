@@ -14,6 +14,7 @@ from tests.gt_bench.data.checks import assert_sound
 from tests.gt_bench.data.raw_files import jet_tree, write_root
 
 
+@pytest.mark.slow
 def test_jets(tmp_path):
     pytest.importorskip("uproot", reason="pip install .[jets]")
     trees = {"training": jet_tree([3, 1, 5, 2]), "valid": jet_tree([4], 1), "test": jet_tree([6, 2], 2)}

@@ -127,6 +127,7 @@ def test_the_best_accuracy_of_a_node_alone(dataset):
     assert EMBEDDED["torus-colours"].chance == limit("torus-colours", "gcn") == 0.2
 
 
+@pytest.mark.slow
 def test_colours_alone_leave_half_the_bonus_of_fused_rings(dataset):
     packed = dataset("ring-molecules")
     for part in ("train", "val", "test"):

@@ -13,6 +13,7 @@ from tests.gt_bench.data.checks import assert_sound, prepared
 from tests.gt_bench.data.raw_files import wikipedia_zip
 
 
+@pytest.mark.slow
 def test_chameleon_equals_the_separate_files(tmp_path, mirror):
     dataset = prepared("chameleon", tmp_path, mirror)
     batch = dataset.batch(torch.tensor([0]))

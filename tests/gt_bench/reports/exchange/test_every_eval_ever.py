@@ -26,6 +26,7 @@ def files(trained) -> dict[str, dict]:
     return {content["source_metadata"]["additional_details"]["records"]: content for content in found}
 
 
+@pytest.mark.slow
 def test_files_have_the_layout_of_the_datastore_and_a_second_export_writes_the_same(files):
     paths = sorted(Path("out").rglob("*.json"))
     layout = f"out/data/gt-bench-small/graph-transformer-benchmark/mlp/{UUID4}.json"

@@ -41,6 +41,7 @@ def section(html: str) -> str:
     return html.partition('<section id="custom">')[2].partition("</section>")[0]
 
 
+@pytest.mark.slow
 def test_a_plot_gets_all_results_and_is_on_the_page(plots):
     (plots / "mean.py").write_text(BAR)
     (plots / "_helper.py").write_text("1 / 0")
@@ -57,6 +58,7 @@ def test_a_plot_gets_all_results_and_is_on_the_page(plots):
     assert '<a href="#custom">' in html
 
 
+@pytest.mark.slow
 def test_without_plots_the_page_has_no_such_section(trained):
     html = write_page(load_grid()).read_text()
     assert drawn(html) == []
@@ -92,6 +94,7 @@ def test_what_is_wrong_with_a_plot_is_said_with_its_place(plots, code, says):
     assert (bad.figure, bad.image, good.error) == (None, None, None)
 
 
+@pytest.mark.slow
 def test_a_plot_that_fails_is_shown_with_its_error_and_the_page_has_the_rest(plots):
     (plots / "bad.py").write_text("def plot(results):\n    return results['<nope>']\n")
     (plots / "good.py").write_text(BAR)
@@ -106,6 +109,7 @@ def test_a_plot_that_fails_is_shown_with_its_error_and_the_page_has_the_rest(plo
     assert '<table id="board">' in html
 
 
+@pytest.mark.slow
 def test_the_leaderboard_stage_writes_the_page_and_warns(plots, capsys):
     from gt_bench.pipeline.leaderboard import write_the_page
 
@@ -116,6 +120,7 @@ def test_the_leaderboard_stage_writes_the_page_and_warns(plots, capsys):
     assert "warning: custom plot plots/bad.py:plot, line 2: ZeroDivisionError: division by zero" in captured.err
 
 
+@pytest.mark.slow
 def test_a_plot_cannot_change_the_results_of_the_next(plots):
     (plots / "a.py").write_text("def plot(results):\n    results['mean'] = 0\n    return {'data': [], 'layout': {}}\n")
     (plots / "b.py").write_text(BAR)
@@ -123,6 +128,7 @@ def test_a_plot_cannot_change_the_results_of_the_next(plots):
     assert figure["data"][0]["y"] == load_results()["mean"].tolist()
 
 
+@pytest.mark.slow
 def test_a_figure_of_matplotlib_is_an_image(plots, monkeypatch):
     (plots / "m.py").write_text(
         "from matplotlib import pyplot\n"
@@ -135,6 +141,7 @@ def test_a_figure_of_matplotlib_is_an_image(plots, monkeypatch):
     assert '<img src="data:image/png;base64,' in section(write_page(load_grid()).read_text())
 
 
+@pytest.mark.slow
 def test_other_types_of_traces_bring_the_complete_plotly(plots, monkeypatch):
     (plots / "box.py").write_text(
         "def plot(results):\n    return {'data': [{'type': 'box', 'y': [1, 2, 3]}], 'layout': {}}\n"
@@ -168,6 +175,7 @@ def test_entry_points_of_packages(trained, tmp_path, monkeypatch):
     assert "is a int; expected a function of a DataFrame" in number.error
 
 
+@pytest.mark.slow
 def test_the_example_of_the_docs(plots):
     (code, *_) = [block for kind, block in blocks((ROOT / "docs/custom_plots.md").read_text()) if kind == "python"]
     (plots / "cost.py").write_text(code)
@@ -178,6 +186,7 @@ def test_the_example_of_the_docs(plots):
     assert "Each point is a row with a number, own or shipped." in section(html)
 
 
+@pytest.mark.slow
 def test_plots_are_drawn_in_a_browser_without_any_request(plots, look):
     (plots / "bar.py").write_text(BAR)
     (plots / "box.py").write_text(

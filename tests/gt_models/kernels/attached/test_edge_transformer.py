@@ -15,6 +15,7 @@ def layer(dropout: float = 0.0, act: str = "gelu") -> EdgeTransformerLayer:
     return EdgeTransformerLayer(64, 8, dropout, dropout, act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dropout", "act"), [(0.0, "gelu"), (0.3, "gelu"), (0.0, "relu")])
 def test_they_are_the_equations(dropout, act):
     model, batch = layer(dropout, act), checks.collate(graphs((18, 20)))

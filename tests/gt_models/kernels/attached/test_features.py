@@ -1,5 +1,6 @@
 """Maps of sparse features."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -7,6 +8,7 @@ from gt_models.kernels import forms_taken, use
 from gt_models.layers.features import FeatureEncoder
 
 
+@pytest.mark.slow
 def test_sparse_rows_are_not_filled():
     encoder, x = FeatureEncoder(300, 8), torch.zeros(5, 300)
     x[torch.arange(4), torch.tensor([0, 7, 299, 7])] = torch.randn(4)

@@ -1,11 +1,14 @@
 """Fast forms of Graphormer against its equations."""
 
+import pytest
 import torch
 
 from gt_models import create_model
 from gt_models.encodings import compute
 from gt_models.kernels import forms_taken
 from tests.gt_models import checks
+
+pytestmark = pytest.mark.slow  # compiles kernels of several widths
 
 
 def model_and_batch(**arguments):

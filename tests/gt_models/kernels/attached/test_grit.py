@@ -1,5 +1,6 @@
 """Fast forms of GRIT against its equations."""
 
+import pytest
 import torch
 
 from gt_models import create_model
@@ -7,6 +8,7 @@ from gt_models.kernels import forms_taken
 from tests.gt_models import checks
 
 
+@pytest.mark.slow
 def test_attention_and_the_map_of_pairs_take_their_forms_and_agree_with_the_equations():
     torch.manual_seed(0)
     model = create_model(

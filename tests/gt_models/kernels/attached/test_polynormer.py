@@ -36,6 +36,7 @@ def steps(model, batch: GraphBatch) -> tuple[list[list[torch.Tensor]], dict]:
     return results, {name: set(forms) for name, forms in taken.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 def test_they_are_the_equations(settings):
     for batch in (checks.collate(graphs()), messy_graph()):

@@ -37,6 +37,7 @@ def assert_close(results: list[list[torch.Tensor]], tolerance: float = 1e-10) ->
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 def test_they_are_the_equations(settings):
     model, batch = small(**settings).train(), checks.collate(graphs((4, 1, 6, 19)))
@@ -98,6 +99,7 @@ def stem_and_inputs(norm: str = "adarms") -> tuple[PairStem, list[torch.Tensor]]
     return stem, [torch.rand(70, width, dtype=torch.float64, requires_grad=True) for width in (7, 16, 2)]
 
 
+@pytest.mark.slow
 def test_chunks_change_nothing_and_reach_all_inputs(monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 16)
     monkeypatch.setattr(module, "LARGE", 32)

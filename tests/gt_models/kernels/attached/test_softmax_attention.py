@@ -7,6 +7,8 @@ from gt_models.kernels import forms_taken, use
 from gt_models.layers.packing import Packing
 from gt_models.layers.softmax_attention import SoftmaxAttention
 
+pytestmark = pytest.mark.slow  # compiles kernels of several widths
+
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_it_is_the_plain_attention_with_the_same_draws(rate):

@@ -1,0 +1,95 @@
+"""Two cells compared by their predictions on the same examples: McNemar's test and the paired bootstrap."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from gt_bench.analysis.paired_examples import Pair, bootstrap, mcnemar
+from gt_bench.analysis.score import aligned
+from gt_bench.config.grid import load_grid
+from gt_bench.pipeline.train import train_cell
+from tests.gt_bench.analysis.cases import drawn, predictions
+from tests.gt_bench.shipping import CELL, run, train
+
+
+def paired(first, second) -> Pair:
+    return Pair(0, first, second, aligned(first.parts["test"], second.parts["test"]), "test")
+
+
+def test_mcnemar_counts_discordant_examples():
+    first, second = drawn(0, noise=0.4), drawn(1, noise=2.0)
+    found = mcnemar(paired(first, second))
+    labels = first.parts["test"].labels
+    right = [one.parts["test"].output.argmax(1) == labels for one in (first, second)]
+    assert found.only_first == int((right[0] & ~right[1]).sum())
+    assert found.only_second == int((right[1] & ~right[0]).sum())
+    assert found.p_value == binomtest(found.only_first, found.only_first + found.only_second).pvalue < 0.05
+    assert mcnemar(paired(first, first)).p_value == 1.0
+
+
+def test_the_interval_of_the_paired_bootstrap_covers_the_true_difference():
+    """Coverage over 60 data sets whose true difference of accuracies is 0.2."""
+    covered = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        target = torch.zeros(150, dtype=torch.long)
+        right = [rng.random(150) < p for p in (0.8, 0.6)]
+        sides = [
+            predictions(torch.from_numpy(np.stack([r, ~r], 1).astype(np.float32)), target, ids=np.arange(150))
+            for r in right
+        ]
+        low, high = bootstrap([paired(*sides)], "accuracy", 200).interval
+        covered += low <= 0.2 <= high
+    assert 52 <= covered <= 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("metric", ["accuracy", "f1-macro"])
+def test_means_per_example_and_metrics_of_all_examples_agree(metric, monkeypatch):
+    pairs = [paired(drawn(0, noise=0.8), drawn(1, noise=1.5))]
+    fast = bootstrap(pairs, metric, 100)
+    monkeypatch.setattr("gt_bench.analysis.paired_examples._per_example", lambda pair, metric: None)
+    slow = bootstrap(pairs, metric, 100)
+    assert fast.interval == pytest.approx(slow.interval)
+    assert fast.first - fast.second == pytest.approx(pairs[0].first.score(metric) - pairs[0].second.score(metric))
+
+
+def test_a_smaller_error_is_better():
+    ids, target = np.arange(50), torch.zeros(50, 1)
+    rng = torch.Generator().manual_seed(0)
+    good, bad = (
+        predictions(scale * torch.randn(50, 1, generator=rng), target, task="graph-regression", ids=ids)
+        for scale in (0.1, 2.0)
+    )
+    assert bootstrap([paired(good, bad)], "mae", 200).word == "first"
+    assert bootstrap([paired(bad, good)], "mse", 200).word == "second"
+
+
+@pytest.mark.slow
+def test_cells_with_different_splits_are_not_paired_and_the_error_names_both(project):
+    project.recipe()
+    project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2}, split=1, seeds=[0])
+    train()
+    grid = load_grid()
+    train_cell(grid.find("small/web/gcn"), grid)
+    message = str(run("score", CELL, "--against", "small/web/gcn").exception)
+    assert "different test sets (seed 0: 20 examples of web, split 0, and 20 of web, split 1)" in message
+    assert f"`gt-bench compare {CELL} small/web/gcn`" in message
+
+
+def test_the_command_compares_two_cells(project):
+    project.recipe()
+    project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2})
+    train()
+    grid = load_grid()
+    train_cell(grid.find("small/web/gcn"), grid)
+    done = run("score", CELL, "--against", "small/web/gcn", "--json", "--resamples", "100")
+    content = json.loads(done.output)
+    assert content["seeds"] == [0, 1]
+    assert content["mcnemar"].keys() == {"0", "1"}
+    low, high = content["metrics"]["accuracy"]["interval"]
+    assert low <= content["metrics"]["accuracy"]["first"] - content["metrics"]["accuracy"]["second"] <= high
+    assert "McNemar's exact test" in run("score", CELL, "--against", "small/web/gcn", "--resamples", "100").output

@@ -1,0 +1,188 @@
+"""Claims that our own runs decide, next to what the paper publishes."""
+
+import pytest
+
+from gt_bench.claims.checks.registry import find_check
+from gt_bench.claims.evaluate import Claim, evaluate_claim
+from gt_bench.config.grid import load_grid
+from gt_bench.config.verdict_settings import Rules
+from gt_bench.leaderboard.collect import every_row
+from tests.conftest import ROOT
+from tests.gt_bench.claims.cases import ALL, HOT, run, runs_of
+
+RANDOM, ORF = "node id. = Random, type id. = yes", "node id. = ORF, type id. = yes"
+SPARSE = "ba-equivariant-basis-sparse"
+
+
+@pytest.mark.parametrize(
+    ("change", "how", "verdict", "why"),
+    [
+        (lambda place, mean: mean, {}, "holds", "our runs: claim holds in all 8 comparisons"),
+        (lambda place, mean: 0.0 if place[2] == RANDOM else mean, {}, "fails", "and node id. = Random, type id. = yes "
+        "on ba-equivariant-basis-dense"),
+        (lambda place, mean: 0.0 if place[2] == RANDOM and place[3] == SPARSE else mean, {}, "fails", "claim fails "
+        f"in 4 of 8 comparisons: {ORF} and {RANDOM} on {SPARSE} (l2, train)"),
+        (lambda place, mean: mean, {"std": 1.0}, "undecided", "runs have decided 0 of 8 comparisons"),
+        (lambda place, mean: mean if place[3] == SPARSE else None, {}, "undecided",
+        "runs have decided 4 of 8 comparisons"),
+        (lambda place, mean: mean if place[2] != RANDOM else None, {}, "holds", "claim holds in all 8"),
+         # compared with published values
+        (lambda place, mean: mean if place[2] == RANDOM else None, {}, "holds as published", "8 of 8 comparisons"),
+        (
+            lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0, "provisional": True},
+            "holds as published", "8 of 8 comparisons; provisional, by 1 of 5 runs, of 8 comparisons: 4 hold",
+        ),
+        (
+            lambda place, mean: 5.0 if place[2] == ORF and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0,
+            "provisional": True},
+            "holds as published", f"6 hold, 2 fail (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
+        ),
+    ],
+)  # fmt: skip
+def test_our_runs_decide_which_of_two_is_better(change, how, verdict, why):
+    word, said = evaluate_claim(*runs_of(ALL["tokengt-random-inaccurate"], change, **how))
+    assert (word, why in said) == (verdict, True), said
+
+
+def hyper(change):
+    """Returns the verdict on HOT over Hyper-SAGNN in all but one of six columns, for these means of HOT.
+
+    A mean is None where HOT was not run.
+    """
+    return evaluate_claim(
+        *runs_of(ALL["hot-over-hyper-sagnn"], lambda place, mean: change(place, mean) if place[2] == HOT else None)
+    )
+
+
+def test_a_claim_with_one_exception_is_decided_by_our_runs():
+    assert hyper(lambda place, mean: None) == (
+        "holds as published",
+        "best in 5 of 6 columns (not: movielens aupr: 0.771 against 0.792 of Hyper-SAGNN-E)",
+    )
+    exception = ("movielens", "aupr")
+    as_published = hyper(lambda place, mean: 0.5 if place[3:5] == exception else 0.999)
+    assert as_published == ("holds", "our runs: claim holds in 5 of 6 comparisons")
+    one_more = hyper(lambda place, mean: 0.5 if place[3:5] in (exception, ("gps", "auc")) else 0.999)
+    assert one_more[0] == "fails"
+    assert "claim fails in 2 of 6 comparisons; the claim needs 5 of 6: " in one_more[1]
+    # the exception may be another column than in the paper
+    other = hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else 0.999)
+    assert other[0] == "holds"
+    alone = hyper(lambda place, mean: 0.5 if place[3] == "gps" else None)
+    assert alone[0] == "fails"  # two columns are more than one
+    assert hyper(lambda place, mean: 0.5 if place[3:5] == ("gps", "auc") else None)[0] == "undecided"
+
+
+@pytest.mark.slow
+def test_best_of_all_others_needs_every_column():
+    claim = ALL["polynormer-r-heterophilic"]
+    places = [
+        comparison.ours for comparison in find_check("best")(paper="polynormer", **claim.test.arguments).comparisons
+    ]
+    assert len(places) == 5
+
+    def verdict(means):
+        return evaluate_claim(
+            claim, [run(place, mean) for place, mean in zip(places, means, strict=True) if mean is not None]
+        )
+
+    assert verdict([0.999] * 5) == ("holds", "our runs: claim holds in all 5 comparisons")
+    assert verdict([0.999] * 4 + [0.1])[0] == "fails"
+    assert verdict([0.999] * 4 + [None])[0] == "undecided"
+    assert verdict([None] * 5)[0] == "holds as published"
+    assert evaluate_claim(claim, [run(p, 0.999, provisional=True, runs=3) for p in places])[0] == "holds as published"
+    # two recipes of one number that differ decide nothing
+    assert evaluate_claim(claim, [*(run(p, 0.999) for p in places), run(places[0], 0.1)])[0] == "undecided"
+
+
+def test_not_better_is_decided_by_how_many_columns_are_better():
+    claim, found = runs_of(ALL["polynormer-v2-not-better"], lambda place, mean: 0.5)
+    assert len(found) == 12
+    assert evaluate_claim(claim, found) == ("holds", "our runs: better in 0 of 6 comparisons, at most 3 by the claim")
+    better = [row | {"mean": 0.9} if row["published_place"][2] == "Polynormer-v2" else row for row in found]
+    assert evaluate_claim(claim, better)[0] == "fails"
+    assert evaluate_claim(claim, [row | {"chosen_on_test": True} for row in better])[0] == "holds as published"
+    three = [
+        row | {"mean": 0.5} if row["published_place"][3] in ("photo", "computer", "wikics") else row for row in better
+    ]
+    assert evaluate_claim(claim, three)[0] == "holds"
+    assert evaluate_claim(claim, [row for row in found if row["published_place"][3] == "photo"])[0] == "undecided"
+
+
+@pytest.mark.slow
+def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method():
+    claim, shipped = ALL["hot-chains-failure-of-the-mlp"], every_row(load_grid(), ROOT / "suites")
+    word, why = evaluate_claim(claim, shipped)
+    assert word == "fails"
+    assert why.endswith("2 of our 10 runs solve it")
+    without = [row | {"values": [min(v, 0.6) for v in row["values"]]} for row in shipped]
+    assert evaluate_claim(claim, without)[0] == "holds"
+    assert evaluate_claim(claim, [row | {"provisional": True} for row in shipped])[0] == "holds as published"
+
+
+@pytest.mark.slow
+def test_equal_counts_are_compared_as_published_and_in_our_runs():
+    claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
+    assert evaluate_claim(claim, shipped) == (
+        "holds as published",
+        "PPGT and PPGT w/o SPE: brec-basic 60 and 60 (ours 60 and 60), brec-regular 50 and 50, brec-extension 100 and "
+        "100 (ours 100 and 100)",
+    )
+    other = [row | {"mean": 59.0} if row["cell"] == "ppgt/brec/ppgt-no-spe-basic" else row for row in shipped]
+    assert evaluate_claim(claim, other)[0] == "fails"
+
+
+@pytest.mark.slow
+def test_memory_is_linear_if_each_added_node_costs_the_same():
+    claim, shipped = ALL["polynormer-linear-memory"], every_row(load_grid(), ROOT / "suites")
+    word, why = evaluate_claim(claim, shipped)
+    assert word == "holds", why
+    big = [row | {"peak_memory_mib": 40_000.0} if row["dataset"] == "er-scaling-50000" else row for row in shipped]
+    assert evaluate_claim(claim, big)[0] == "fails"
+    mixed = [row | {"device": "a GPU"} if row["dataset"] == "er-scaling-50000" else row for row in shipped]
+    assert evaluate_claim(claim, mixed)[0] == "undecided"
+
+
+def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
+    def found(better, worse):
+        arguments = {"table": "table:transductive_node_classification", "better": better, "worse": worse}
+        return evaluate_claim(
+            Claim(
+                id="x",
+                paper="tokengt",
+                place="here",
+                sentence="so it is",
+                test={"kind": "order", "arguments": arguments},
+            )
+        )
+
+    assert found(["GCN"], ["Graphormer"]) == (
+        "holds as published",
+        "5 of 5 comparisons, without OOM of Graphormer on physics",
+    )
+    assert found(["Graphormer"], ["GCN"])[0] == "fails"
+
+
+def test_a_method_of_the_paper_against_another_of_its_own():
+    claim, found = runs_of(ALL["polynormer-relu-improves"])
+    assert evaluate_claim(claim)[0] == "holds as published"
+    assert len(found) == 10
+    assert evaluate_claim(claim, [one | {"mean": 1 - one["mean"]} for one in found])[0] == "fails"
+
+
+def test_seen_and_unseen_graphs_are_two_columns_of_one_run():
+    assert evaluate_claim(*runs_of(ALL["tokengt-transfers-to-unseen-graphs"], std=1e-6))[0] == "holds"
+    assert (
+        evaluate_claim(
+            *runs_of(
+                ALL["tokengt-transfers-to-unseen-graphs"], lambda place, mean: mean + (place[5] == "test"), std=1e-6
+            )
+        )[0]
+        == "fails"
+    )
+
+
+def test_runs_decide_by_the_level_of_params():
+    claim, found = runs_of(ALL["tokengt-random-inaccurate"], std=0.15)
+    assert evaluate_claim(claim, found, rules=Rules(level=0.05))[0] == "undecided"
+    assert evaluate_claim(claim, found, rules=Rules(level=0.15))[0] == "holds"

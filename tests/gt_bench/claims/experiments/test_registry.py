@@ -1,0 +1,145 @@
+"""Stored results of experiments: complete, protected by a checksum, and equal when computed again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gt_bench.claims.experiments import registry
+from gt_bench.claims.experiments.registry import (
+    FindingError,
+    agree,
+    load,
+    module_of,
+    partial,
+    recompute,
+    same,
+    stale,
+    values,
+)
+
+polynomials = module_of("polynomials")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "case"), [(name, case) for name in registry.experiments() for case in module_of(name).QUICK]
+)
+def test_computed_again_it_is_what_is_stored(name, case):
+    if missing := [
+        needed for needed in getattr(module_of(name), "NEEDS", ()) if not (Path("data") / "packed" / needed).is_dir()
+    ]:
+        pytest.skip(f"data/packed/{missing[0]} is not available")
+    assert agree(name, json.loads(json.dumps(module_of(name).compute(case, Path("data")))), load(name)[case]["value"])
+
+
+@pytest.mark.parametrize("name", registry.experiments())
+def test_every_case_is_stored_with_the_commit_that_made_it(name):
+    opened = getattr(module_of(name), "OPEN", False)
+    if not opened:
+        assert values(name).keys() == set(module_of(name).CASES)
+    for case, found in load(name).items() if not opened or partial(name) else ():
+        assert len(found["commit"]) == 40, f"{name}, {case}: made by code that is in no commit"
+
+
+@pytest.mark.parametrize("name", registry.experiments())
+def test_a_finding_has_cases_and_its_quick_ones_are_among_them(name):
+    module = module_of(name)
+    assert set(module.QUICK) <= set(module.CASES)
+    assert len(module.CASES) == len(set(module.CASES)) > 0
+
+
+@pytest.fixture
+def folder(tmp_path):
+    assert not recompute("polynomials", ["n = 2, L = 2", "n = 3, L = 2"], folder=tmp_path, say=lambda line: None)
+    return tmp_path
+
+
+def test_what_is_stored_states_what_made_it(folder):
+    found = load("polynomials", folder)
+    assert list(found) == ["n = 2, L = 2", "n = 3, L = 2"]
+    assert found["n = 3, L = 2"]["value"] == {"monomials": 10, "represented": 10, "missing": []}
+    assert found["n = 3, L = 2"]["command"] == "gt-bench claims --recompute polynomials"
+    assert found["n = 3, L = 2"]["version"] == 1
+    assert stale("polynomials", folder) == []
+
+
+def test_computed_again_it_agrees_and_nothing_is_written(folder):
+    before = (folder / "polynomials.json").read_bytes()
+    said: list[str] = []
+    assert recompute("polynomials", ["n = 2, L = 2"], folder=folder, say=said.append)
+    assert said[0].endswith("unchanged")
+    assert (folder / "polynomials.json").read_bytes() == before
+
+
+def test_another_value_is_reported_and_takes_its_place(folder, monkeypatch):
+    monkeypatch.setattr(
+        polynomials, "compute", lambda case, data: {"monomials": 5, "represented": 4, "missing": [[2, 2]]}
+    )
+    said: list[str] = []
+    assert not recompute("polynomials", ["n = 2, L = 2"], folder=folder, say=said.append)
+    assert 'was {"monomials": 4' in said[0]
+    assert load("polynomials", folder)["n = 2, L = 2"]["value"]["represented"] == 4
+    assert load("polynomials", folder)["n = 3, L = 2"]["value"]["represented"] == 10
+
+
+def test_two_processes_at_different_cases_keep_both(folder, monkeypatch):
+    compute = polynomials.compute
+
+    def meanwhile(case, data):
+        monkeypatch.setattr(polynomials, "compute", compute)
+        recompute("polynomials", ["n = 2, L = 3"], folder=folder, say=lambda line: None)
+        return compute(case, data)
+
+    monkeypatch.setattr(polynomials, "compute", meanwhile)
+    recompute("polynomials", ["n = 4, L = 2"], folder=folder, say=lambda line: None)
+    assert list(load("polynomials", folder)) == ["n = 2, L = 2", "n = 3, L = 2", "n = 4, L = 2", "n = 2, L = 3"]
+
+
+def test_another_version_made_it(folder, monkeypatch):
+    monkeypatch.setattr("gt_bench.claims.experiments.registry.version_in", lambda path: 2)
+    assert stale("polynomials", folder) == ["n = 2, L = 2", "n = 3, L = 2"]
+
+
+def test_nobody_types_a_number(folder):
+    path = folder / "polynomials.json"
+    path.write_text(path.read_text().replace('"represented": 4', '"represented": 3'))
+    with pytest.raises(
+        FindingError,
+        match=r"polynomials.json: was edited after it was computed; .* `gt-bench claims --recompute polynomials`",
+    ):
+        load("polynomials", folder)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"cases": {}}'])
+def test_a_damaged_file_is_one_line(folder, content):
+    (folder / "polynomials.json").write_text(content)
+    with pytest.raises(FindingError, match=r"polynomials.json: cannot be read .*compute it again by") as error:
+        load("polynomials", folder)
+    assert "\n" not in str(error.value)
+
+
+def test_a_case_that_is_gone_and_one_that_is_missing(folder):
+    with pytest.raises(FindingError, match="missing case 'n = 4, L = 2'"):
+        values("polynomials", folder)
+    path = folder / "polynomials.json"
+    cases = json.loads(path.read_text())["cases"] | {"n = 9, L = 9": {}}
+    path.write_text(json.dumps({"cases": cases, "sha256": registry.sealed(cases)}))
+    with pytest.raises(FindingError, match="unknown case 'n = 9, L = 9'"):
+        load("polynomials", folder)
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(FindingError, match=r"no finding 'polynomial' \(did you mean 'polynomials'\?\)"):
+        load("polynomial", tmp_path)
+    with pytest.raises(FindingError, match="has no case 'n = 2, L = 22'"):
+        recompute("polynomials", ["n = 2, L = 22"], folder=tmp_path)
+    with pytest.raises(FindingError, match="no such file; compute it by `gt-bench claims --recompute polynomials`"):
+        load("polynomials", tmp_path)
+
+
+def test_numbers_are_the_same_up_to_rounding():
+    assert same({"a": [1.0, 2, "x"]}, {"a": [1.0 + 1e-9, 2, "x"]})
+    assert not same({"a": 1.0}, {"a": 1.001})
+    assert not same({"a": 1}, {"b": 1})
+    assert not same([1.0], [1.0, 1.0])
