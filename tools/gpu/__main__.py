@@ -4,8 +4,8 @@
     python -m tools.gpu --minutes 13 --dry-run
     python -m tools.gpu --minutes 4 --device cpu --small      # try everything without a GPU
 
-Run it in the root of a checkout; docs/gpu_session.md explains it. Exit status: 0 if all sections ended, 1 if one failed or
-there is no GPU, 2 if an argument, a package or a file is missing, 143 after SIGTERM.
+Run it in the root of a checkout; docs/gpu_session.md explains it. Exit status: 0 if all sections ended, 1 if one
+failed or there is no GPU, 2 if an argument, a package or a file is missing, 143 after SIGTERM.
 """
 
 import argparse
