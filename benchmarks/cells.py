@@ -452,10 +452,16 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def report(all_found: list[dict[str, Any]]) -> str:
-    """Markdown: a step, and an epoch."""
+def processor() -> str:
+    """The processor, and the vectors to which ATEN_CPU_CAPABILITY limits torch: their ratios are stored apart."""
     from gt_bench.runtime.environment import cpu_name
 
+    limit = os.environ.get("ATEN_CPU_CAPABILITY")
+    return cpu_name() + (f", limited to {limit}" if limit else "")
+
+
+def report(all_found: list[dict[str, Any]]) -> str:
+    """Markdown: a step, and an epoch."""
     rates_of = next((f["rates"] for f in all_found if "rates" in f), None)
     lines = []
     other = max(f["other"] for f in all_found)
@@ -463,7 +469,7 @@ def report(all_found: list[dict[str, Any]]) -> str:
         lines += [f"**Other work took {other:.1f} cores meanwhile: these ratios are not to be trusted.**", ""]
     if rates_of:
         lines += [
-            f"{cpu_name()}, one thread: {rates_of[0] / 1e9:.0f} GFLOP/s in large products, "
+            f"{processor()}, one thread: {rates_of[0] / 1e9:.0f} GFLOP/s in large products, "
             f"copies {rates_of[1] / 1e9:.1f} GB/s.",
             "",
         ]
@@ -560,23 +566,22 @@ def main() -> None:
                 answer = times(bench, given.forms, given.seconds)
         print(json.dumps(answer))
         return
-    from gt_bench.runtime.environment import cpu_name
     from gt_bench.utils.io import write_json
 
     found = []
     for cell in given.cells or CELLS:
         found.append(measure(cell, given.data.resolve(), given.seconds, given.trace))
         print(report(found[-1:]) + "\n", flush=True)
-    kept, processor = json.loads(KEPT.read_text()), cpu_name()
+    kept, name = json.loads(KEPT.read_text()), processor()
     if given.write:
         write_between(PAGE, BEGIN, END, report(found))
-        write_json(KEPT, kept | {processor: kept.get(processor, {}) | {f["cell"]: ratios(f) for f in found}})
-    elif processor not in kept:
+        write_json(KEPT, kept | {name: kept.get(name, {}) | {f["cell"]: ratios(f) for f in found}})
+    elif name not in kept:
         print(
-            f"{KEPT} has ratios of {', '.join(kept)} and none of this processor, {processor}: nothing is compared",
+            f"{KEPT} has ratios of {', '.join(kept)} and none of this processor, {name}: nothing is compared",
             file=sys.stderr,
         )
-    elif lines := lost(found, kept[processor]):
+    elif lines := lost(found, kept[name]):
         raise SystemExit("\n".join(lines))
 
 

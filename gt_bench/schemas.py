@@ -121,7 +121,8 @@ class StaticReport(TypedDict):
     """What padding (`batch.static`) and compilation (`compile`) did in a run.
 
     `sizes`: graphs, nodes, edges and pairs of each padded size. `batches`: number of batches by what was done: padded,
-    unpadded (they fit no size), one size. `compile_seconds` is part of the seconds of the run.
+    unpadded (they fit no size), one size. `compile_seconds` is part of the seconds of the run. `not_replayed`: number
+    of compiled graphs that `reduce-overhead` runs on a GPU without replay.
     """
 
     mode: str | None
@@ -129,6 +130,7 @@ class StaticReport(TypedDict):
     compile_seconds: float
     sizes: list[list[int]]
     batches: dict[str, int]
+    not_replayed: NotRequired[int]
 
 
 class Measured(TypedDict):

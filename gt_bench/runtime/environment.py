@@ -123,7 +123,9 @@ def now() -> str:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of a name; "auto" is the GPU if there is one, else the CPU.
+    """Return the device of a name; "auto" is the first GPU if there is one, else the CPU.
+
+    A GPU has an index, which some functions of `torch.cuda` require.
 
     Raises:
         ValueError: this machine has no such device.
@@ -132,7 +134,7 @@ def choose_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"run.device is {name!r}, but torch sees no GPU here; set it to auto or cpu in params.yaml")
-    return torch.device(name)
+    return torch.device("cuda", 0) if name == "cuda" else torch.device(name)
 
 
 def device_name(device: torch.device) -> str:

@@ -21,8 +21,12 @@ FREE_SHARE = 0.25  # of the free memory of a GPU, for the dataset; a training st
 
 
 def free_bytes(device: torch.device) -> int:
-    """Returns the bytes that are free on a device."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else memory_free()
+    """Returns the bytes that are free on a device. On a GPU that processes share: in the share of this process."""
+    if device.type != "cuda":
+        return memory_free()
+    free, total = torch.cuda.mem_get_info(device)
+    share = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+    return max(0, min(free, share - torch.cuda.memory_reserved(device)))
 
 
 def seed_of(*parts: Any) -> int:

@@ -313,6 +313,7 @@ class StaticForward:
         batches: number of batches by what was done with them: "padded", "unpadded" (they fit no size) and "one size".
         seconds: seconds of the calls that compiled.
         compilations: number of compilations.
+        replays: whether a GPU should replay compiled graphs.
     """
 
     def __init__(self, model: nn.Module, sizes: Sequence[Sizes] | None, mode: str | None):
@@ -320,6 +321,7 @@ class StaticForward:
         self.plain = model.forward
         self.batches: Counter[str] = Counter()
         self.seconds, self.compilations = 0.0, 0
+        self.replays, self.skips_before = False, _skips()
         self.rows = Rows()
         self.has_norm = False
         for module in model.modules() if sizes is not None else ():
@@ -364,6 +366,7 @@ class StaticForward:
                 return self.run(*_tensors(batch), sizes)
         if batch.ptr.device.type == "cuda":
             torch.compiler.cudagraph_mark_step_begin()
+            self.replays = self.mode == "reduce-overhead"
         before, began = _graphs(), time.perf_counter()
         try:
             output = self.run(*_tensors(batch), sizes)
@@ -399,13 +402,16 @@ class StaticForward:
 
     def report(self) -> StaticReport:
         """Returns the part of a record about padding and compilation."""
-        return {
+        found: StaticReport = {
             "mode": self.mode,
             "compilations": self.compilations,
             "compile_seconds": round(self.seconds, 3),
             "sizes": [list(sizes.rows()) for sizes in self.sizes or ()],
             "batches": dict(self.batches),
         }
+        if self.replays:
+            found["not_replayed"] = _skips() - self.skips_before  # also those of the backward pass
+        return found
 
 
 def _tensors(batch: GraphBatch) -> tuple[Any, ...]:
@@ -414,6 +420,10 @@ def _tensors(batch: GraphBatch) -> tuple[Any, ...]:
 
 def _graphs() -> int:
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+def _skips() -> int:
+    return torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
 
 
 def _compiled(method: Any, mode: str) -> Callable[..., Tensor]:

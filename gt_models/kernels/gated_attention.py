@@ -53,7 +53,7 @@ def reference(
     if gate:
         weights = weights * gate[0]
     if seed is not None:
-        keep = kept_pairs(seed.to(qkv.device), len(pairs), num_heads, dropout).to(weights.dtype)
+        keep = kept_pairs(seed.to(qkv.device, non_blocking=True), len(pairs), num_heads, dropout).to(weights.dtype)
         weights = weights * batch.pairs_to_dense(keep).permute(0, 3, 1, 2) / (1.0 - dropout)
     return batch.from_dense((weights.to(v.dtype) @ v).transpose(1, 2).flatten(2))
 

@@ -62,7 +62,7 @@ class Dropout(RateOfDropout):
 
 def drop_entries(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     """`x` / (1 - rate) where an entry survives, else 0: x of any shape, `seed` long [1], 0 <= rate < 1."""
-    keep = kept(seed.to(x.device), x.numel(), rate).view(x.shape)
+    keep = kept(seed.to(x.device, non_blocking=True), x.numel(), rate).view(x.shape)
     return torch.where(keep, x * (1 / (1 - rate)), torch.zeros_like(x))
 
 
@@ -70,6 +70,6 @@ def drop_sparse(x: Tensor, seed: Tensor, rate: float) -> Tensor:
     """`drop_entries` of a matrix in compressed sparse rows; zeros stay zeros. It has no gradient."""
     ptr, col, values = x.crow_indices(), x.col_indices(), x.values()
     row = torch.repeat_interleave(torch.arange(x.size(0), device=x.device), ptr.diff(), output_size=len(col))
-    keep = kept_at(seed.to(x.device), row * x.size(1) + col, rate)
+    keep = kept_at(seed.to(x.device, non_blocking=True), row * x.size(1) + col, rate)
     values = torch.where(keep, values * (1 / (1 - rate)), torch.zeros_like(values))
     return torch.sparse_csr_tensor(ptr, col, values, size=x.shape, check_invariants=False)

@@ -32,7 +32,10 @@ def threshold(rate: float) -> int:
 
 
 def draw_seed() -> Tensor:
-    """A seed from torch's CPU generator, long [1]."""
+    """A seed from torch's CPU generator, long [1].
+
+    Copy it to a GPU with `non_blocking=True`: otherwise each layer waits for the GPU.
+    """
     return torch.randint(2**31 - 1, (1,))
 
 
@@ -60,6 +63,6 @@ def kept_in_rows(seed: Tensor, row: Tensor, num_columns: int, rate: float) -> Te
     Returns:
         bool [..., num_columns].
     """
-    hashed = hash32((row & 0xFFFFFFFF) ^ seed.to(row.device))
+    hashed = hash32((row & 0xFFFFFFFF) ^ seed.to(row.device, non_blocking=True))
     column = torch.arange(num_columns, device=row.device) * GOLDEN
     return hash32((hashed[..., None] + column) & 0xFFFFFFFF) >= threshold(rate)

@@ -41,7 +41,8 @@ def equality_pattern(indices: Tensor) -> Tensor:
         for b in reversed(range(a)):
             first = torch.where(indices[..., a] == indices[..., b], b, first)
         code = code * order + first
-    codes, places = (torch.tensor(numbers, device=code.device) for numbers in _codes(order))
+    # a copy with `device=` would wait for a GPU
+    codes, places = (torch.tensor(numbers).to(code.device, non_blocking=True) for numbers in _codes(order))
     return places[torch.searchsorted(codes, code)]
 
 

@@ -52,11 +52,12 @@ class FeatureEncoder(nn.Module):
         if self.linear is not None:
             return self.project(self.dropout(x.to(dtype_of(self.linear))))
         x = x.long()
-        row = x + torch.tensor(self.offsets, device=x.device)
+        # copies with `device=` would wait for a GPU
+        row = x + torch.tensor(self.offsets).to(x.device, non_blocking=True)
         if needs_static_shapes(
             x
         ):  # no value may be read here; the row of a neighbouring column must not be taken for it
-            outside = (x < 0) | (x >= torch.tensor(self.in_dim, device=x.device))
+            outside = (x < 0) | (x >= torch.tensor(self.in_dim).to(x.device, non_blocking=True))
             row = row.masked_fill(outside, self.embedding.num_embeddings)
         else:
             self._check(x)

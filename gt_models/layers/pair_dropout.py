@@ -22,7 +22,8 @@ class PairDropout(RateOfDropout):
         """Weights [B, H, n, n], query before key -> the same shape; as they are outside of training."""
         if not self.active_rate:
             return weights
-        keep = kept_pairs(draw_seed().to(weights.device), batch.num_pairs, weights.size(1), self.rate)  # [P, H]
+        seed = draw_seed().to(weights.device, non_blocking=True)
+        keep = kept_pairs(seed, batch.num_pairs, weights.size(1), self.rate)  # [P, H]
         return weights * batch.pairs_to_dense(keep.to(weights.dtype)).permute(0, 3, 1, 2) / (1 - self.rate)
 
 

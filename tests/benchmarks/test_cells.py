@@ -128,3 +128,10 @@ def test_the_tables_of_the_pages_have_their_marks():
     for page, begin, end in ((cells.PAGE, cells.BEGIN, cells.END), (roofline.PAGE, roofline.BEGIN, roofline.END)):
         text = page.read_text()
         assert text.index(begin) < text.index(end)
+
+
+def test_a_processor_limited_to_narrower_vectors_has_another_name(monkeypatch):
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    assert cells.processor() == cpu_name()
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert cells.processor() == f"{cpu_name()}, limited to avx2"

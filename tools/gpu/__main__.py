@@ -4,8 +4,8 @@
     python -m tools.gpu --minutes 13 --dry-run
     python -m tools.gpu --minutes 4 --device cpu --small      # try everything without a GPU
 
-Run it in the root of a checkout; docs/gpu.md explains it. Exit status: 0 if all sections ended, 1 if one failed or
-there is no GPU, 2 if an argument, a package or a file is missing, 143 after SIGTERM.
+Run it in the root of a checkout; docs/gpu_session.md explains it. Exit status: 0 if all sections ended, 1 if one
+failed or there is no GPU, 2 if an argument, a package or a file is missing, 143 after SIGTERM.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--jobs", type=int, help="runs side by side; default: by cores and device memory")
     found.add_argument("--cells", nargs="+", metavar="CELL", help="of the section steps")
     found.add_argument("--wheels", type=Path, default=Path("wheels"), help="folder with wheels of missing packages")
-    found.add_argument("--authors", type=Path, help="folder with the authors' modules (docs/gpu.md)")
+    found.add_argument("--authors", type=Path, help="folder with the authors' modules (docs/gpu_session.md)")
     found.add_argument("--limit-mib", type=float, default=archive.LIMIT_MIB, help="most MiB of the archive")
     return found
 

@@ -6,13 +6,14 @@ import re
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
-from gt_bench.runtime.environment import blas, commit, cpu_name, environment, packages
+from gt_bench.runtime.environment import blas, choose_device, commit, cpu_name, environment, packages, share_gpu
 
 
 def git(root: Path, *arguments: str) -> None:
@@ -131,3 +132,17 @@ def test_two_generations_of_one_name_are_two_processors(tmp_path):
     assert of(core.format(0, 26)) == "AMD EPYC (family 26, model 17)"
     assert of("processor : 0\nmodel name : one without a vendor\n") == "one without a vendor"
     assert of("processor : 0\nBogoMIPS : 50.00\n") == cpu_name(tmp_path / "missing") != ""
+
+
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+def test_a_gpu_has_an_index(name, monkeypatch):
+    """torch requires it of the device whose memory processes share."""
+    shares = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.memory._lazy_init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=80 * 2**30))
+    monkeypatch.setattr(torch._C, "_cuda_setMemoryFraction", lambda *call: shares.append(call), raising=False)
+    assert choose_device(name) == torch.device("cuda", 0)
+    assert choose_device("cuda:1") == torch.device("cuda", 1)
+    share_gpu(choose_device(name), 4)
+    assert shares == [(pytest.approx(0.25 - 0.75 / 80), 0)]

@@ -109,7 +109,7 @@ def test_the_shipped_suites(cores):
     """With the forecasts of docs/scale.json."""
     grid = load_grid()
     costs = {name: cost.seconds for name, cost in counted_costs(grid).items() if cost.seconds}
-    for suite in ("embedded", "edge-transformer", "hot"):
+    for suite in ("embedded", "edge-transformer", "hot", "polynormer", "ppgt", "tokengt"):
         cells = [cell.cell for cell in grid.suite(suite) if cell.cell in costs]
         seeds, seconds = {cell: list(range(10)) for cell in cells}, {cell: costs[cell] for cell in cells}
         works = [seconds[cell] for cell in cells for _ in range(10)]

@@ -327,6 +327,19 @@ def test_what_does_not_support_it_is_refused(changes, data, message):
         check_static(recipe(**changes), **given, dataset="toy", path="toy.yaml")
 
 
+def test_graphs_that_are_not_replayed_are_reported():
+    """torch only logs them."""
+    model, batch = build("gin", "graph"), graphs()
+    forward = StaticForward(model, None, "reduce-overhead")
+    model(batch)
+    assert "not_replayed" not in forward.report()  # a CPU replays nothing
+
+    forward.replays = True
+    assert forward.report()["not_replayed"] == 0
+    torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] += 2
+    assert forward.report()["not_replayed"] == 2
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ValueError, match="'default' or 'reduce-overhead'"):
         recipe(compile="max-autotune")
