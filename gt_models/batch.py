@@ -190,14 +190,22 @@ class GraphBatch:
         """First and second node of every ordered pair, long [sum n_b^2] each."""
         sizes, num_pairs = self.sizes[self.batch], self.num_pairs
         first = torch.repeat_interleave(torch.arange(self.num_nodes, device=sizes.device), sizes, output_size=num_pairs)
-        start = self.pair_ptr[self.batch] + self.local * sizes  # slot of the pair (i, first node), [N]
-        second = torch.arange(num_pairs, device=sizes.device) - start[first] + self.ptr[self.batch[first]]
-        return first, second
+        place = torch.arange(num_pairs, device=sizes.device)
+        return first, place - self.first_pairs[first] + self.ptr[self.batch[first]]
+
+    @cached_property
+    def first_pairs(self) -> Tensor:
+        """The first flat pair of each node, long [N]."""
+        return self.pair_ptr[self.batch] + self.local * self.sizes[self.batch]
 
     def pair_of(self, first: Tensor, second: Tensor) -> Tensor:
         """Which flat pair (first, second) is, for nodes of one graph each, long of their shape."""
-        row = self.pair_ptr[self.batch] + self.local * self.sizes[self.batch]  # first pair of each node, [N]
-        return row[first] + self.local[second]
+        return self.first_pairs[first] + self.local[second]
+
+    @cached_property
+    def node_slots(self) -> Tensor:
+        """Place of every node in the padded form, long [N]."""
+        return self.batch * self.max_nodes + self.local
 
     def out_degree(self, dtype: torch.dtype) -> Tensor:
         """Edges that leave each node, as a random walk counts them (a self-loop once), [N]."""
@@ -209,20 +217,20 @@ class GraphBatch:
         if self.num_graphs == 1:
             return values[None]
         out = values.new_zeros(self.num_graphs * self.max_nodes, *values.shape[1:])
-        out = out.index_copy(0, self.batch * self.max_nodes + self.local, values)
+        out = out.index_copy(0, self.node_slots, values)
         return out.view(self.num_graphs, self.max_nodes, *values.shape[1:])
 
     def from_dense(self, values: Tensor) -> Tensor:
         """Padded [B, n_max, C] -> per node [N, C]."""
         if self.num_graphs == 1:
             return values[0]
-        return values.flatten(0, 1).index_select(0, self.batch * self.max_nodes + self.local)
+        return values.flatten(0, 1).index_select(0, self.node_slots)
 
     @cached_property
     def pair_slots(self) -> Tensor:
         """Place of every flat pair in the padded form, long [sum n_b^2]."""
         first, second = self.pair_nodes
-        return (self.batch * self.max_nodes + self.local)[first] * self.max_nodes + self.local[second]
+        return self.node_slots[first] * self.max_nodes + self.local[second]
 
     def pairs_to_dense(self, values: Tensor) -> Tensor:
         """Flat pairs [sum n_b^2, C] -> padded [B, n_max, n_max, C], zero at padding."""
