@@ -203,7 +203,8 @@ class HigherOrderTransformer(ResetParameters):
         """[rows of order k, hidden_dim]."""
         return self.input_map(self.input(batch, support, dtype_of(self.input_map)), support)
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # [rows, hidden_dim] -> [rows, out_dim]
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """The head: rows of the output order [rows, hidden_dim] -> [rows, out_dim]."""
         return self.head(features, GraphBatch.of(batch))
 
     def support(self, batch: GraphBatch) -> Support:
