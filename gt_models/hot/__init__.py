@@ -161,7 +161,16 @@ class HigherOrderTransformer(ResetParameters):
         self.layers = nn.ModuleList()
         for l, qk, v, heads, hyperedges in widths:
             attend = self.attention_class(
-                self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes, hyperedges
+                self.k,
+                l,
+                hidden_dim,
+                qk,
+                v,
+                heads,
+                dropout,
+                attention,
+                global_classes=global_classes,
+                distinct_output=hyperedges,
             )
             self.layers.append(EncoderLayer(attend, hidden_dim, ffn_dim, dropout, self.activation, hyperedges))
         self.head = self.make_head(hidden_dim, out_dim)

@@ -188,6 +188,8 @@ def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tenso
 
 
 def _maximum(projected: Tensor, mask: Tensor | None, key_dims: tuple[int, ...]) -> Tensor:
+    if any(projected.size(dim) == 0 for dim in key_dims):  # no key at all, of which torch forms no maximum
+        return projected.sum(key_dims, keepdim=True)
     if mask is None:
         return projected.amax(key_dims, keepdim=True)
     stabilizer = projected.masked_fill(~mask[..., None], -math.inf).amax(key_dims, keepdim=True)
