@@ -296,7 +296,8 @@ class TokenGTAttention(nn.Module):
             )
         rows = torch.arange(self.identifier_table, device=device)
         if orthogonal:
-            table = torch.linalg.qr(torch.randn(width, rows.numel(), dtype=dtype, device=device))[0].T
+            wide = torch.promote_types(dtype, torch.float32)  # torch decomposes no matrix of half precision
+            table = torch.linalg.qr(torch.randn(width, rows.numel(), dtype=wide, device=device))[0].T.to(dtype)
         else:
             table = ids.random_rows(rows.numel(), width, dtype, device)
         return ids.rows_of_table(table, sizes.numel(), owner, local, largest)

@@ -48,12 +48,14 @@ def _pair_bias(attentions: list[SL2Attention]) -> Tensor:
 def _backbone_why_not(layers: Backbone, *_: object) -> str | None:
     if not layers:
         return "no layers"
-    if len({(type(layer.attention), layer.attention.num_heads, layer.attention.urpe) for layer in layers}) > 1:
-        return "layers differ"
     children: dict[str, type | tuple[type, ...]] = {}
     for i in range(len(layers)):
         children |= {f"{i}": PPGTLayer, f"{i}.attention": ATTENTIONS, f"{i}.attention.pair_linear": nn.Linear}
-    return reads(layers, children)
+    if reason := reads(layers, children):
+        return reason
+    attentions: list[SL2Attention] = [layer.attention for layer in layers]  # type: ignore[misc]
+    kinds = {(type(attention), attention.num_heads, attention.urpe) for attention in attentions}
+    return "layers differ" if len(kinds) > 1 else None
 
 
 def heads(layer: SL2Attention, qkv: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
