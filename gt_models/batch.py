@@ -50,18 +50,22 @@ class GraphBatch:
         # Computed on the CPU now: a later `int(tensor)` would synchronise the GPU and break torch.compile's graph. `to`
         # copies the values.
         if not needs_static_shapes(self.ptr):
-            _check_edges(self.edge_index, self.ptr)
+            _check(self.edge_index, self.ptr, self.x.size(0))
             self.max_nodes, self.max_edges, self.num_pairs  # noqa: B018
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Sets an attribute.
 
-        New edges are checked as those of a new batch, and what was computed from the old ones is forgotten.
+        New edges and new offsets are checked as those of a new batch, and what was computed from the old ones is
+        forgotten.
         """
-        if name == "edge_index" and "ptr" in self.__dict__:
-            self.__dict__.pop("max_edges", None)
-            if not needs_static_shapes(self.ptr):
-                _check_edges(value, self.ptr)
+        if name in ("edge_index", "ptr") and "ptr" in self.__dict__:
+            given = {"edge_index": self.edge_index, "ptr": self.ptr, name: value}
+            if not needs_static_shapes(given["ptr"]):
+                _check(given["edge_index"], given["ptr"], self.x.size(0))
+            cached = (key for key, one in vars(type(self)).items() if isinstance(one, cached_property))
+            for key in ["max_edges"] if name == "edge_index" else list(cached):
+                self.__dict__.pop(key, None)
         object.__setattr__(self, name, value)
 
     @classmethod
@@ -94,11 +98,6 @@ class GraphBatch:
             )
         if edge_index is None:  # a set
             edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
-        if edge_index.numel() and (int(edge_index.min()) < 0 or int(edge_index.max()) >= x.size(0)):
-            raise ValueError(
-                f"edge_index names node {int(edge_index.max())} (min {int(edge_index.min())}) of a graph with "
-                f"{x.size(0)} nodes"
-            )
         ptr = getattr(data, "ptr", None)
         batch = getattr(data, "batch", None)
         if batch is not None:
@@ -108,8 +107,6 @@ class GraphBatch:
         if ptr is None:
             ptr = torch.tensor([0, x.size(0)], device=x.device)
         edge_attr = getattr(data, "edge_attr", None)
-        if int(ptr[-1]) != x.size(0) or bool((ptr.diff() < 0).any()):
-            raise ValueError(f"ptr ends at {int(ptr[-1])} and must rise from 0 to the {x.size(0)} nodes of data.x")
         slices = getattr(data, "_slice_dict", None) or {}
         if "hyperedge_index" in slices and "hyperedge_index" in others:  # torch_geometric lays them side by side
             cuts = slices["hyperedge_index"].diff().tolist()
@@ -117,7 +114,7 @@ class GraphBatch:
         if getattr(data, "hyperedge_index_t", None) is not None:
             others["hyperedge_index"] = data.hyperedge_index_t.t()
         if x.device.type != "cpu":  # elsewhere the constructor does it
-            _check_edges(edge_index, ptr)
+            _check(edge_index, ptr, x.size(0))
         return cls(
             x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others
         )
@@ -190,14 +187,22 @@ class GraphBatch:
         """First and second node of every ordered pair, long [sum n_b^2] each."""
         sizes, num_pairs = self.sizes[self.batch], self.num_pairs
         first = torch.repeat_interleave(torch.arange(self.num_nodes, device=sizes.device), sizes, output_size=num_pairs)
-        start = self.pair_ptr[self.batch] + self.local * sizes  # slot of the pair (i, first node), [N]
-        second = torch.arange(num_pairs, device=sizes.device) - start[first] + self.ptr[self.batch[first]]
-        return first, second
+        place = torch.arange(num_pairs, device=sizes.device)
+        return first, place - self.first_pairs[first] + self.ptr[self.batch[first]]
+
+    @cached_property
+    def first_pairs(self) -> Tensor:
+        """The first flat pair of each node, long [N]."""
+        return self.pair_ptr[self.batch] + self.local * self.sizes[self.batch]
 
     def pair_of(self, first: Tensor, second: Tensor) -> Tensor:
         """Which flat pair (first, second) is, for nodes of one graph each, long of their shape."""
-        row = self.pair_ptr[self.batch] + self.local * self.sizes[self.batch]  # first pair of each node, [N]
-        return row[first] + self.local[second]
+        return self.first_pairs[first] + self.local[second]
+
+    @cached_property
+    def node_slots(self) -> Tensor:
+        """Place of every node in the padded form, long [N]."""
+        return self.batch * self.max_nodes + self.local
 
     def out_degree(self, dtype: torch.dtype) -> Tensor:
         """Edges that leave each node, as a random walk counts them (a self-loop once), [N]."""
@@ -209,20 +214,20 @@ class GraphBatch:
         if self.num_graphs == 1:
             return values[None]
         out = values.new_zeros(self.num_graphs * self.max_nodes, *values.shape[1:])
-        out = out.index_copy(0, self.batch * self.max_nodes + self.local, values)
+        out = out.index_copy(0, self.node_slots, values)
         return out.view(self.num_graphs, self.max_nodes, *values.shape[1:])
 
     def from_dense(self, values: Tensor) -> Tensor:
         """Padded [B, n_max, C] -> per node [N, C]."""
         if self.num_graphs == 1:
             return values[0]
-        return values.flatten(0, 1).index_select(0, self.batch * self.max_nodes + self.local)
+        return values.flatten(0, 1).index_select(0, self.node_slots)
 
     @cached_property
     def pair_slots(self) -> Tensor:
         """Place of every flat pair in the padded form, long [sum n_b^2]."""
         first, second = self.pair_nodes
-        return (self.batch * self.max_nodes + self.local)[first] * self.max_nodes + self.local[second]
+        return self.node_slots[first] * self.max_nodes + self.local[second]
 
     def pairs_to_dense(self, values: Tensor) -> Tensor:
         """Flat pairs [sum n_b^2, C] -> padded [B, n_max, n_max, C], zero at padding."""
@@ -294,13 +299,23 @@ def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
     return torch.stack([source, target]), value
 
 
-def _check_edges(edge_index: Tensor, ptr: Tensor) -> None:
-    """Check that no edge joins nodes of two graphs.
+def _check(edge_index: Tensor, ptr: Tensor, num_nodes: int) -> None:
+    """Check the offsets of graphs, and that each edge joins two nodes of one graph.
 
     Raises:
-        ValueError: an edge does; the message has the first.
+        ValueError: they do not; the message has the first edge that joins two graphs.
     """
-    if ptr.numel() <= 2 or not edge_index.numel():
+    if not ptr.numel() or int(ptr[0]) or int(ptr[-1]) != num_nodes or bool((ptr.diff() < 0).any()):
+        raise ValueError(
+            f"ptr is {_shown(ptr)}: it must rise from 0 to the {num_nodes} nodes of x, the first node of each graph "
+            "and the number of nodes"
+        )
+    if not edge_index.numel():
+        return
+    least, most = map(int, edge_index.aminmax())
+    if least < 0 or most >= num_nodes:
+        raise ValueError(f"edge_index names node {most} (min {least}) of a graph with {num_nodes} nodes")
+    if ptr.numel() == 2:
         return
     source, target = torch.bucketize(edge_index, ptr[1:], right=True)
     if not torch.equal(source, target):
@@ -310,6 +325,12 @@ def _check_edges(edge_index: Tensor, ptr: Tensor) -> None:
             f"{int(edge_index[1, edge])} of graph "
             f"{int(target[edge])}: edge_index must join nodes of one graph, numbered within the whole batch"
         )
+
+
+def _shown(values: Tensor) -> str:
+    """The values, shortened if there are many."""
+    text = ", ".join(map(str, values[:4].tolist()))
+    return f"[{text}, ..., {int(values[-1])}]" if len(values) > 5 else str(values.tolist())
 
 
 def _check_batch(batch: Tensor, num_nodes: int) -> None:

@@ -108,11 +108,13 @@ class EdgeTransformer(nn.Module):
             x = layer(x, batch)  # [P, d]
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # of pair states [P, d]
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Readout and pooling where the level needs them, then the head: pair states [P, d] -> [rows, out_dim]."""
         nodes = features if self.readout is None else self.readout(features, batch)  # [N, d]
         return self.head(nodes if self.pooling is None else self.pooling(nodes, batch))  # of [B, d], set2set [B, 2d]
 
-    def forward(self, batch: GraphBatch) -> Tensor:  # MissingEncoding without "rrwp"
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """Predictions of a GraphBatch or a PyG Data or Batch, [rows, out_dim]; MissingEncoding without "rrwp"."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
@@ -134,7 +136,8 @@ class EdgeTransformerLayer(nn.Module):
         for module in (self.norm, self.attention, self.ffn):
             module.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [P, d]
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Pair states [P, d] -> [P, d]."""
         x = x + self.dropout(self.attention(self.norm(x), batch))  # [P, d]
         update = self.dropout(self.ffn(x))  # [P, d]
         return x + update if self.ffn_residual else update
@@ -153,7 +156,8 @@ class FeedForward(nn.Module):
         self.out.reset_parameters()
 
     @accelerated
-    def forward(self, x: Tensor) -> Tensor:  # [P, d] -> [P, d]
+    def forward(self, x: Tensor) -> Tensor:
+        """[P, d] -> [P, d]."""
         return self.out(self.dropout(self.activation(self.hidden(x))))
 
 
@@ -187,10 +191,12 @@ class TriangularAttention(nn.Module):
             module.reset_parameters()
 
     @accelerated
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [P, d]
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Pair states [P, d] -> [P, d]."""
         return self.out(self.heads(self.projections(x), batch))
 
-    def heads(self, projected: Tensor, batch: GraphBatch) -> Tensor:  # [P, 4 d] -> [P, d]
+    def heads(self, projected: Tensor, batch: GraphBatch) -> Tensor:
+        """The heads of all pairs side by side, from queries, keys and both values: [P, 4 d] -> [P, d]."""
         split = projected.unflatten(1, (4, self.num_heads, -1))  # [P, 4, H, d_h]
         return self.triangles(split, batch).to(projected.dtype).flatten(1)
 
@@ -249,12 +255,14 @@ class PairTokens(nn.Module):
         self.make_phi(hidden_dim, act)
         self.reset_tokens()
 
-    def make_phi(self, hidden_dim: int, act: str) -> None:  # of Eq. 3
+    def make_phi(self, hidden_dim: int, act: str) -> None:
+        """Build phi of Eq. 3."""
         # unstated: phi; one hidden layer of width d
         self.pair_encoder, self.pair_out = nn.Linear(3 * hidden_dim, hidden_dim), nn.Linear(hidden_dim, hidden_dim)
         self.activation = activation(act)
 
-    def reset_tokens(self) -> None:  # from N(0, 1)
+    def reset_tokens(self) -> None:
+        """Draw the learnt tokens from N(0, 1)."""
         for token in filter(lambda t: t is not None, (self.edge_token, self.diagonal_token)):
             nn.init.normal_(token)
 
@@ -266,13 +274,15 @@ class PairTokens(nn.Module):
         ):
             module.reset_parameters()
 
-    def forward(self, batch: GraphBatch) -> Tensor:  # X, [P, d]
+    def forward(self, batch: GraphBatch) -> Tensor:
+        """The initial pair states X, [P, d]."""
         first, second = batch.pair_nodes
         nodes = self.node_encoder(batch.x)  # F: [N, d]
         edges = self.edge_features(batch, nodes.dtype)  # E: [P, d]
         return self.phi(edges, nodes[first], nodes[second])  # Eq. 3
 
-    def phi(self, edges: Tensor, first: Tensor, second: Tensor) -> Tensor:  # E_ij, F_i, F_j: [P, d] each -> [P, d]
+    def phi(self, edges: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Eq. 3's phi of E_ij, F_i and F_j, [P, d] each -> [P, d]."""
         return self.pair_out(self.activation(self.pair_encoder(torch.cat([edges, first, second], 1))))
 
     def edge_features(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
@@ -282,7 +292,10 @@ class PairTokens(nn.Module):
             edges = nothing.index_fill(0, batch.pair_of(*batch.edge_index), 1.0) * self.edge_token  # [P, q]
         else:
             if batch.edge_attr is None:
-                raise ValueError("the model was built with edge_dim, but the batch has no edge_attr")
+                raise ValueError(
+                    "the model was built with edge_dim and the batch has no edge_attr: give it, or build with "
+                    "edge_dim=None"
+                )
             values = self.edge_encoder(batch.edge_attr).to(dtype)  # [E, q]
             pairs = batch.pair_of(*batch.edge_index)  # [E]
             edges = values.new_zeros(len(nothing), values.size(1)).index_put((pairs,), values, accumulate=True)
@@ -311,7 +324,8 @@ class PairReadout(nn.Module):
         for module in (self.hidden, self.first, self.second):
             module.reset_parameters()
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [P, d] -> [N, d]
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """Pair states [P, d] -> nodes [N, d]."""
         rows, columns = self.means(x, batch)
         return self.last(rows.chunk(2, 1)[0], columns.chunk(2, 1)[1], batch)
 
@@ -324,7 +338,8 @@ class PairReadout(nn.Module):
         sizes = batch.sizes[batch.batch, None]
         return first / sizes, second / sizes
 
-    def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:  # -> [N, d]
+    def last(self, rows: Tensor, columns: Tensor, batch: GraphBatch) -> Tensor:
+        """The last layer, of the means over rows and over columns: [N, d] each -> [N, d]."""
         return batch.sizes[batch.batch, None] * (self.first(rows) + self.second(columns))
 
 

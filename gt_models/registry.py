@@ -8,7 +8,6 @@ imported.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -17,6 +16,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+
+from gt_models.suggestions import nearest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,6 +39,7 @@ _NOT_MODELS = {
     "metadata",
     "registry",
     "released",
+    "suggestions",
     "transforms",
 }
 _INFOS: dict[str, ModelInfo] = {}
@@ -126,9 +128,7 @@ def model_module(name: str) -> str:
             if folder.with_suffix(".py").is_file() or (folder / "__init__.py").is_file():
                 return module
         return _INFOS[name].cls.__module__
-    near = difflib.get_close_matches(name, list_models(), 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise KeyError(f"no model named {name!r}; {hint}known: {', '.join(list_models())}")
+    raise KeyError(f"no model named {name!r}{nearest(name, list_models())}; known: {', '.join(list_models())}")
 
 
 def model_info(name: str) -> ModelInfo:
@@ -152,9 +152,7 @@ def create_model(name: str, **arguments) -> nn.Module:
     known = list(inspect.signature(info.cls).parameters)
     for key in arguments:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TypeError(f"model {name!r} has no argument {key!r}; {hint}known: {', '.join(known)}")
+            raise TypeError(f"model {name!r} has no argument {key!r}{nearest(key, known)}; known: {', '.join(known)}")
     level = arguments.get("level")
     if level is not None and level not in info.levels:
         raise ValueError(f"model {name!r} cannot predict at level {level!r}; it predicts: {', '.join(info.levels)}")

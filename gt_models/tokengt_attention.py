@@ -221,7 +221,8 @@ class TokenGTAttention(nn.Module):
         places = torch.cat([null, owner * (length + 1) + local + 1])
         k = k.new_zeros(graphs * (length + 1), k.size(1)).index_copy(0, places, torch.cat([nulls, k]))
         q, k = (
-            t.view(graphs, -1, self.num_bases, self.head_dim).transpose(1, 2) for t in (q, k)
+            t.view(graphs, rows, self.num_bases, self.head_dim).transpose(1, 2)
+            for t, rows in ((q, length), (k, length + 1))
         )  # [B, 15, T or 1 + T, d_H]
         scores = (q * self.head_dim**-0.5) @ k.transpose(-1, -2)  # [B, 15, T, 1 + T], Eq. (5)
         padding = torch.cat([mask.new_zeros(graphs, 1), ~mask], 1)  # columns
@@ -295,7 +296,8 @@ class TokenGTAttention(nn.Module):
             )
         rows = torch.arange(self.identifier_table, device=device)
         if orthogonal:
-            table = torch.linalg.qr(torch.randn(width, rows.numel(), dtype=dtype, device=device))[0].T
+            wide = torch.promote_types(dtype, torch.float32)  # torch decomposes no matrix of half precision
+            table = torch.linalg.qr(torch.randn(width, rows.numel(), dtype=wide, device=device))[0].T.to(dtype)
         else:
             table = ids.random_rows(rows.numel(), width, dtype, device)
         return ids.rows_of_table(table, sizes.numel(), owner, local, largest)

@@ -133,7 +133,7 @@ class Graphormer(nn.Module):
         """Graph tokens [B, d] or nodes [N, d] after the last layer."""
         nodes = self.node_encoder(batch.x)  # [N, d]
         for ends, table in zip(batch.edge_index, (self.out_degree, self.in_degree), strict=True):
-            degree = torch.zeros_like(batch.batch).index_add(0, ends, torch.ones_like(ends))
+            degree = torch.zeros_like(batch.batch).index_add(0, ends, torch.ones_like(ends, dtype=torch.long))
             nodes = nodes + table(degree.clamp(max=self.max_degree))  # Eq. 5
         tokens, place, first = with_tokens(batch)
         x = nodes.new_zeros(tokens.num_nodes, nodes.size(1)).index_copy(0, place, nodes)  # [T, d]
@@ -231,7 +231,8 @@ class GraphormerLayer(nn.Module):
         return self.ffn_norm(x + self.feed_forward(x))
 
     @accelerated
-    def feed_forward(self, x: Tensor) -> Tensor:  # [T, d] -> [T, d]
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """W2 gelu(W1 x) with its dropouts, [T, d] -> [T, d]."""
         return self.dropout(self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x)))))
 
 

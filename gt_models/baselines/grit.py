@@ -199,7 +199,8 @@ class GRITLayer(nn.Module):
         return x, self.pair_norm(pairs + self.map_pairs(self.dropout(e)))  # [P, d]
 
     @accelerated
-    def map_pairs(self, e: Tensor) -> Tensor:  # [P, d] -> [P, d]
+    def map_pairs(self, e: Tensor) -> Tensor:
+        """The linear map of what attention gives each pair, [P, d] -> [P, d]."""
         return self.pair_out(e)
 
 

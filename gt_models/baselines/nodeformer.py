@@ -219,7 +219,7 @@ class NodeFormerAttention(nn.Module):
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """[B, H, n, d]; padding has no features of keys."""
-        if not (self.training and self.samples):
+        if not (self.training and self.samples) or not v.numel():
             return linear_attention(q, k, v)
         out = torch.zeros_like(v)
         for _ in range(self.samples):

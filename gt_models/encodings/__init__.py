@@ -15,7 +15,7 @@ from torch import Tensor
 from gt_models.batch import GraphBatch
 from gt_models.encodings.columns import POSITION
 from gt_models.encodings.counts import DEGREE, ORDER
-from gt_models.encodings.encoding import Encoding, EncodingError, nearest
+from gt_models.encodings.encoding import Encoding, EncodingError
 from gt_models.encodings.expander import EXPANDER
 from gt_models.encodings.hops import HOPS
 from gt_models.encodings.laplacian import (
@@ -28,6 +28,7 @@ from gt_models.encodings.number import NUMBER
 from gt_models.encodings.random_features import NEAR_ORTHOGONAL, ORTHOGONAL, RANDOM
 from gt_models.encodings.random_walk import RRWP, RWSE
 from gt_models.encodings.shortest_path import SHORTEST_PATH
+from gt_models.suggestions import nearest
 
 __all__ = ["ENCODINGS", "Encoding", "EncodingError", "compute", "compute_with_flags", "find_encoding"]
 

@@ -1,6 +1,5 @@
 """What every encoding states about itself: its function, its arguments, the shape of what it returns."""
 
-import difflib
 import inspect
 import types
 import typing
@@ -10,6 +9,8 @@ from functools import cached_property
 from typing import Any, Literal
 
 from torch import Tensor
+
+from gt_models.suggestions import nearest
 
 LEVELS = ("node", "pair", "edge", "graph")
 
@@ -47,6 +48,7 @@ class Encoding:
 
     @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
+        """The arguments that a recipe may give, by name."""
         signature = inspect.signature(self.function, eval_str=True)
         return {
             k: p for k, p in signature.parameters.items() if p.kind is p.KEYWORD_ONLY and k not in ("dtype", "graphs")
@@ -97,12 +99,6 @@ class Encoding:
         rows = {"node": int(sizes.sum()), "pair": int((sizes**2).sum()), "edge": num_edges, "graph": sizes.numel()}
         widths = self.widths(**self.arguments(given))
         return 4 * sum(rows[level] * widths[array] for array, level in self.arrays.items())
-
-
-def nearest(name: str, known) -> str:
-    """What an error adds: the name of `known` that is nearest to `name`, in brackets; nothing where none is near."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _fits(value: Any, annotation: Any) -> bool:

@@ -161,7 +161,16 @@ class HigherOrderTransformer(ResetParameters):
         self.layers = nn.ModuleList()
         for l, qk, v, heads, hyperedges in widths:
             attend = self.attention_class(
-                self.k, l, hidden_dim, qk, v, heads, dropout, attention, global_classes, hyperedges
+                self.k,
+                l,
+                hidden_dim,
+                qk,
+                v,
+                heads,
+                dropout,
+                attention,
+                global_classes=global_classes,
+                distinct_output=hyperedges,
             )
             self.layers.append(EncoderLayer(attend, hidden_dim, ffn_dim, dropout, self.activation, hyperedges))
         self.head = self.make_head(hidden_dim, out_dim)
@@ -203,7 +212,8 @@ class HigherOrderTransformer(ResetParameters):
         """[rows of order k, hidden_dim]."""
         return self.input_map(self.input(batch, support, dtype_of(self.input_map)), support)
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # [rows, hidden_dim] -> [rows, out_dim]
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """The head: rows of the output order [rows, hidden_dim] -> [rows, out_dim]."""
         return self.head(features, GraphBatch.of(batch))
 
     def support(self, batch: GraphBatch) -> Support:

@@ -172,10 +172,10 @@ class HigherOrderAttention(nn.Module):
             key = take(keys[c], self.key_rows(support, c))
             value = values[c][support.sets[c.k].rows[c.input_pattern]]
             groups = support.cached(("padded groups", c), partial(padded_groups, support, c))
-            parts = []
-            for part in groups.parts:
-                out = self.attend(part.pad_queries(query), part.pad_keys(key), part.pad_keys(value), part.mask)
-                parts.append(torch.where(part.any_key, out, 0.0))  # 0 for a query without keys
+            parts = [
+                self.attend(part.pad_queries(query), part.pad_keys(key), part.pad_keys(value), part.mask)
+                for part in groups.parts
+            ]
             found[c] = groups.unpad(parts, value)
         return found
 

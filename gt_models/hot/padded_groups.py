@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition
 from gt_models.hot.support import Support
@@ -21,7 +20,7 @@ class Part:
         keys: rows of keys, long [groups, L_k]; -1 is padding.
         mask: the pairs of the class, bool [groups, 1, L_q, L_k]. It is all True for a query without keys, to keep the
             softmax finite.
-        any_key: the queries that have keys, bool [groups, 1, L_q, 1].
+        any_key: the queries that have keys, bool [groups, L_q].
     """
 
     queries: Tensor
@@ -45,7 +44,7 @@ class PaddedGroups:
     Attributes:
         parts: the padded groups.
         place: the place of each query in the padded queries of all parts, long [queries]; behind the last one for a
-            query in no part.
+            query without keys.
     """
 
     parts: list[Part]
@@ -59,10 +58,10 @@ class PaddedGroups:
             value: [keys, heads, d_v].
 
         Returns:
-            [queries, heads, d_v]; 0 for a query in no part.
+            [queries, heads, d_v]; 0 for a query without keys.
         """
-        rows = torch.cat([*(x.transpose(1, 2).flatten(0, 1) for x in padded), value[:0]])
-        return F.pad(rows, (0, 0, 0, 0, 0, 1)).index_select(0, self.place)
+        rows = (x.transpose(1, 2).flatten(0, 1) for x in padded)
+        return torch.cat([*rows, value[:0], value.new_zeros(1, *value.shape[1:])]).index_select(0, self.place)
 
 
 def padded_groups(support: Support, c: EquivalenceClass) -> PaddedGroups:
@@ -78,7 +77,8 @@ def _by_graph(support: Support, c: EquivalenceClass) -> PaddedGroups:
     keys, _ = _rows_by_graph(source.graph[key_rows], _bound(support, c.input_pattern), support.num_graphs)
     queries, place = _rows_by_graph(target.graph[query_rows], _bound(support, c.output_pattern), support.num_graphs)
     same = query_group[queries.clamp(min=0)][:, None, :, None] == key_group[keys.clamp(min=0)][:, None, None, :]
-    return PaddedGroups([_part(support, c, queries, keys, same)], place)
+    part = _part(support, c, queries, keys, same)
+    return PaddedGroups([part], torch.where(part.any_key.flatten()[place], place, part.any_key.numel()))
 
 
 def _bound(support: Support, pattern: Partition) -> int:
@@ -121,7 +121,7 @@ def _by_group(support: Support, c: EquivalenceClass) -> PaddedGroups:
                 count = (num_queries[some] - at).clamp(min=0)
                 queries = _padded(by_query, first_query[some] + at, count, min(step, longest_query - at))
                 parts.append(_part(support, c, queries, keys, True))
-    flat = torch.cat([*(part.queries.flatten() for part in parts), query_group[:0]])
+    flat = torch.cat([*(torch.where(part.any_key, part.queries, -1).flatten() for part in parts), query_group[:0]])
     real = (flat >= 0).nonzero().squeeze(1)
     return PaddedGroups(parts, torch.full_like(query_group, len(flat)).index_copy(0, flat[real], real))
 
@@ -148,7 +148,7 @@ def _part(support: Support, c: EquivalenceClass, queries: Tensor, keys: Tensor, 
             of_query, of_key = query_node[queries.clamp(min=0)], source[a][keys.clamp(min=0)]
             mask = mask & (of_query[:, None, :, None] != of_key[:, None, None, :])
     any_key = mask.any(-1, keepdim=True)
-    return Part(queries, keys, mask | ~any_key, any_key)
+    return Part(queries, keys, mask | ~any_key, any_key[:, 0, :, 0])
 
 
 def _pad(x: Tensor, rows: Tensor) -> Tensor:

@@ -2,9 +2,7 @@
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
 
 
@@ -15,47 +13,6 @@ def reference(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
         return (u.square().mean(-1, keepdim=True) + eps).sqrt()
 
     return x / rms(x) * rms(alpha * x + beta)
-
-
-class _TwoNumbers(torch.autograd.Function):
-    """Saves x and two numbers per token for the backward pass.
-
-    Plain autograd saves six tensors of the size of x, which on n^2 pairs is most of the memory of a step.
-
-    With s = rms(x), t = rms(u), u = alpha x + beta, r = t / s and g = <dy, x>:
-    dx = dy r + alpha u g / (d s t) - x g t / (d s^3), dalpha = sum x u g / (d s t), dbeta = sum u g / (d s t).
-    """
-
-    @staticmethod
-    def forward(ctx, x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> Tensor:
-        d = x.size(-1)
-        s = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(d).add_(eps).sqrt_()  # [..., 1]
-        t = (
-            torch.linalg.vector_norm(torch.addcmul(beta, alpha, x), dim=-1, keepdim=True)
-            .square_()
-            .div_(d)
-            .add_(eps)
-            .sqrt_()
-        )  # [..., 1]
-        ctx.save_for_backward(x, alpha, beta, s, t)
-        return x * (t / s)
-
-    @staticmethod
-    @once_differentiable
-    @without_autocast
-    def backward(ctx, dy: Tensor):  # type: ignore[override]
-        x, alpha, beta, s, t = ctx.saved_tensors
-        d = x.size(-1)
-        g = (dy * x).sum(-1, keepdim=True)  # [..., 1]
-        c = g / (d * s * t)  # [..., 1]
-        dx = (
-            (dy * (t / s))
-            .addcmul_(x, g * t / (d * s**3), value=-1)
-            .addcmul_(torch.addcmul(alpha * beta, alpha.square(), x), c)
-        )
-        rows, c = x.reshape(-1, d), c.reshape(1, -1)
-        cx, cxx = (c @ rows).squeeze(0), (c @ rows.square()).squeeze(0)  # [d] each: sums over tokens as matrix products
-        return dx, alpha * cxx + beta * cx, alpha * cx + beta * c.sum(), None
 
 
 def _example(x: Tensor, alpha: Tensor, beta: Tensor, eps: float) -> tuple[tuple, dict]:
@@ -75,9 +32,10 @@ def _numba():
     return ada_rms
 
 
-ada_rms = Operation(
-    "ada_rms",
-    reference,
-    [Form("numba", _numba), Form("two-numbers", lambda: _TwoNumbers.apply, devices=("cpu", "cuda"))],
-    _example,
-)
+def _triton():
+    from gt_models.kernels.ada_rms_triton import ada_rms
+
+    return ada_rms
+
+
+ada_rms = Operation("ada_rms", reference, [Form("numba", _numba), Form("triton", _triton, devices=("cuda",))], _example)

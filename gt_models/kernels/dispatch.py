@@ -103,6 +103,7 @@ class Operation:
         OPERATIONS[name] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the first form that accepts the call, else the reference."""
         # a compiler can differentiate, export and fuse plain operations, and cannot look into a kernel
         if torch.compiler.is_compiling():
             return self.reference(*args, **kwargs)

@@ -41,12 +41,12 @@ class _GatedAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad: Tensor):
         qkv, pairs, out, stats, ptr, pair_ptr = ctx.saved_tensors
-        heads, grad, dqkv = stats.size(1), grad.contiguous(), torch.empty_like(qkv)
+        grad, dqkv = grad.contiguous(), torch.empty_like(qkv)
         dpairs = torch.empty(pairs.shape, dtype=pairs.dtype, device=pairs.device)
-        inner = (grad * out).unflatten(1, (heads, -1)).sum(2)  # sum over j of w_ij dw_ij, [N, H]
+        inner = torch.empty_like(stats)  # sum over j of w_ij dw_ij, [N, H]; the call for queries writes it
         for by_key in (False, True) if len(qkv) else ():
             _backward[ctx.grid](
-                qkv, pairs, ptr, pair_ptr, grad, stats, inner, dqkv, dpairs, stride=pairs.stride(0), BY_KEY=by_key,
+                qkv, pairs, ptr, pair_ptr, grad, out, stats, inner, dqkv, dpairs, stride=pairs.stride(0), BY_KEY=by_key,
                 **ctx.arguments
             )  # fmt: skip
         return dqkv, dpairs, *[None] * 6
@@ -144,7 +144,7 @@ def _larger(a, b):
 
 @triton.jit(do_not_specialize=["seed"])
 def _backward(
-    qkv, pairs, ptr, pair_ptr, grad, stats, inner, dqkv, dpairs, stride, seed, BY_KEY: tl.constexpr,
+    qkv, pairs, ptr, pair_ptr, grad, out, stats, inner, dqkv, dpairs, stride, seed, BY_KEY: tl.constexpr,
     H: tl.constexpr, C: tl.constexpr, PADDED: tl.constexpr, TILE: tl.constexpr, GATED: tl.constexpr,
     SCALE: tl.constexpr, KEY_SCALE: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip
@@ -158,6 +158,11 @@ def _backward(
         left = tl.zeros((TILE, PADDED), dtype)  # dQ or dK
         right = tl.zeros((TILE, PADDED), dtype)  # dV
         sums = tl.zeros((TILE,), dtype)  # of the gradients of a key's scores
+        if not BY_KEY:
+            product = _rows(grad, first + own, own < n, h, 0, 1, H, C, PADDED)
+            product *= _rows(out, first + own, own < n, h, 0, 1, H, C, PADDED)
+            total = tl.sum(product, 1)
+            tl.store(inner + (first + own) * H + h, total, own < n)
         for other in range(0, n, TILE):
             if BY_KEY:
                 i, j = other + tl.arange(0, TILE), own
@@ -177,7 +182,9 @@ def _backward(
             weight = tl.exp2(s - tl.load(stats + place, i < n, 0.0)[:, None])  # the softmax
             gate, kept = _factors(pairs, pair, inside, h, stride, seed, H, GATED, LIMIT, KEEP)
             d = tl.sum(g[:, None, :] * v[None, :, :], 2) * kept
-            ds = weight * (gate * d - tl.load(inner + place, i < n, 0.0)[:, None])
+            if BY_KEY:
+                total = tl.load(inner + place, i < n, 0.0)
+            ds = weight * (gate * d - total[:, None])
             if BY_KEY:
                 left += tl.sum(ds[:, :, None] * q[:, None, :], 0)
                 right += tl.sum((weight * gate * kept)[:, :, None] * g[:, None, :], 0)

@@ -1,4 +1,13 @@
-"""Fast forms of softmax attention among the tokens of each graph (`gt_models.layers.softmax_attention`)."""
+"""Fast forms of softmax attention among the tokens of each graph (`gt_models.layers.softmax_attention`).
+
+On a CPU the form "numba" reads the packed tokens without padding. On a GPU the form "fused" pads graphs of similar
+length and calls torch's fused operator with a mask of the keys: no tensor of weights, exact gradients, float32 and half
+precision, dropout inside, and sizes that do not depend on data. Operators that need no padding were not taken:
+
+- `torch.nn.attention.varlen.varlen_attn` (torch 2.13) runs FlashAttention only, hence half precision, without dropout.
+- Nested tensors (`torch.nested`, layout jagged) run the same two fused operators. They would save the padding, and need
+  the length of the longest graph on the host, which synchronises, and a reference path of their own on a CPU.
+"""
 
 from functools import partial
 

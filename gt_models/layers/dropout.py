@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from gt_models.batch import GraphBatch
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout_hash import draw_seed, kept, kept_at
 
@@ -30,6 +31,31 @@ class RateOfDropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"rate={self.rate}"
+
+
+class HashedDropout(RateOfDropout):
+    """Drops single attention weights while training and scales the others by 1 / (1 - rate).
+
+    What is dropped is a hash of one number from torch's CPU generator and of the place of the weight in the batch, on
+    every device. It does not depend on padding, and a kernel that never holds all weights drops the same. No mask is
+    stored.
+
+    Args:
+        rate: probability of a weight to be dropped.
+
+    Raises:
+        ValueError: `rate` is outside [0, 1).
+    """
+
+    def forward(self, weights: Tensor, batch: GraphBatch) -> Tensor:
+        """Weights of a batch -> the same shape; as they are outside of training."""
+        if not self.active_rate:
+            return weights
+        return weights * self.kept(draw_seed(), weights, batch) / (1 - self.rate)
+
+    def kept(self, seed: Tensor, weights: Tensor, batch: GraphBatch) -> Tensor:
+        """1 or True for the weights that stay, else 0 or False: of the shape of `weights`; `seed` is long [1]."""
+        raise NotImplementedError
 
 
 class Dropout(RateOfDropout):

@@ -45,6 +45,7 @@ class GNN(nn.Module):
         self,
         name: str,
         convolution: Callable[[], nn.Module],
+        *,
         in_dim: int | Sequence[int],
         out_dim: int,
         level: str,

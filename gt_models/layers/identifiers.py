@@ -69,15 +69,16 @@ def orthogonal_rows(
         [M, width].
     """
     columns = min(max_size, width)
-    gaussian = torch.randn(sizes.numel(), max_size, columns, dtype=dtype, device=sizes.device)
+    wide = torch.promote_types(dtype, torch.float32)  # torch decomposes no matrix of half precision
+    gaussian = torch.randn(sizes.numel(), max_size, columns, dtype=wide, device=sizes.device)
     rows, channels = torch.arange(max_size, device=sizes.device), torch.arange(columns, device=sizes.device)
     inside = (rows[:, None] < sizes[:, None, None]) & (channels < sizes[:, None, None])  # [B, n_max, c]
     # outside a graph's own block is the identity, so its block of Q is orthogonal by itself
-    gaussian = torch.where(inside, gaussian, (rows[:, None] == channels).to(dtype))
+    gaussian = torch.where(inside, gaussian, (rows[:, None] == channels).to(wide))
     q, r = torch.linalg.qr(gaussian)  # [B, n_max, c]
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :] * inside
     out = q[owner, local]  # [M, c]
-    return torch.nn.functional.pad(out, (0, width - columns))
+    return torch.nn.functional.pad(out, (0, width - columns)).to(dtype)
 
 
 def orthogonal_rows_of_largest(
@@ -88,8 +89,9 @@ def orthogonal_rows_of_largest(
     Returns:
         [M, width], from `rows_to_width`.
     """
-    q, _ = torch.linalg.qr(torch.randn(num_graphs, max_size, max_size, dtype=dtype, device=owner.device))
-    return rows_to_width(q[owner, local], width)
+    wide = torch.promote_types(dtype, torch.float32)  # torch decomposes no matrix of half precision
+    q, _ = torch.linalg.qr(torch.randn(num_graphs, max_size, max_size, dtype=wide, device=owner.device))
+    return rows_to_width(q[owner, local], width).to(dtype)
 
 
 def rows_to_width(rows: Tensor, width: int) -> Tensor:

@@ -188,6 +188,8 @@ def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tenso
 
 
 def _maximum(projected: Tensor, mask: Tensor | None, key_dims: tuple[int, ...]) -> Tensor:
+    if any(projected.size(dim) == 0 for dim in key_dims):  # no key at all, of which torch forms no maximum
+        return projected.sum(key_dims, keepdim=True)
     if mask is None:
         return projected.amax(key_dims, keepdim=True)
     stabilizer = projected.masked_fill(~mask[..., None], -math.inf).amax(key_dims, keepdim=True)
@@ -276,7 +278,8 @@ def gaussian_orthogonal_matrix(
     """
     if num_rows < 1 or num_columns < 1:
         raise ValueError(f"a projection of {num_rows} x {num_columns}: give at least one row and one column")
-    like = {"dtype": dtype, "device": device}
+    dtype = dtype or torch.get_default_dtype()
+    like = {"dtype": torch.promote_types(dtype, torch.float32), "device": device}  # torch decomposes no half precision
     blocks = -(-num_rows // num_columns)
     q, r = torch.linalg.qr(torch.randn(blocks, num_columns, num_columns, generator=generator, **like))
     # deviates: HOT's kernel (hot_pytorch/models/common/kernel.py) keeps the raw Householder Q, as performer-pytorch
@@ -288,7 +291,7 @@ def gaussian_orthogonal_matrix(
     norms = torch.randn(num_rows, num_columns, generator=generator, **like).norm(
         dim=1, keepdim=True
     )  # chi, num_columns degrees of freedom
-    return directions * norms
+    return (directions * norms).to(dtype)
 
 
 def num_features_default(head_dim: int) -> int:

@@ -58,7 +58,8 @@ class PolynomialBase(nn.Module):
             nn.init.xavier_uniform_(weight)
             nn.init.zeros_(bias)
 
-    def forward(self, x: Tensor) -> Tensor:  # [n, d] -> [n, d]
+    def forward(self, x: Tensor) -> Tensor:
+        """Nodes of one graph, [n, d] -> [n, d]."""
         for weight, bias in zip(self.weights, self.biases, strict=True):
             x = (weight @ x) * (x + bias)
         return x
@@ -80,7 +81,8 @@ class Beta(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.normal_(self.weight, std=self.std)
 
-    def forward(self, v2: Tensor | None) -> Tensor:  # [d], or [N, d] with v2 [N, 1]
+    def forward(self, v2: Tensor | None) -> Tensor:
+        """sigma(beta), [d]; with v2 [N, 1] one per node, [N, d]."""
         # unstated: sigma with v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside
         # sigma(1 beta^T)
         return torch.sigmoid(self.weight if v2 is None else v2.to(self.weight.dtype) * self.weight)
@@ -102,7 +104,8 @@ class Attention(ResetParameters):
         self.key = nn.Linear(in_dim, dim)
         self.value = nn.Linear(in_dim, dim) if with_value else None
 
-    def forward(self, x: Tensor, batch: GraphBatch, value: Tensor | None = None) -> Tensor:  # [N, in_dim] -> [N, d]
+    def forward(self, x: Tensor, batch: GraphBatch, value: Tensor | None = None) -> Tensor:
+        """[N, in_dim] -> [N, d]; `value` [N, d] takes the place of the layer's value map."""
         key = torch.sigmoid(self.key(x))
         query = key if self.query is None else torch.sigmoid(self.query(x))
         value = self.value(x) if value is None else value  # type: ignore[misc]
@@ -110,7 +113,8 @@ class Attention(ResetParameters):
 
     @full_precision
     @accelerated
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:  # [N, d] each -> [N, d]
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
+        """Attention within each graph (equation 6), of queries, keys and values [N, d] each -> [N, d]."""
         # graph by graph and head by head, zero behind a graph's last node: [B, H, n, C]
         q, k, v = (self.split_heads(batch.to_dense(t)) for t in (query, key, value))
         memory = k.mT @ v  # sigma(K)^T V, [B, H, C, C]
@@ -119,7 +123,8 @@ class Attention(ResetParameters):
         y, total = (batch.from_dense(t.permute(0, 2, 3, 1)) for t in (numerator, denominator))  # [N, C, H], [N, 1, H]
         return (y / total).flatten(1)
 
-    def split_heads(self, x: Tensor) -> Tensor:  # [B, n, d] -> [B, H, n, C]
+    def split_heads(self, x: Tensor) -> Tensor:
+        """[B, n, d] -> [B, H, n, C]."""
         # contiguous: each product would copy it otherwise
         return x.unflatten(2, (-1, self.num_heads)).permute(0, 3, 1, 2).contiguous()
 
@@ -160,17 +165,20 @@ class LocalLayer(ResetParameters):
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
     @accelerated
-    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, in_dim] -> [N, d]
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """[N, in_dim] -> [N, d]; `v2`: see `Beta`."""
         return self.combine(self.gate(x), self.mix(x, batch), v2)
 
-    def mix(self, x: Tensor, batch: GraphBatch) -> Tensor:  # AV, [N, d]
+    def mix(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """AV, what attention to neighbours gives each node: [N, in_dim] -> [N, d]."""
         a = self.local(x, batch)
         # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both
         # attentions
         return a if self.parallel is None else a + self.parallel(x, batch, self.local.linear(x))  # equation 15
 
     @accelerated
-    def combine(self, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:  # H, AV -> X, [N, d] each
+    def combine(self, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:
+        """The layer's output of H and AV, [N, d] each -> [N, d]."""
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
         h, a = (F.relu(h), F.relu(a)) if self.relu else (h, a)
         a, b = self.dropout(a), self.beta(v2)
@@ -198,15 +206,18 @@ class GlobalLayer(ResetParameters):
         self.norm = nn.LayerNorm(dim) if norm else None
         self.beta, self.relu, self.dropout = beta, relu, Dropout(dropout)
 
-    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """[N, d] -> [N, d]; `v2`: see `Beta`."""
         x = self.attend(x, batch, v2)
         return self.dropout(F.relu(x) if self.relu else x)
 
     @accelerated
-    def attend(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
+    def attend(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """Equation 8, [N, d] -> [N, d]."""
         return self.combine(self.gate(x), self.attention(x, batch), v2)
 
-    def combine(self, h: Tensor, y: Tensor, v2: Tensor | None) -> Tensor:  # H, WV -> X, [N, d] each
+    def combine(self, h: Tensor, y: Tensor, v2: Tensor | None) -> Tensor:
+        """The layer's output of H and WV, [N, d] each -> [N, d]."""
         y = y if self.norm is None else self.norm(y)
         return y * (h + self.beta(v2))  # equation 8
 
@@ -321,7 +332,8 @@ class Polynormer(ResetParameters):
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
-    def forward_features(self, batch: GraphBatch) -> Tensor:  # [N, d]
+    def forward_features(self, batch: GraphBatch) -> Tensor:
+        """Nodes before the head, [N, d]."""
         batch = GraphBatch.of(batch)
         v2 = batch.encoding("second_eigenvector", 1) if self.version == "v2" else None  # [N, 1]
         x, total = self.embed(batch.x), None  # [N, d]
@@ -331,19 +343,23 @@ class Polynormer(ResetParameters):
         x = x if total is None else total
         return x if self.phase == "local" else self.global_module(x, batch, v2)
 
-    def embed(self, x: Tensor) -> Tensor:  # [N, in_dim] -> [N, d]
+    def embed(self, x: Tensor) -> Tensor:
+        """The input layer, [N, in_dim] -> [N, d]."""
         # unstated: the input layer; from the authors' code, without activation
         return self.dropout(self.input(x))
 
-    def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, d] -> [N, d]
+    def global_module(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """The global layers, one after the other: [N, d] -> [N, d]."""
         for layer in self.global_layers:
             x = layer(x, batch, v2)
         return x
 
-    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:  # [N, d] -> [N or B, out_dim]
+    def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
+        """Pooling where the level is the graph, then the head: [N, d] -> [N or B, out_dim]."""
         return self.predict(features, batch, self.head)
 
-    def predict(self, features: Tensor, batch: GraphBatch, head: nn.Module) -> Tensor:  # [N, d] -> [N or B, out_dim]
+    def predict(self, features: Tensor, batch: GraphBatch, head: nn.Module) -> Tensor:
+        """As `forward_head`, by a given head."""
         # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean,
         # then the same layer
         return head(pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features)

@@ -47,12 +47,14 @@ class GraphAttention(nn.Module):
         for weight in (self.linear.weight, self.att_source, self.att_target):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [N, in_dim] -> [N, out_dim]
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, in_dim] -> [N, out_dim]."""
         return self.attend(self.linear(x), batch).to(x.dtype)
 
     @full_precision
     @accelerated
-    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:  # W x, [N, H C] -> [N, H C]
+    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
+        """Attention of each node to its neighbours, of W x: [N, H C] -> [N, H C]."""
         source, target = edges_with_self_loops(batch)  # [E + N]
         v = value.unflatten(1, (self.num_heads, -1))  # [N, H, C]
         of_source, of_target = (v * self.att_source).sum(-1), (v * self.att_target).sum(-1)  # [N, H]
@@ -89,12 +91,14 @@ class GraphConvolution(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:  # [N, in_dim] -> [N, out_dim]
+    def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
+        """[N, in_dim] -> [N, out_dim]."""
         return self.attend(self.linear(x), batch).to(x.dtype)
 
     @full_precision
     @accelerated
-    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:  # W x, [N, C] -> [N, C]
+    def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
+        """The weighted sum over each node's neighbours, of W x: [N, C] -> [N, C]."""
         source, target = edges_with_self_loops(batch) if self.kind == "gcn" else batch.edge_index
         if self.kind == "gcn":
             scale = degree(target, batch.num_nodes, value.dtype).rsqrt()  # at least one edge each: the self-loop

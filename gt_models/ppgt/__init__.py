@@ -66,13 +66,15 @@ class SL2Attention(nn.Module):
         """theta(p) and, where there is a gate, phi(p), side by side: [P, pair_dim] -> [P, G H], G = 2 or 1."""
         return self.pair_linear(p)
 
-    def attend(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:  # [N, dim], [P, G H] -> [N, dim]
+    def attend(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
+        """Attention with theta and phi given, of nodes [N, dim] and pairs [P, G H] -> [N, dim]."""
         qkv = self.qkv(x)
         return self.out(self.heads(qkv, pairs, batch).to(qkv.dtype))
 
     @full_precision
     @accelerated
-    def heads(self, qkv: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:  # [N, 3 dim], [P, G H] -> [N, dim]
+    def heads(self, qkv: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
+        """Equation 5 of all heads, of queries, keys and values [N, 3 dim] and pairs [P, G H] -> [N, dim]."""
         # graph by graph and head by head, zero behind a graph's last node: [B, H, n, d] and [B, H, n, n]
         split = batch.to_dense(qkv).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
         q, k, v = split.unbind(0)
@@ -98,14 +100,17 @@ class PPGTLayer(nn.Module):
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
         self.residual1, self.residual2 = Residual(drop_path), Residual(drop_path)
 
-    def forward(self, x: Tensor, p: Tensor, batch: GraphBatch) -> Tensor:  # [N, dim], [P, pair_dim] -> [N, dim]
+    def forward(self, x: Tensor, p: Tensor, batch: GraphBatch) -> Tensor:
+        """Nodes [N, dim] and pair encodings [P, pair_dim] -> [N, dim]."""
         return self.add(x, self.attention(self.norm1(x), p, batch), batch)
 
-    def add(self, x: Tensor, attended: Tensor, batch: GraphBatch) -> Tensor:  # X, MSA(...) -> [N, dim]
+    def add(self, x: Tensor, attended: Tensor, batch: GraphBatch) -> Tensor:
+        """X' and then its MLP (equation 7), of X and MSA(Norm(X), P): [N, dim] each -> [N, dim]."""
         x = self.residual1(x, attended, batch.batch, batch.num_graphs)
         return self.residual2(x, self.mlp(self.norm2(x)), batch.batch, batch.num_graphs)
 
-    def mlp(self, x: Tensor) -> Tensor:  # [N, dim] -> [N, dim]
+    def mlp(self, x: Tensor) -> Tensor:
+        """[N, dim] -> [N, dim]."""
         return self.linear2(F.gelu(self.linear1(x)))
 
 
@@ -113,7 +118,8 @@ class Backbone(nn.ModuleList):
     """The layers of equation 7, one after the other, on nodes [N, dim] and the pair encodings that all of them read."""
 
     @accelerated
-    def forward(self, x: Tensor, p: Tensor, batch: GraphBatch) -> Tensor:  # [N, dim], [P, pair_dim] -> [N, dim]
+    def forward(self, x: Tensor, p: Tensor, batch: GraphBatch) -> Tensor:
+        """Nodes [N, dim] and pair encodings [P, pair_dim] -> [N, dim]."""
         for layer in self:
             x = layer(x, p, batch)
         return x
@@ -268,7 +274,8 @@ class PPGT(nn.Module):
             features = pool(features, batch, self.pooling)
         return self.predict(features)
 
-    def predict(self, h: Tensor) -> Tensor:  # the head: [rows, hidden_dim] -> [rows, out_dim]
+    def predict(self, h: Tensor) -> Tensor:
+        """The head, [rows, hidden_dim] -> [rows, out_dim]."""
         for i, linear in enumerate(self.head):
             h = linear(F.gelu(h) if i else h)
         return h
@@ -285,7 +292,8 @@ class PPGT(nn.Module):
             x = x + getattr(self, f"{name}_encoder")(channels)
         return x
 
-    def embed_nodes(self, batch: GraphBatch) -> Tensor:  # [N, hidden_dim]
+    def embed_nodes(self, batch: GraphBatch) -> Tensor:
+        """FC(x') of equation 8, [N, hidden_dim]."""
         return self.node_encoder(batch.x)
 
     def encode_pairs(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor:
@@ -298,7 +306,8 @@ class PPGT(nn.Module):
             edge = edge.new_zeros(raw.size(0), edge.size(1)).index_add(0, batch.pair_of(*self.edge_ends(batch)), edge)
         return self.stem(raw, edge, self.keep_branches(batch))
 
-    def keep_branches(self, batch: GraphBatch) -> Tensor | None:  # stochastic depth of the stem, see `PairStem.forward`
+    def keep_branches(self, batch: GraphBatch) -> Tensor | None:
+        """Stochastic depth of the stem: `keep` of `PairStem.forward`; None is without."""
         return None
 
     def encode_edges(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor | None:
@@ -333,7 +342,8 @@ class PPGT(nn.Module):
             inverse[query][:, None],
         ]
 
-    def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:  # edges that leave each node, [N]
+    def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
+        """Edges that leave each node, [N]."""
         return batch.out_degree(dtype)
 
     def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:

@@ -84,12 +84,14 @@ class ClassAttentionLayer(nn.Module):
         token = self.residual1(token, self.out(self.attend(self.norm1(token), x, batch)), None, None)
         return self.residual2(token, self.linear2(F.gelu(self.linear1(self.norm2(token)))), None, None)
 
-    def attend(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:  # [B, dim], [N, dim] -> [B, dim]
+    def attend(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
+        """The token's attention to the nodes, of [B, dim] and [N, dim] -> [B, dim]."""
         query = self.query(token)
         return self.read(query, self.key_value(x), batch).to(query.dtype)
 
     @full_precision
-    def read(self, query: Tensor, key_value: Tensor, batch: GraphBatch) -> Tensor:  # [B, dim], [N, 2 dim] -> [B, dim]
+    def read(self, query: Tensor, key_value: Tensor, batch: GraphBatch) -> Tensor:
+        """Equation 4 of all heads, of queries [B, dim] and keys and values [N, 2 dim] -> [B, dim]."""
         q = query.unflatten(1, (self.num_heads, 1, -1))  # [B, H, 1, d]
         split = batch.to_dense(key_value).unflatten(2, (2, self.num_heads, -1))  # [B, n, 2, H, d]
         k, v = split.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d] each

@@ -31,7 +31,8 @@ class AdaRMSNorm(nn.Module):
 
     @full_precision
     @accelerated
-    def normalise(self, x: Tensor) -> Tensor:  # [..., dim] -> [..., dim]
+    def normalise(self, x: Tensor) -> Tensor:
+        """Equation 3 in the precision of x, [..., dim] -> [..., dim]."""
         # deviates: the paper divides by |x| alone; eps under both roots, as in the authors' implementation, keeps the
         # zero token finite
         return x / rms(x, self.eps) * rms(self.alpha * x + self.beta, self.eps)  # equation 3
@@ -56,7 +57,8 @@ class RMSNorm(nn.Module):
         return self.normalise(x).to(x.dtype)
 
     @full_precision
-    def normalise(self, x: Tensor) -> Tensor:  # [..., dim] -> [..., dim]
+    def normalise(self, x: Tensor) -> Tensor:
+        """Equation 1 in the precision of x, [..., dim] -> [..., dim]."""
         return x / rms(x, self.eps) * self.gamma  # equation 1
 
 

@@ -21,11 +21,13 @@ class PreNormFFN(nn.Module):
         self.norm = make_norm(norm, dim)
         self.linear1, self.linear2 = nn.Linear(dim, expansion * dim), nn.Linear(expansion * dim, dim)
 
-    def forward(self, x: Tensor) -> Tensor:  # [rows, dim] -> [rows, dim]
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, dim] -> [rows, dim]."""
         return self.mlp(self.norm(x))
 
     @accelerated
-    def mlp(self, x: Tensor) -> Tensor:  # [rows, dim] -> [rows, dim]
+    def mlp(self, x: Tensor) -> Tensor:
+        """[rows, dim] -> [rows, dim]."""
         return self.linear2(F.gelu(self.linear1(x)))
 
 
@@ -80,23 +82,27 @@ class PairStem(nn.Module):
             p = p + (branch if keep is None else keep[:, i, None] * branch)
         return self.norm(p)
 
-    def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:  # FC(e') + MLP(SPE(p')), [P, out_dim]
+    def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
+        """FC(e') + MLP(SPE(p')), [P, in_dim] -> [P, out_dim]."""
         p = self.mlp(self.enhance(raw).to(raw.dtype))
         return p if edge is None else p + edge
 
     @accelerated
-    def mlp(self, x: Tensor) -> Tensor:  # [P, in_dim (1 + 2 S)] -> [P, out_dim]
+    def mlp(self, x: Tensor) -> Tensor:
+        """The MLP of equation 10, [P, in_dim (1 + 2 S)] -> [P, out_dim]."""
         return self.linear2(F.gelu(self.linear1(x)))
 
     @full_precision
-    def enhance(self, raw: Tensor) -> Tensor:  # [P, in_dim] -> [P, in_dim (1 + 2 S)]
+    def enhance(self, raw: Tensor) -> Tensor:
+        """Equation 9, [P, in_dim] -> [P, in_dim (1 + 2 S)]."""
         blocks = [raw]
         for s in range(self.num_frequencies):
             angle = raw * (2**s * math.pi)
             blocks += [torch.sin(angle), torch.cos(angle)]
         return torch.cat(blocks, 1)  # equation 9
 
-    def branch(self, i: int, p: Tensor) -> Tensor:  # what FFN i adds, [P, out_dim] -> [P, out_dim]
+    def branch(self, i: int, p: Tensor) -> Tensor:
+        """What feed-forward network `i` adds, [P, out_dim] -> [P, out_dim]."""
         return self.blocks[i](p)
 
 

@@ -121,7 +121,7 @@ class BRECLayer(nn.Module):
 
     def forward(self, x: Tensor, batch: GraphBatch) -> Tensor:
         """Pair states [P, c] -> [P, d]."""
-        projected = [linear(x).view(x.size(0), self.num_heads, -1) for linear in self.projections]  # [P, H, d_h]
+        projected = [linear(x).unflatten(1, (self.num_heads, -1)) for linear in self.projections]  # [P, H, d_h]
         q, k, v1, v2 = projected * 4 if self.shared_weights else projected
         norms = list(self.norms) * 3 if self.shared_weights else list(self.norms)
         stacked = torch.stack([norms[0](q), norms[1](k), v1, v2], 1)  # [P, 4, H, d_h]

@@ -75,7 +75,8 @@ class ReleasedLocalLayer(LocalLayer):
         self.batch_norm = nn.BatchNorm1d(dim) if batch_norm else None
 
     @accelerated
-    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:  # [N, in_dim] -> [N, d]
+    def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
+        """[N, in_dim] -> [N, d]; `v2`: see `Beta`."""
         x = x if self.pre_norm is None else self.pre_norm(x)
         return self.combine(self.gate(x), self.skipped(self.mix(x, batch), self.skip(x)), v2)
 

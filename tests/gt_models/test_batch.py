@@ -160,8 +160,8 @@ def test_a_dense_adjacency_matrix_is_no_graph_without_edges():
         ({"batch": torch.tensor([0, 1, 0, 1])}, "data.batch is 0 at node 2, after 1: .*sort the nodes by their graph"),
         ({"batch": torch.tensor([-1, 0, 0, 1])}, "data.batch is -1 at node 0"),
         ({"batch": torch.tensor([0, 0, 1])}, "data.batch has 3 entries and the graph 4 nodes"),
-        ({"ptr": torch.tensor([0, 2, 3])}, "ptr ends at 3 and must rise from 0 to the 4 nodes"),
-        ({"ptr": torch.tensor([0, 5, 4])}, "ptr ends at 4 and must rise"),
+        ({"ptr": torch.tensor([0, 2, 3])}, "must rise from 0 to the 4 nodes"),
+        ({"ptr": torch.tensor([0, 5, 4])}, "ptr is .0, 5, 4.: it must rise"),
     ],
 )
 def test_graphs_that_do_not_lie_one_after_the_other(changes, says):
@@ -197,6 +197,32 @@ def test_new_edges_are_counted_again():
     assert batch.max_edges == 2
     net = create_model("tokengt-attention", node_id_dim=3, hidden_dim=8, head_dim=2).eval()
     assert net(batch).shape == (2, 15, 4, 5)
+
+
+def test_new_offsets_change_what_was_computed_from_the_old_ones():
+    batch = GraphBatch(torch.ones(4, 1), torch.tensor([[0, 2], [1, 3]]), torch.tensor([0, 2, 4]))
+    assert batch.node_mask.shape == (2, 2)
+    assert batch.pair_of(*batch.edge_index).tolist() == [1, 5]
+    batch.ptr = torch.tensor([0, 4])
+    assert batch.node_mask.shape == (1, 4)
+    assert batch.pair_of(*batch.edge_index).tolist() == [1, 11]
+    assert (batch.max_nodes, batch.max_edges, batch.num_pairs) == (4, 2, 16)
+    with pytest.raises(ValueError, match="edge 1 joins node 2 of graph 0 and node 3 of graph 1"):
+        batch.ptr = torch.tensor([0, 3, 4])
+    assert batch.ptr.tolist() == [0, 4]
+
+
+@pytest.mark.parametrize("ptr", [[0, 3], [1, 4], [0, 3, 2, 4], [0, 5], []])
+def test_offsets_that_are_none_are_refused(ptr):
+    with pytest.raises(ValueError, match=r"ptr is .*: it must rise from 0 to the 4 nodes of x"):
+        GraphBatch(torch.ones(4, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor(ptr, dtype=torch.long))
+
+
+@pytest.mark.parametrize("ptr", [[0, 4], [0, 2, 4]])
+@pytest.mark.parametrize("edges", [[[0, -1], [1, 0]], [[0, 9], [9, 0]], [[7], [8]]])
+def test_edges_of_no_node_are_refused(ptr, edges):
+    with pytest.raises(ValueError, match=r"edge_index names node \d \(min -?\d\) of a graph with 4 nodes"):
+        GraphBatch(torch.ones(4, 1), torch.tensor(edges), torch.tensor(ptr))
 
 
 @pytest.mark.slow

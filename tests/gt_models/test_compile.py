@@ -138,6 +138,25 @@ def test_forward_and_backward_on_fake_tensors(name):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("tokengt", {"node_identifiers": "orf", "attention": "performer", "redraw_interval": 1}),
+        ("tokengt-released", {"node_identifiers": "orf"}),
+        ("tokengt-attention", {"node_identifiers": "orf"}),
+        ("tokengt-attention", {"node_identifiers": "orf", "identifier_table": 6, "node_id_dim": 6}),
+    ],
+)
+def test_random_numbers_in_half_precision(name, others, dtype):
+    """Orthogonal identifiers and features come from a decomposition that torch has in single precision."""
+    model = build(name, **others).to(dtype)
+    for _ in range(2):  # features are drawn again in the second forward
+        out = model(batch().to("cpu", dtype))
+    assert out.dtype == dtype
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", list_models())
 def test_in_half_precision(name, dtype):
     model, data = build(name), batch()

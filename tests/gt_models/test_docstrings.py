@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import itertools
 import pkgutil
 import re
 import sys
@@ -51,19 +50,12 @@ def _is_public_method(name: str, value: object) -> bool:
 def says(module, name: str, value: object) -> bool:
     """Whether an object has a docstring.
 
-    A method may also have that of the method that it overrides in this library, or a comment on the line of its `def`.
+    A method may also have that of the method that it overrides in this library.
     """
     owner, _, method = name.rpartition(".")
     bases = getattr(module, owner).__mro__ if owner else ()
     ours = [value, *(vars(base).get(method) for base in bases if base.__module__.startswith("gt_models"))]
-    return any(getattr(one, "__doc__", None) or (owner and _has_comment(one)) for one in ours if one is not None)
-
-
-def _has_comment(method: object) -> bool:
-    if not inspect.isfunction(method):
-        return False
-    head = itertools.takewhile(lambda line: not re.search(r":(  #.*)?$", line), inspect.getsource(method).splitlines())
-    return "  # " in inspect.getsource(method).splitlines()[len(list(head))]
+    return any(getattr(one, "__doc__", None) for one in ours if one is not None)
 
 
 @pytest.mark.parametrize("name", modules())
@@ -78,7 +70,7 @@ def test_every_public_name_states_what_it_is(name):
 def test_every_override_of_released_code_states_what_differs(name):
     module = importlib.import_module(name)
     methods = [(key, value) for key, value in public(module).items() if "." in key and not key.endswith(".forward")]
-    assert not [key for key, value in methods if not (getattr(value, "__doc__", None) or _has_comment(value))]
+    assert not [key for key, value in methods if not getattr(value, "__doc__", None)]
 
 
 def test_what_the_library_shows_is_described():

@@ -30,18 +30,19 @@ def backbone(layers: Backbone, x: Tensor, p: Tensor, batch: GraphBatch) -> Tenso
     """`Backbone.forward`: theta and phi of all layers are linear in the same p."""
     attentions: list[SL2Attention] = [layer.attention for layer in layers]  # type: ignore[misc]
     weight = torch.cat([attention.pair_linear.weight for attention in attentions])
-    pairs = row_linear(p, weight, torch.cat([_pair_bias(attention) for attention in attentions]))  # [P, L G H]
+    pairs = row_linear(p, weight, _pair_bias(attentions))  # [P, L G H]
     for layer, attention, part in zip(layers, attentions, pairs.chunk(len(layers), 1), strict=True):
         x = layer.add(x, attention.attend(layer.norm1(x), part, batch), batch)  # type: ignore[operator]
     return x
 
 
-def _pair_bias(attention: SL2Attention) -> Tensor:
-    """Bias of theta and phi; the released gate is 1 + phi."""
-    bias, heads = attention.pair_linear.bias, attention.num_heads
-    if type(attention) is not ReleasedAttention or not attention.urpe:
-        return bias
-    return torch.cat([bias[:heads], bias[heads:] + 1])
+def _pair_bias(attentions: list[SL2Attention]) -> Tensor:
+    """Biases of theta and phi of all layers, [L G H]; the released gate is 1 + phi."""
+    biases, first = torch.cat([attention.pair_linear.bias for attention in attentions]), attentions[0]
+    if type(first) is not ReleasedAttention or not first.urpe:
+        return biases
+    gates = torch.arange(len(biases), device=biases.device) // first.num_heads % 2  # 0 for theta, 1 for phi
+    return biases + gates
 
 
 def _backbone_why_not(layers: Backbone, *_: object) -> str | None:
@@ -50,7 +51,11 @@ def _backbone_why_not(layers: Backbone, *_: object) -> str | None:
     children: dict[str, type | tuple[type, ...]] = {}
     for i in range(len(layers)):
         children |= {f"{i}": PPGTLayer, f"{i}.attention": ATTENTIONS, f"{i}.attention.pair_linear": nn.Linear}
-    return reads(layers, children)
+    if reason := reads(layers, children):
+        return reason
+    attentions: list[SL2Attention] = [layer.attention for layer in layers]  # type: ignore[misc]
+    kinds = {(type(attention), attention.num_heads, attention.urpe) for attention in attentions}
+    return "layers differ" if len(kinds) > 1 else None
 
 
 def heads(layer: SL2Attention, qkv: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
