@@ -14,7 +14,6 @@ is compared again only if its code has another hash.
 import contextlib
 import json
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,11 +21,13 @@ from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
-from gt_bench.config.recipe import Recipe, digest_of, load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.components import modules_of_run
+from gt_bench.runtime.fresh_process import child_environment
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import WriteError, write_bytes, write_json
 from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
@@ -199,19 +200,19 @@ def find(cell: str, root: Path = Path()) -> Entry | None:
 # comparison
 
 
-def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> str | None:
+def differs(cell: str, stored: Entry, now: Entry, modules: Mapping[str, str]) -> str | None:
     """Compares a golden run with the stored golden values.
 
     Args:
         cell: name of the cell, for messages.
-        kept: stored golden values.
+        stored: stored golden values.
         now: values of the current code.
         modules: {component: module that declares its version}, from `components`.
 
     Returns:
         What differs and what to do about it, or None if they agree.
     """
-    for component, version in kept["versions"].items():
+    for component, version in stored["versions"].items():
         declared = now["versions"].get(component)
         if declared is not None and declared < version:
             return (
@@ -219,15 +220,13 @@ def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> s
                 f"version {version}: a version never decreases; update the code, or raise VERSION"
             )
     update = f"store the new values: `python -m gt_bench.testing.check_grid {cell} --update`"
-    if (kept["recipe"], kept["data"]) != (now["recipe"], now["data"]):
-        what = "recipe" if kept["recipe"] != now["recipe"] else "miniature of its dataset"
+    if (stored["recipe"], stored["data"]) != (now["recipe"], now["data"]):
+        what = "recipe" if stored["recipe"] != now["recipe"] else "miniature of its dataset"
         return f"its {what} has changed since its golden values were computed; {update}"
-    if kept["versions"] != now["versions"]:
-        raised = [
-            component for component in now["versions"] if now["versions"][component] != kept["versions"].get(component)
-        ]
+    if stored["versions"] != now["versions"]:
+        raised = [name for name, version in now["versions"].items() if version != stored["versions"].get(name)]
         return f"the version of {', '.join(raised)} was raised since its golden values were computed; {update}"
-    difference = first_difference(kept["values"], now["values"])
+    difference = first_difference(stored["values"], now["values"])
     if difference is None:
         return None
     quantity, before, after = difference
@@ -239,30 +238,32 @@ def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> s
     )
 
 
-def same_computation(kept: Entry, now: Entry) -> bool:
+def same_computation(stored: Entry, now: Entry) -> bool:
     """Returns whether both entries have the same recipe, miniature and versions."""
-    return (kept["versions"], kept["recipe"], kept["data"]) == (now["versions"], now["recipe"], now["data"])
+    return (stored["versions"], stored["recipe"], stored["data"]) == (now["versions"], now["recipe"], now["data"])
 
 
-def agrees(kept: Entry | None, now: Entry) -> bool:
+def agrees(stored: Entry | None, now: Entry) -> bool:
     """Returns whether there are stored values of the same computation, and they are equal up to rounding."""
-    return kept is not None and same_computation(kept, now) and first_difference(kept["values"], now["values"]) is None
+    if stored is None or not same_computation(stored, now):
+        return False
+    return first_difference(stored["values"], now["values"]) is None
 
 
-def updated(kept: Entry | None, now: Entry) -> Entry:
+def updated(stored: Entry | None, now: Entry) -> Entry:
     """The entry to save: the saved values if they agree with those of now, so that files do not change by rounding."""
-    if kept is None or not agrees(kept, now):
+    if stored is None or not agrees(stored, now):
         return now
-    return sealed(cast(Entry, kept | {"operations": now["operations"]}))
+    return sealed(cast(Entry, stored | {"operations": now["operations"]}))
 
 
-def first_difference(kept: Mapping[str, Json], now: Mapping[str, Json]) -> tuple[str, Json, Json] | None:
+def first_difference(stored: Mapping[str, Json], now: Mapping[str, Json]) -> tuple[str, Json, Json] | None:
     """Returns the first difference of two sets of values that is larger than rounding.
 
     Returns:
         (quantity, stored value, current value), or None if there is none.
     """
-    before, after = dict(_flat(kept)), dict(_flat(now))
+    before, after = dict(_flat(stored)), dict(_flat(now))
     for name in [*before, *(name for name in after if name not in before)]:
         a, b = before.get(name, "nothing"), after.get(name, "nothing")
         if a != UNSTABLE and not _is_close(a, b, TOLERANCE):
@@ -336,7 +337,7 @@ def checked(root: Path = INSTALLED) -> dict[str, str]:
     return found
 
 
-def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
+def save_checked(codes: Mapping[str, str]) -> None:
     """Writes the hash of the code of each cell next to the golden values of its suite.
 
     Raises:
@@ -346,7 +347,7 @@ def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
     for cell, code in sorted(codes.items()):
         by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
     for suite, cells in by_suite.items():
-        write_json(golden_file(suite, root).with_name(CHECKED), cells)
+        write_json(golden_file(suite).with_name(CHECKED), cells)
 
 
 def reference_cell(cell: str, model: str, task: str) -> str | None:
@@ -432,12 +433,11 @@ def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None
     Returns:
         By cell the entry of its golden run, or the error that ended it.
     """
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
     done = subprocess.run(
         command,
         cwd=INSTALLED,
-        env=os.environ | {"PYTHONPATH": path},
+        env=child_environment(),
         stdout=subprocess.PIPE,
         encoding="utf-8",
         check=False,
@@ -453,11 +453,11 @@ def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None
     return {cell: found[cell] for cell in cells}
 
 
-def _value_difference(kept: Entry | None, now: Entry | None) -> str | None:
+def _value_difference(stored: Entry | None, now: Entry | None) -> str | None:
     """Returns how values of the same computation differ. A raised version does not count: digests contain it."""
-    if kept is None or now is None or not same_computation(kept, now):
+    if stored is None or now is None or not same_computation(stored, now):
         return None
-    difference = first_difference(kept["values"], now["values"])
+    difference = first_difference(stored["values"], now["values"])
     return difference and f"{difference[0]} of its golden run was {difference[1]}, now {difference[2]}"
 
 

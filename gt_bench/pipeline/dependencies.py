@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.inheritance import bases_of
-from gt_bench.config.recipe import Recipe, digest_of, load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of, run_versions
@@ -31,6 +31,7 @@ from gt_bench.papers.published import FLAGS, RESULTS
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
 from gt_bench.utils.code_digest import code_digest
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.dvc import keep_in_memory, without_git_user
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
@@ -196,8 +197,8 @@ def main() -> int:
 
     def work() -> None:
         grid = load_grid()
-        told = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
-        for line in (*told, *without_git_user()):
+        lines = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
+        for line in (*lines, *without_git_user()):
             print(line, flush=True)
         write_state(grid)
 

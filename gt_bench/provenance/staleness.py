@@ -1,7 +1,6 @@
 """Freshness of shipped records: which parts the current code would compute differently."""
 
 import contextlib
-import hashlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from gt_bench.experiment.components import code_of, run_versions
 from gt_bench.plugins.models import files_digest, is_own
 from gt_bench.schemas import Origins, Record, Settings
 from gt_bench.store.archive import Shipped
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError, UserError
 
 
@@ -208,7 +208,7 @@ def _requests(records: list[Record]) -> dict[str, Settings]:
 def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec, data: Path) -> str | None:
     """Returns the digest of the encodings on disk, else of those for the data on disk, None without data."""
     if not requests:
-        return hashlib.sha256(b"{}").hexdigest()
+        return digest_of({})
     from gt_bench.data.packed import PackedDataset
     from gt_bench.encodings.cache import EncodedDataset, encodings_digest
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
-from gt_bench.config.grid import Grid, Limits
+from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
 from gt_bench.forecasting.counted import counted_costs
 from gt_bench.scheduling.job import Line, as_json, run_job
-from gt_bench.scheduling.job_registry import Run, Submitted, register, registered
+from gt_bench.scheduling.job_registry import Submitted, register, registered
 from gt_bench.scheduling.plan_file import Entry, limited_grid
-from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, part_done, plan
+from gt_bench.scheduling.planner import Job, Plan, Run, jobs_of, part_done, plan
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need, need_of, shares
@@ -91,7 +91,7 @@ class _Sweep:
     reported: set[str] = field(default_factory=set)
     tried: set[Run] = field(default_factory=set)
     digests: dict[Run, str] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    printed: set[str] = field(default_factory=set)
     # cell -> trials that were left when jobs of its search were last submitted
     searched: dict[str, int] = field(default_factory=dict)
     refused: bool = False
@@ -99,7 +99,7 @@ class _Sweep:
     def prepare(self) -> None:
         """Prepare data and encodings once on this machine, before anything is submitted."""
         for dataset in self.plan().data:
-            run_job(as_json(Job("data", dataset, dataset), False), self._heard)
+            run_job(as_json(Job("data", dataset, dataset), False), self._on_message)
 
     def plan(self) -> Plan:
         """Plan the missing runs and report problems."""
@@ -108,7 +108,7 @@ class _Sweep:
             self._say_once(f"skipped: {problem}")
         for run in found.missing:
             if run.digest:
-                self.digests[_key(run)] = run.digest
+                self.digests[run.run] = run.digest
         return found
 
     def submit(self) -> None:
@@ -117,13 +117,15 @@ class _Sweep:
             found, before = self.plan(), registered(self.store)
             places = self.cluster.places([job.id for job in before])
             alive = [job for job in before if job.id in places]
-            runs = {_key(run) for run in found.missing} | {(name, "", None) for name in found.searches}
+            runs = {run.run for run in found.missing}
             new = [
-                job for job in alive if any((n, "" if seed is None else cut, seed) in runs for n, cut, seed in job.runs)
+                job
+                for job in alive
+                if any(run in runs or (run[2] is None and run[0] in found.searches) for run in job.runs)
             ]
             self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
             taken = {run for job in alive for run in job.runs} | self.tried
-            ready = [run for run in found.missing if _key(run) not in taken and run.cell.dataset not in found.data]
+            ready = [run for run in found.missing if run.run not in taken and run.cell.dataset not in found.data]
             everything = jobs_of(found, shared=0)
             jobs = [
                 job
@@ -139,7 +141,7 @@ class _Sweep:
 
     def _is_searched(self, job: Job, found: Plan, taken: Collection[Run]) -> bool:
         """Return whether jobs work on the search of the cell, or the last ones made no progress."""
-        if (job.name, job.limits.model_dump_json(), None) in taken:
+        if job.runs[0] in taken:
             return True
         stuck = self.searched.get(job.name) == found.searches[job.name].left
         if stuck:
@@ -153,12 +155,12 @@ class _Sweep:
             handed = self.cluster.submit(need, [as_json(job, False) for job in group], share)
         except ClusterError as error:
             self.refused = True
-            self.tried |= {run for job in group for run in _runs(job)}
+            self.tried |= {run for job in group for run in job.runs}
             names = ", ".join(dict.fromkeys(job.name for job in group))
             self._say_once(f"skipped: {len(group)} jobs of {names}: {error}")
             return
         new = [
-            Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
+            Submitted(number, str(lines), share, job.name, job.limits, job.seeds)
             for job, (number, lines) in zip(group, handed, strict=True)
         ]
         register(self.store, new)
@@ -172,7 +174,7 @@ class _Sweep:
             try:
                 groups.setdefault(need_of(job, cell, self.grid), []).append(job)
             except RecipeError as error:
-                self.tried |= set(_runs(job))
+                self.tried |= set(job.runs)
                 self.refused = True
                 self._say_once(f"skipped: {error}")
         return groups
@@ -183,15 +185,15 @@ class _Sweep:
             if job.id in places or job.id in self.reported:
                 continue
             self.reported.add(job.id)
-            said = {line["seed"]: line for line in job.said() if "outcome" in line}
-            for name, cut, seed in job.runs:
+            output = {line["seed"]: line for line in job.output() if "outcome" in line}
+            for name, limits, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
-                line = said.get(seed)
+                line = output.get(seed)
                 if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process continues
                     continue
                 # a search continues while it has trials
                 if seed is not None or (line is not None and line["outcome"] == "failed"):
-                    self.tried.add((name, cut, seed))
+                    self.tried.add((name, limits, seed))
                 if line is None:
                     again = "its trial is queued again" if seed is None else "run the same command to submit it again"
                     self.say(f"{what}: job {job.id} ended without a result (cancelled, or its node died); {again}")
@@ -241,34 +243,24 @@ class _Sweep:
 
     def _done(self, job: Submitted) -> str:
         parts = []
-        for name, cut, seed in job.runs:
-            if digest := self.digests.get((name, cut, seed)):
-                cell = self.grid.find(name)
-                recipe = limited(
-                    load_recipe(cell.recipe_path), limited_grid(self.grid, cell, Limits.model_validate_json(cut)), cell
-                )[0]
+        for run in job.runs:
+            if digest := self.digests.get(run):
+                cell = self.grid.find(run[0])
+                recipe = limited(load_recipe(cell.recipe_path), limited_grid(self.grid, cell, run[1]), cell)[0]
                 stored = (self.store.folder(digest) / "record.json").exists()
                 parts.append(1.0 if stored else part_done(self.store, digest, recipe))
         return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""
 
-    def _heard(self, line: Line) -> None:
+    def _on_message(self, line: Line) -> None:
         if "say" in line:
             self.say(line["say"])
         elif line.get("outcome") not in (None, "ok"):
             self._say_once(f"skipped: {line.get('why')}")
 
     def _say_once(self, line: str) -> None:
-        if line not in self.told:
-            self.told.add(line)
+        if line not in self.printed:
+            self.printed.add(line)
             self.say(line)
-
-
-def _key(run: Missing) -> Run:
-    return run.cell.cell, run.limits.model_dump_json(), run.seed
-
-
-def _runs(job: Job) -> list[Run]:
-    return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]
 
 
 class JobTable:

@@ -139,7 +139,7 @@ def _compute_ahead(
     **_: Path | None,
 ) -> None:
     """Compute a seed of a cell that another process trains, unless a process has begun it."""
-    from gt_bench.experiment.run import prepare_process
+    from gt_bench.runtime.startup import prepare_process
 
     recipe, _cuts = limited(settings_of(cell), grid, cell)
     store = Store(store_root)

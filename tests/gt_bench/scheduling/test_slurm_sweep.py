@@ -17,13 +17,13 @@ from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.tune import take_part
 from gt_bench.scheduling.job import do, sources
-from gt_bench.scheduling.job_registry import Submitted
+from gt_bench.scheduling.job_registry import Submitted, register
 from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need
 from gt_bench.scheduling.slurm_sweep import NEVER, SHOWN, JobTable, dry_run, sweep
-from gt_bench.store.run_store import StoreError
+from gt_bench.store.run_store import Store, StoreError
 
 CELL = "small/web/mlp"
 
@@ -100,9 +100,11 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
         {"kind": "runs", "name": CELL, "seeds": [0], "limits": {}, "shared": False},
         Path("lines-9_0.jsonl").resolve(),
     )
-    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits().model_dump_json(), (0,))
+    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits(), (0,))
     Path("store/sweep").mkdir(parents=True)
-    Path("store/sweep/submitted.jsonl").write_text(json.dumps(other.__dict__) + '\n{"id": "cut sh')
+    register(Store(), [other])
+    with Path("store/sweep/submitted.jsonl").open("a") as file:
+        file.write('{"id": "cut sh')
     # the first request, before anything is submitted, must not compute it
     looks = cluster.places
     cluster.places = lambda ids: (

@@ -18,7 +18,7 @@ CODE = "f" * 64
 def test_an_edit_that_changes_no_number_runs_nothing_again(trained, monkeypatch):
     before = train()
     monkeypatch.setattr("gt_bench.experiment.run.code_of", lambda model, task: CODE)
-    monkeypatch.setattr("gt_bench.experiment.run.golden_values.differences", lambda wanted: dict.fromkeys(wanted))
+    monkeypatch.setattr("gt_bench.experiment.identity.golden_values.differences", lambda wanted: dict.fromkeys(wanted))
     again = train()
     assert again["runs"] == before["runs"]
     record = json.loads(next(Path("store").glob("*/*/record.json")).read_text())
@@ -30,7 +30,7 @@ def test_modified_code_runs_under_a_key_of_its_own_and_is_not_exported(trained, 
     export()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "gt_bench.experiment.run.golden_values.differences",
+            "gt_bench.experiment.identity.golden_values.differences",
             lambda wanted: dict.fromkeys(wanted, "losses[0] was 1.0, now 2.0"),
         )
         modified = train()

@@ -20,8 +20,7 @@ from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode
 from gt_bench.encodings.encode_dataset import requests
-from gt_bench.experiment import launch_ddp
-from gt_bench.experiment import run as runs
+from gt_bench.experiment import compute, launch_ddp
 from gt_bench.experiment.launch_ddp import Ranks
 from gt_bench.experiment.pretrained import agree, score
 from gt_bench.experiment.run import Experiment
@@ -324,7 +323,10 @@ def test_where_that_does_not_help_it_is_the_result(tmp_path, monkeypatch):
 
 def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
     """In rank 1, every epoch takes a year, and files cannot be written."""
-    timing, writes = Clock.timing, [(Checkpoint, "write", Checkpoint.write), (runs, "save_trained", runs.save_trained)]
+    timing, writes = (
+        Clock.timing,
+        [(Checkpoint, "write", Checkpoint.write), (compute, "save_trained", compute.save_trained)],
+    )
 
     @contextlib.contextmanager
     def slow(self, what):
