@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.build import constructor_arguments, head_arguments
 from gt_bench.experiment.record import make_record
+from gt_bench.experiment.setup import Setup
 from gt_bench.plugins.models import is_own
 from gt_bench.runtime.environment import Clock, PeakMemory, Usage
 from gt_bench.runtime.fresh_process import OnEpoch
@@ -31,20 +31,17 @@ from gt_bench.utils.errors import UserError
 from gt_models.batch import MissingEncoding
 
 if TYPE_CHECKING:
-    from gt_bench.experiment.run import Experiment
     from gt_bench.training.ddp import Share
 
 
-def compute_in_fresh_process(
-    experiment: "Experiment", seed: int, digest: str, test: bool, on_epoch: OnEpoch | None
-) -> Record:
+def compute_in_fresh_process(experiment: Setup, seed: int, digest: str, test: bool, on_epoch: OnEpoch | None) -> Record:
     """Prepares a new process and computes a run in it; arguments are those of `compute`."""
     prepare_process(experiment.settings)
     return compute(experiment, seed, digest, test, on_epoch)
 
 
 def compute_rank(
-    experiment: "Experiment",
+    experiment: Setup,
     seed: int,
     digest: str,
     test: bool,
@@ -61,7 +58,7 @@ def compute_rank(
 
 
 def compute(
-    experiment: "Experiment",
+    experiment: Setup,
     seed: int,
     digest: str,
     test: bool,
@@ -88,7 +85,7 @@ def compute(
 
 
 def _compute(
-    experiment: "Experiment",
+    experiment: Setup,
     seed: int,
     digest: str,
     test: bool,
@@ -145,8 +142,8 @@ def _compute(
     if writes and (test or recipe.keep_weights) and outcome.status == "ok" and run.best:
         # train_cell deletes all but those of the best seed
         save_trained(
-            folder, run.best["model"], recipe.model.name, constructor_arguments(experiment),
-            of_every_seed=recipe.keep_weights, head=head_arguments(experiment),
+            folder, run.best["model"], recipe.model.name, experiment.constructor_arguments(),
+            of_every_seed=recipe.keep_weights, head=experiment.head_arguments(),
         )  # fmt: skip
     with contextlib.suppress(RuntimeError):
         if device.type == "cuda":
@@ -157,7 +154,7 @@ def _compute(
     return record
 
 
-def _runner(experiment: "Experiment", share: "Share | None", recomputed: bool) -> Callable[..., Run]:
+def _runner(experiment: Setup, share: "Share | None", recomputed: bool) -> Callable[..., Run]:
     if share is None:
         return experiment.task.runner or Run
     from gt_bench.training.ddp import SharedRun
@@ -165,7 +162,7 @@ def _runner(experiment: "Experiment", share: "Share | None", recomputed: bool) -
     return partial(SharedRun, share=share, recomputed=recomputed)
 
 
-def _check_same(experiment: "Experiment", outcome: Outcome, seed: int, digest: str) -> None:
+def _check_same(experiment: Setup, outcome: Outcome, seed: int, digest: str) -> None:
     """Raises RecipeError if a run that is computed again for its predictions has other numbers than its record."""
     stored = experiment.store.get(digest) if experiment.settings.require_predictions else None
     if stored is None or stored["deterministic"]["status"] != "ok":
@@ -182,7 +179,7 @@ def _check_same(experiment: "Experiment", outcome: Outcome, seed: int, digest: s
         )
 
 
-def _save_predictions(experiment: "Experiment", run: Run, loader: Batches, digest: str) -> StoredPredictions:
+def _save_predictions(experiment: Setup, run: Run, loader: Batches, digest: str) -> StoredPredictions:
     """Writes outputs on validation and test next to the record, and returns their entry of the record."""
     recipe, header = experiment.recipe, experiment.header
     if run.left_out is not None:

@@ -3,41 +3,41 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gt_bench.config.schema import RecipeError
+from gt_bench.config.recipe import Recipe
 from gt_bench.data.custom.metric import metric_digest
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of
 from gt_bench.plugins.models import files_digest
-from gt_bench.schemas import Digests, Record
-from gt_bench.store.run_store import run_digest
+from gt_bench.schemas import Digests
+from gt_bench.tasks.base import Task
 from gt_bench.utils.digest import digest_of
 
 if TYPE_CHECKING:
-    from gt_bench.experiment.run import Experiment
+    from gt_bench.data.packed import PackedDataset
 
 
-def digests_of(experiment: "Experiment") -> Digests:
-    """Returns the digests of recipe, data, encodings and user-supplied files; see `gt_bench.schemas.Digests`."""
-    recipe = experiment.recipe
-    digests: Digests = {
-        "recipe": digest_of(recipe.decisive()),
-        "data": experiment.packed.digest,
-        "encodings": experiment.encoded.digest,
-    }
+def digests_of(recipe: Recipe, packed: "PackedDataset", encodings: str, task: Task) -> Digests:
+    """Returns the digests of recipe, data, encodings and user-supplied files; see `gt_bench.schemas.Digests`.
+
+    Args:
+        recipe: the recipe.
+        packed: the dataset.
+        encodings: digest of its encodings.
+        task: its task.
+    """
+    digests: Digests = {"recipe": digest_of(recipe.decisive()), "data": packed.digest, "encodings": encodings}
     if files := files_digest(recipe.model.name, recipe.model.arguments):
         digests["files"] = files
-    if modified := modified_code(experiment.path, recipe.model.name, experiment.header.task, experiment.code):
-        digests["modified"] = modified
-    if custom := [metric_digest(name) for name in experiment.task.custom]:
+    if custom := [metric_digest(name) for name in task.custom]:
         digests["metric"] = digest_of(custom)
-    if joins_last(experiment):
+    if joins_last(recipe, packed, task):
         digests["last_batch"] = "joined"
     return digests
 
 
-def joins_last(experiment: "Experiment") -> bool:
+def joins_last(recipe: Recipe, packed: "PackedDataset", task: Task) -> bool:
     """Returns whether the last batch of an epoch can have one graph, which then joins the batch before it."""
-    batch, task, packed = experiment.recipe.batch, experiment.task, experiment.packed
+    batch = recipe.batch
     if batch.last or task.loader or task.runner or not (batch.graphs or batch.nodes):
         return False
     if batch.nodes:  # the sizes of batches depend on the order of the epoch
@@ -65,28 +65,3 @@ def modified_code(path: str, model: str, task: str, code: str) -> str | None:
         return None
     reference_code = code_of(*golden_values.model_and_task(reference))
     return code if golden_values.differences({reference: reference_code})[reference] else None
-
-
-def check_digest(experiment: "Experiment", record: Record, digest: str, test: bool) -> None:
-    """Checks that the process that computed a run found the same digest for it as this process.
-
-    Args:
-        experiment: the experiment in this process.
-        record: the computed record.
-        digest: the digest that this process found.
-        test: False for a trial of a search.
-
-    Raises:
-        RecipeError: code, data or the model's files were edited during the run.
-    """
-    run = record["deterministic"]
-    if run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test) == digest:
-        return
-    recipe = experiment.decisive(run["seed"])
-    mine: dict[str, object] = {**experiment.digests, **experiment.versions, "recipe": recipe}
-    theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
-    differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
-    raise RecipeError(
-        f"{experiment.path}: seed {run['seed']}: {', '.join(differing or ['split'])} changed during the run, because "
-        "code, data or the model's files were edited; nothing is stored; run the same command again"
-    )

@@ -10,7 +10,8 @@ from torch import nn
 
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
-from gt_bench.experiment.run import DATA, Experiment
+from gt_bench.experiment.run import Experiment
+from gt_bench.experiment.setup import DATA
 from gt_bench.runtime.environment import Clock
 from gt_bench.runtime.startup import prepare_process
 from gt_bench.runtime.threads import computing_with

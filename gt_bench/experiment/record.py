@@ -1,24 +1,18 @@
 """The record of a run: results, everything that decides them, and measurements."""
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from gt_bench.experiment.build import constructor_arguments
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.setup import Setup
 from gt_bench.runtime.environment import Clock, PeakMemory, Usage, device_name, environment, memory_limit_mib, now
 from gt_bench.schemas import Record
-from gt_bench.store.run_store import SCHEMA, sealed
+from gt_bench.store.run_store import SCHEMA, run_digest, sealed
 from gt_bench.store.weights import all_arguments
 from gt_bench.training.trainer import Run
 from gt_bench.utils.digest import digest_of
 
-if TYPE_CHECKING:
-    from gt_bench.experiment.run import Experiment
 
-
-def make_record(
-    experiment: "Experiment", digest: str, run: Run, clock: Clock, memory: PeakMemory, usage: Usage
-) -> Record:
+def make_record(experiment: Setup, digest: str, run: Run, clock: Clock, memory: PeakMemory, usage: Usage) -> Record:
     """Returns the record of a finished run.
 
     Args:
@@ -69,7 +63,7 @@ def make_record(
                 phase: {operation: sorted(calls) for operation, calls in sorted(found.items())}
                 for phase, found in run.forms.items()
             },
-            "arguments": all_arguments(experiment.recipe.model.name, constructor_arguments(experiment)),
+            "arguments": all_arguments(experiment.recipe.model.name, experiment.constructor_arguments()),
             "usage": usage.read(),
             "encodings": experiment.encoded.computed_by,
             "code": experiment.code,
@@ -79,3 +73,28 @@ def make_record(
     if run.static:
         content["measured"]["static"] = run.static.report()
     return sealed(content)
+
+
+def check_digest(experiment: Setup, record: Record, digest: str, test: bool) -> None:
+    """Checks that the process that computed a run found the same digest for it as this process.
+
+    Args:
+        experiment: the experiment in this process.
+        record: the computed record.
+        digest: the digest that this process found.
+        test: False for a trial of a search.
+
+    Raises:
+        RecipeError: code, data or the model's files were edited during the run.
+    """
+    run = record["deterministic"]
+    if run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test) == digest:
+        return
+    recipe = experiment.decisive(run["seed"])
+    mine: dict[str, object] = {**experiment.digests, **experiment.versions, "recipe": recipe}
+    theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
+    differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+    raise RecipeError(
+        f"{experiment.path}: seed {run['seed']}: {', '.join(differing or ['split'])} changed during the run, because "
+        "code, data or the model's files were edited; nothing is stored; run the same command again"
+    )

@@ -18,11 +18,12 @@ from gt_bench.search.artifacts import search_summary
 from gt_bench.tracking.trackers import check_trackers, open_trackers
 from gt_bench.utils.format import print_text
 
+DATA = Path("data")
+
 
 def train_cell(
     cell: Cell,
     grid: Grid,
-    data: Path = Path("data"),
     store_root: Path = Path("store"),
     results: Path = Path("results"),
     metrics: Path | None = Path("metrics"),
@@ -35,7 +36,6 @@ def train_cell(
     Args:
         cell: to train.
         grid: the grid; seeds run in parallel as its `run.parallel` and the machine allow.
-        data: folder of packed data and encodings.
         store_root: folder of the store.
         results: folder of results.
         metrics: folder of metrics for DVC; None if DVC does not know the cell.
@@ -64,7 +64,7 @@ def train_cell(
     path = results / f"{cell.cell}.json"
     sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
     try:
-        PackedDataset.open(data / "packed" / cell.dataset)
+        PackedDataset.open(DATA / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         result |= {"status": "not run: data", "reason": str(error), "seeds": []}
         if metrics:
@@ -78,7 +78,7 @@ def train_cell(
 
     allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` uses the number of the recipe
 
-    experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
+    experiment = experiment_of(cell, recipe, grid, Store(store_root), DATA, allocator)
     experiment.check_metric(recipe.seeds)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     sweep(*(experiment.store.folder(experiment.digest(seed)) for seed in recipe.seeds))

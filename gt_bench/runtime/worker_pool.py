@@ -24,7 +24,7 @@ from gt_bench.runtime.signals import GRACE, die_with_parent, handled, ignore_int
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import WriteError
 
-MARGIN = 1.1  # of memory: later epochs may need a little more than the first ones
+MARGIN = 1.1  # of memory: later epochs may need a little more than the first ones, which were measured
 POLL_SECONDS = 0.2  # between two checks of memory while tasks wait
 KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may finish its epoch and save a checkpoint
 Task = TypeVar("Task", bound=Hashable)  # description of a task; must pickle

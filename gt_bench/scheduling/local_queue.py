@@ -14,7 +14,7 @@ from pathlib import Path
 from gt_bench.config.grid import Cell, Grid, Limits
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.resources import at_once, available_mib, resident_mib
-from gt_bench.runtime.worker_pool import TaskResult, WorkerPool
+from gt_bench.runtime.worker_pool import MARGIN, TaskResult, WorkerPool
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.order import shared_seconds
 from gt_bench.scheduling.plan_file import Entry, limited_grid
@@ -28,7 +28,6 @@ from gt_bench.utils.format import duration, file_size
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.paths import SUITES
 
-MARGIN = 1.1  # of memory: a forecast measures only a few steps
 SHOWN = 5  # jobs that are listed
 
 

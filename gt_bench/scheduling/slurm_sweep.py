@@ -6,33 +6,29 @@ store/sweep/jobs/ has scripts and logs.
 """
 
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from types import TracebackType
+from dataclasses import dataclass, field
 
 from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
-from gt_bench.forecasting.counted import counted_costs
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.job_registry import Submitted, register, registered
+from gt_bench.scheduling.job_table import JobTable
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.scheduling.planner import Job, Plan, Run, jobs_of, part_done, plan
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need, need_of, shares
 from gt_bench.store.run_store import Store
-from gt_bench.utils.format import duration
 from gt_bench.utils.io import held, make_folder
 
 SHARED = 900.0  # seconds of runs that share a job: waiting in the queue takes time too
 POLL_SECONDS = 5.0
 AT_MOST = 16  # default of the jobs that run at once
 ARRAY = 1000  # jobs of an array: the default MaxArraySize of Slurm is 1001
-SHOWN = 20  # rows of the table of jobs
 # Reasons of Slurm for which a job waits until somebody changes it.
 NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
 
@@ -261,96 +257,3 @@ class _Sweep:
         if line not in self.printed:
             self.printed.add(line)
             self.say(line)
-
-
-class JobTable:
-    """A live table of the jobs on a terminal; it shows nothing elsewhere, where the printed lines are enough."""
-
-    def __enter__(self) -> Callable[[list[list[str]]], None]:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
-        if self.live:
-            self.live.__enter__()
-        return self._update
-
-    def _update(self, rows: list[list[str]]) -> None:
-        from rich.table import Table
-
-        if self.live:
-            running = sum(row[1] == "running" for row in rows)
-            title = f"{running} jobs running, {len(rows) - running} waiting"
-            table = Table("job", "state", "where", "runs", "done", title=title)
-            for row in rows[:SHOWN]:
-                table.add_row(*(text.replace("[", r"\[") for text in row))
-            self.live.update(table, refresh=True)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live:
-            self.live.__exit__(kind, error, trace)
-
-
-def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], measure: bool = False) -> list[list[str]]:
-    """Return what a sweep would submit, without submitting or preparing anything.
-
-    Args:
-        entries: what to compute.
-        grid: the grid.
-        say: called for each line of output.
-        measure: time steps of cells without a forecast, which takes seconds per cell; otherwise their time is counted
-            (docs/scale.json) and their memory is unknown.
-
-    Returns:
-        Rows of need, jobs, runs and trials, time of one process, cells.
-    """
-    found = plan(entries, grid, say=say, measure=measure)
-    if not measure:
-        counted = counted_costs(grid)
-        missing = [
-            run if run.cost.seconds is not None else replace(run, cost=counted.get(run.cell.cell, run.cost))
-            for run in found.missing
-        ]
-        found = replace(found, missing=missing)
-    groups: dict[str, list[Job]] = {}
-    for job in jobs_of(found, shared=SHARED):
-        cell = None if job.kind == "data" else grid.find(job.name)
-        try:
-            need = "here, beforehand" if cell is None else str(need_of(job, cell, grid))
-        except RecipeError as error:
-            if measure or cell is None:
-                need = str(error)
-            else:
-                known = need_of(replace(job, memory_mib=job.memory_mib or 0.0, seconds=job.seconds or 0.0), cell, grid)
-                memory = "? GiB" if job.memory_mib is None else f"{known.memory_gib:g} GiB"
-                need = str(known).replace(f"{known.memory_gib:g} GiB", memory, 1)
-                need = need if job.seconds is not None else need.replace(f"{known.hours:g} h", "? h", 1)
-        groups.setdefault(need, []).append(job)
-    for problem in found.problems:
-        say(f"skipped: {problem}")
-    rows = []
-    for need, jobs in groups.items():
-        names = list(dict.fromkeys(job.name for job in jobs))
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-        runs = sum(len(job.seeds) + job.trials for job in jobs)
-        seconds = [job.seconds for job in jobs if job.seconds is not None]
-        total = duration(sum(seconds)) if seconds else "?"
-        rows.append([need, str(len(jobs)), str(runs), total, shown])
-    return rows
-
-
-def show_dry_run(entries: Sequence[Entry], grid: Grid, measure: bool = False) -> None:
-    """Print `dry_run` as a table, and how its times were obtained."""
-    from gt_bench.leaderboard.terminal import print_table
-
-    rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr), measure)
-    columns = ("resources of a job", "jobs", "runs, trials", "total time", "cells")
-    print_table(columns, rows, wrapped=("resources of a job", "cells"))
-    if not measure:
-        print(
-            "Times without a stored forecast are counted (docs/scale.md), for one CPU thread or, with resources.gpus "
-            "in params.yaml, an H100.\n"
-            "Memory is unknown (?) until a forecast: --measure times a few steps of each cell here."
-        )

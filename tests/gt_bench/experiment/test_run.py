@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment import identity, run
+from gt_bench.experiment import identity, setup
 from gt_bench.store.record_checks import record_problems
 from gt_bench.training.failures import OutOfMemory
 from tests.conftest import ROOT
@@ -61,7 +61,7 @@ def test_the_digest_depends_on_data_versions_and_modified_code(make, monkeypatch
     experiment = make()
     digests = {experiment.digest(0), experiment.digest(1)}
     with monkeypatch.context() as patched:
-        patched.setattr(run, "run_versions", lambda *_: {"model": 2, "task": 1, "trainer": 1})
+        patched.setattr(setup, "run_versions", lambda *_: {"model": 2, "task": 1, "trainer": 1})
         digests.add(make().digest(0))
     with monkeypatch.context() as patched:
         patched.setattr(

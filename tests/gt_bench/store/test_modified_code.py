@@ -17,7 +17,7 @@ CODE = "f" * 64
 
 def test_an_edit_that_changes_no_number_runs_nothing_again(trained, monkeypatch):
     before = train()
-    monkeypatch.setattr("gt_bench.experiment.run.code_of", lambda model, task: CODE)
+    monkeypatch.setattr("gt_bench.experiment.setup.code_of", lambda model, task: CODE)
     monkeypatch.setattr("gt_bench.experiment.identity.golden_values.differences", lambda wanted: dict.fromkeys(wanted))
     again = train()
     assert again["runs"] == before["runs"]

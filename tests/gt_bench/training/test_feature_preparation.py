@@ -14,7 +14,6 @@ from gt_bench.config.recipe import FeaturesSection, Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.packed import PackedDataset
-from gt_bench.experiment.build import constructor_arguments
 from gt_bench.experiment.run import Experiment
 from gt_bench.store.run_store import Store
 from gt_bench.training.feature_preparation import prepared, prepared_header
@@ -186,7 +185,7 @@ def test_a_run_with_gaps(tmp_path):
     with pytest.raises(RecipeError, match="has missing values"):
         experiment(tmp_path, features={"scale": "standard"})
     run = experiment(tmp_path, features={"scale": "standard", "missing": "indicator"})
-    assert constructor_arguments(run)["in_dim"] == 5
+    assert run.constructor_arguments()["in_dim"] == 5
     assert not torch.equal(run.loader(0).whole.x, run.loader(1).whole.x), "fitted per split"
     record, computed = run.run(0)
     assert (record["deterministic"]["status"], computed) == ("ok", True)

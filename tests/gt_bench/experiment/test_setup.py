@@ -1,10 +1,9 @@
-"""Model and batches of an experiment: they follow the recipe, and errors name it."""
+"""Model and batches follow the recipe, and errors name it."""
 
 import pytest
 import torch
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.build import constructor_arguments
 from gt_bench.training.loader import Loader
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
@@ -41,5 +40,5 @@ def test_the_loader_follows_the_recipe(make):
 
 
 def test_constructor_arguments_are_those_of_the_dataset_and_the_recipe(make):
-    given = constructor_arguments(make())
+    given = make().constructor_arguments()
     assert given == {"in_dim": 5, "out_dim": 3, "level": "node", "hidden_dim": 8, "num_layers": 2, "dropout": 0.2}
