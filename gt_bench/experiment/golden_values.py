@@ -6,34 +6,26 @@ with the reference implementation of every operation. suites/SUITE/golden.json c
 (gt_bench/utils/versions.py) that they belong to. Values are compared up to TOLERANCE, because processors round
 differently. A change that alters golden values must raise a version. Otherwise its runs have a digest of their own and
 are not compared with the published numbers.
-
-suites/SUITE/golden_checked.json contains for each cell the hash of the code whose golden run was last compared. A cell
-is compared again only if its code has another hash.
 """
 
-import contextlib
 import json
 import math
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
-from gt_bench.config.recipe import Recipe, load_recipe
-from gt_bench.config.schema import RecipeError
+from gt_bench.config.recipe import Recipe
 from gt_bench.experiment.components import modules_of_run
-from gt_bench.runtime.fresh_process import child_environment
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.io import WriteError, write_bytes, write_json
-from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
+from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import SUITES
 from gt_bench.utils.versions import modules_of_encodings
 
-VALUES, CHECKED = "golden.json", "golden_checked.json"  # in the folder of a suite
+VALUES = "golden.json"  # in the folder of a suite
 TOLERANCE = 1e-6  # relative; processors round differently
 NOISE = 1e-9  # absolute tolerance, for values near 0
 UNSTABLE = "unstable"  # replaces a value that depends on rounding and therefore differs between processors
@@ -197,9 +189,6 @@ def find(cell: str, root: Path = Path()) -> Entry | None:
     return load(suite, root).get(cell) if golden_file(suite, root).exists() else None
 
 
-# comparison
-
-
 def differs(cell: str, stored: Entry, now: Entry, modules: Mapping[str, str]) -> str | None:
     """Compares a golden run with the stored golden values.
 
@@ -316,152 +305,3 @@ def _likely_component(quantity: str, modules: Mapping[str, str]) -> str:
 def _file(modules: Mapping[str, str], component: str) -> str:
     path = source_file(modules[component])
     return str(path.relative_to(ROOT)) if path else modules[component]
-
-
-# changed code
-
-
-def model_and_task(cell: str) -> tuple[str, str]:
-    """Returns the names of model and task of a cell that has golden values."""
-    entry = find(cell, INSTALLED)
-    assert entry is not None
-    return entry["model"], entry["task"]
-
-
-def checked(root: Path = INSTALLED) -> dict[str, str]:
-    """Reads the files golden_checked.json: {cell: hash of the code whose golden run was last compared}."""
-    found: dict[str, str] = {}
-    for path in sorted((root / SUITES).glob(f"*/{CHECKED}")):
-        with contextlib.suppress(OSError, ValueError, TypeError):  # a damaged file: its cells are compared again
-            found |= json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-def save_checked(codes: Mapping[str, str]) -> None:
-    """Writes the hash of the code of each cell next to the golden values of its suite.
-
-    Raises:
-        WriteError: a file cannot be written.
-    """
-    by_suite: dict[str, dict[str, str]] = {}
-    for cell, code in sorted(codes.items()):
-        by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
-    for suite, cells in by_suite.items():
-        write_json(golden_file(suite).with_name(CHECKED), cells)
-
-
-def reference_cell(cell: str, model: str, task: str) -> str | None:
-    """Returns the cell whose golden values are compared to decide whether the code of a run was modified.
-
-    Args:
-        cell: the cell of the run. It is returned if it has golden values.
-        model: name of its model.
-        task: name of its dataset's task.
-
-    Returns:
-        `cell`, or else a cell with the same model and task, the same model, or the same task. None if there is none.
-    """
-    if find(cell, INSTALLED) is not None and _has_current_recipe(cell):
-        return cell
-    suites = sorted(
-        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
-        key=lambda s: (s != "embedded", s),
-    )
-    known = {
-        name: (entry["model"], entry["task"]) for suite in suites for name, entry in load(suite, INSTALLED).items()
-    }
-    for m, t in ((model, task), (model, None), (None, task)):
-        for name, (its_model, its_task) in known.items():
-            if m in (None, its_model) and t in (None, its_task) and _has_current_recipe(name):
-                return name
-    return None
-
-
-def _has_current_recipe(cell: str) -> bool:
-    """Returns whether the golden values of a cell were computed with its current recipe."""
-    entry = find(cell, INSTALLED)
-    with contextlib.suppress(RecipeError):
-        return (
-            entry is not None and recipe_digest(load_recipe(recipe_file(cell, INSTALLED / SUITES))) == entry["recipe"]
-        )
-    return False
-
-
-def differences(
-    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
-) -> dict[str, str | None]:
-    """Compares the golden runs of cells with the stored values. Results are cached by cell and hash of the code.
-
-    Args:
-        wanted: {cell with golden values: hash of the current code, from `code_of`}.
-        workers: number of processes.
-        say: called with a line of text if golden runs have to be computed.
-
-    Returns:
-        By cell how its golden run differs from the stored values, or None if it does not.
-
-    Raises:
-        GoldenError: a golden run was killed.
-    """
-    found: dict[str, str | None] = {}
-    known, todo = checked(), []
-    for cell, code in wanted.items():
-        entry = find(cell, INSTALLED)
-        if known.get(cell) == code[:16]:
-            found[cell] = None
-        else:
-            try:
-                found[cell] = json.loads(_cache_file(cell, code, entry).read_text(encoding="utf-8"))["differs"]
-            except (OSError, ValueError, KeyError, TypeError):
-                todo.append(cell)
-    if not todo:
-        return found
-    say(f"the code of {len(todo)} cells has changed: comparing their golden values")
-    for cell, (now, error) in _compute(todo, workers).items():
-        entry = find(cell, INSTALLED)
-        found[cell] = error or _value_difference(entry, now)
-        if error:  # not cached: a crash or a lack of memory may not happen again
-            continue
-        with contextlib.suppress(WriteError):  # an installed package may be read-only
-            write_json(_cache_file(cell, wanted[cell], entry), {"cell": cell, "differs": found[cell]})
-    return found
-
-
-def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
-    """Computes golden runs in a new process, because threads and precision are settings of a whole process.
-
-    Returns:
-        By cell the entry of its golden run, or the error that ended it.
-    """
-    command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
-    done = subprocess.run(
-        command,
-        cwd=INSTALLED,
-        env=child_environment(),
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        check=False,
-    )
-    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
-    found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}
-    if absent := [cell for cell in cells if cell not in found]:
-        # not a difference: digests of runs would depend on whether the process was killed
-        raise GoldenError(
-            f"{absent[0]}: its golden run ended with status {done.returncode} and without a value (killed, or out of "
-            "memory?), so it is unknown whether the code still computes the same numbers; run the same command again"
-        )
-    return {cell: found[cell] for cell in cells}
-
-
-def _value_difference(stored: Entry | None, now: Entry | None) -> str | None:
-    """Returns how values of the same computation differ. A raised version does not count: digests contain it."""
-    if stored is None or now is None or not same_computation(stored, now):
-        return None
-    difference = first_difference(stored["values"], now["values"])
-    return difference and f"{difference[0]} of its golden run was {difference[1]}, now {difference[2]}"
-
-
-def _cache_file(cell: str, code: str, entry: Entry | None) -> Path:
-    """Returns the file that caches the outcome of a comparison. Its folder is not committed."""
-    name = digest_of([cell, code, entry["sha256"] if entry and "sha256" in entry else None])
-    return ROOT / ".golden" / f"{name[:32]}.json"

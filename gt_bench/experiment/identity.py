@@ -1,12 +1,9 @@
-"""Digests and code hashes that identify the runs of an experiment."""
+"""Digests that identify the runs of an experiment."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.data.custom.metric import metric_digest
-from gt_bench.experiment import golden_values
-from gt_bench.experiment.components import code_of
 from gt_bench.plugins.models import files_digest
 from gt_bench.schemas import Digests
 from gt_bench.tasks.base import Task
@@ -45,23 +42,3 @@ def joins_last(recipe: Recipe, packed: "PackedDataset", task: Task) -> bool:
     graphs = batch.graphs or 1
     sizes = {len(packed.split("train", split)) for split in range(packed.header.num_splits)}
     return graphs > 1 and any(size > graphs and size % graphs == 1 for size in sizes)
-
-
-def modified_code(path: str, model: str, task: str, code: str) -> str | None:
-    """Finds out whether the code computes other numbers than the committed golden values of the same versions.
-
-    Args:
-        path: file of the recipe, suites/SUITE/recipes/DATASET/ROW.yaml or tuned/SUITE/DATASET/ROW.yaml.
-        model: name of the model.
-        task: name of the task.
-        code: hash of the code that computes the runs.
-
-    Returns:
-        `code` if it does, otherwise None.
-    """
-    parts = [part for part in Path(path).with_suffix("").parts if part != "recipes"]
-    reference = golden_values.reference_cell("/".join(parts[-3:]), model, task)
-    if reference is None:
-        return None
-    reference_code = code_of(*golden_values.model_and_task(reference))
-    return code if golden_values.differences({reference: reference_code})[reference] else None

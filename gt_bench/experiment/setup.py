@@ -14,7 +14,8 @@ from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.components import code_of, run_versions
-from gt_bench.experiment.identity import digests_of, modified_code
+from gt_bench.experiment.identity import digests_of
+from gt_bench.experiment.modified_code import modified_code
 from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_processes, check_static
 from gt_bench.plugins.models import is_own
 from gt_bench.runtime.environment import choose_device

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment import identity, run
+from gt_bench.experiment import modified_code, run
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from gt_bench.experiment import identity, run
 )
 def test_golden_values_are_those_of_the_cell_of_the_recipe(make, monkeypatch, path):
     found = []
-    monkeypatch.setattr(identity.golden_values, "reference_cell", lambda *names: found.append(names))
+    monkeypatch.setattr(modified_code, "reference_cell", lambda *names: found.append(names))
     assert "modified" not in replace(make(), path=path).digests
     assert found == [("small/web/mlp", "mlp", "node-classification")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment import identity, setup
+from gt_bench.experiment import modified_code, setup
 from gt_bench.store.record_checks import record_problems
 from gt_bench.training.failures import OutOfMemory
 from tests.conftest import ROOT
@@ -64,9 +64,7 @@ def test_the_digest_depends_on_data_versions_and_modified_code(make, monkeypatch
         patched.setattr(setup, "run_versions", lambda *_: {"model": 2, "task": 1, "trainer": 1})
         digests.add(make().digest(0))
     with monkeypatch.context() as patched:
-        patched.setattr(
-            identity.golden_values, "differences", lambda wanted: dict.fromkeys(wanted, "losses[0] differs")
-        )
+        patched.setattr(modified_code, "differences", lambda wanted: dict.fromkeys(wanted, "losses[0] differs"))
         digests.add(make().digest(0))
     assert make().digest(0) in digests
     pack_web(Path("data"), seed=1)
