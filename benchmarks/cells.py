@@ -134,7 +134,8 @@ class Bench:
     def __init__(self, cell: str, data: Path, store: Path):
         from gt_bench.config.grid import load_grid
         from gt_bench.config.recipe import load_recipe
-        from gt_bench.experiment.run import Experiment, prepare_process
+        from gt_bench.experiment.run import Experiment
+        from gt_bench.runtime.startup import prepare_process
         from gt_bench.store.run_store import Store
 
         grid = load_grid()

@@ -155,7 +155,7 @@ def _bounded(cell: Cell, grid: Grid, data: Path, chunked: bool = False) -> dict[
     near, far = context.Pipe(duplex=False)
 
     def work() -> None:
-        with mock.patch("gt_bench.experiment.run.bound_memory"):  # a bound of its own
+        with mock.patch("gt_bench.runtime.environment.bound_memory"):  # a bound of its own
             resource.setrlimit(resource.RLIMIT_DATA, (GIB * 2**30, GIB * 2**30))
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             try:

@@ -48,7 +48,8 @@ def epochs_of(cell: str, threads: int, epochs: int) -> None:
     """In a process of its own: prints the median milliseconds of an epoch, the first one (which warms up) aside."""
     from gt_bench.config.grid import load_grid
     from gt_bench.config.recipe import load_recipe
-    from gt_bench.experiment.run import Experiment, prepare_process
+    from gt_bench.experiment.run import Experiment
+    from gt_bench.runtime.startup import prepare_process
     from gt_bench.store.run_store import Store
 
     grid = load_grid()

@@ -1,6 +1,5 @@
 """What `gt-bench try MODEL DATASET --search N --ensemble` adds: the default, and an ensemble of the best trials."""
 
-import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,12 +9,10 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of, limited
-from gt_bench.experiment.run import prepare_process
-from gt_bench.experiment.train_seeds import Watch, train_in_parallel, train_sequentially, work_of
+from gt_bench.experiment.train_seeds import Watch, seed_workers, train_seeds
 from gt_bench.reports.tuned_columns import DEFAULT, ENSEMBLED, TUNED, TunedColumn, TunedColumns
 from gt_bench.runtime.progress import Progress
-from gt_bench.runtime.resources import at_once
-from gt_bench.runtime.worker_pool import WorkerPool
+from gt_bench.runtime.startup import prepare_process
 from gt_bench.schemas import EnsembleSummary, Record, Result
 from gt_bench.search.artifacts import TUNED as TUNED_FOLDER
 from gt_bench.search.optimize import Searched, open_search
@@ -163,15 +160,12 @@ def train_values(cell: Cell, recipe: Recipe, grid: Grid, data: Path, store: Stor
     """
     allocator = prepare_process(grid.run)
     experiment = experiment_of(cell, limited(recipe, grid, cell)[0], grid, store, data, allocator)
-    gpu = experiment.device.type == "cuda"
-    seeds = experiment.recipe.seeds
-    missing = len(seeds) if gpu else sum(experiment.settled(seed) is None for seed in seeds)
-    most = at_once(grid.run.parallel, missing, experiment.recipe.cores, gpu)
-    with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(WorkerPool(work_of(experiment), most, check_memory=not gpu)) if most > 1 else None
-        progress = stack.enter_context(Progress(f"{cell.cell} {title}", len(seeds) * experiment.recipe.reports))
-        watch = Watch(progress, None, experiment.recipe, lambda: None)
-        records = train_in_parallel(experiment, watch, pool) if pool else train_sequentially(experiment, watch)
+    epochs = len(experiment.recipe.seeds) * experiment.recipe.reports
+    with (
+        seed_workers(experiment, grid.run.parallel) as pool,
+        Progress(f"{cell.cell} {title}", epochs) as progress,
+    ):
+        records = train_seeds(experiment, Watch(progress, experiment.recipe), pool)
     keep_best(records, store)
     return records
 

@@ -13,7 +13,7 @@ import yaml
 from gt_bench.api.dataset_summary import summary
 from gt_bench.api.ensemble import MEMBERS, check_ensemble, ensembled
 from gt_bench.config.grid import Grid, load_grid
-from gt_bench.config.recipe import BY_SET, TRIED, Recipe, digest_of, load_recipe, model_level
+from gt_bench.config.recipe import BY_SET, TRIED, Recipe, load_recipe, model_level
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_options import options_of
 from gt_bench.config.search_space import SearchMethod, SearchSection
@@ -42,6 +42,7 @@ from gt_bench.tracking.uri import is_installed
 from gt_bench.training.failures import is_out_of_memory
 from gt_bench.training.feature_preparation import prepared_header
 from gt_bench.training.interfaces import Header
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
@@ -197,7 +198,8 @@ def debug_pair(
         Incompatible, RecipeError, DatasetError: as `try_pair`; RecipeError also for a task without a training loop.
     """
     from gt_bench.experiment.debug import debug
-    from gt_bench.experiment.run import Experiment, prepare_process
+    from gt_bench.experiment.run import Experiment
+    from gt_bench.runtime.startup import prepare_process
 
     grid = load_grid()
     dataset = named(dataset, task, metric, undirected, split, inductive)

@@ -284,10 +284,11 @@ def sweep(
     """
     from gt_bench.config.grid import load_grid
     from gt_bench.config.schema import RecipeError
+    from gt_bench.scheduling.dry_run import show_dry_run
     from gt_bench.scheduling.local_queue import work as run_queue
     from gt_bench.scheduling.plan_file import entries_of
     from gt_bench.scheduling.slurm import Slurm
-    from gt_bench.scheduling.slurm_sweep import AT_MOST, show_dry_run
+    from gt_bench.scheduling.slurm_sweep import AT_MOST
     from gt_bench.scheduling.slurm_sweep import sweep as submit
 
     if cluster not in ("slurm", "local"):

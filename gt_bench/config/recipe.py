@@ -6,8 +6,6 @@ gt_bench/experiment/validate.py checks whether a recipe fits its model and datas
 the grid of cells.
 """
 
-import hashlib
-import json
 import math
 from importlib import import_module
 from pathlib import Path
@@ -656,8 +654,3 @@ def _without_empty(content: Settings) -> Settings:
         for key, value in content.items()
         if value is not None and value != [] and value != {}
     }
-
-
-def digest_of(content: object) -> str:
-    """Returns the sha256 of the canonical JSON of `content`."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import hashlib
 import json
 import os
 import shutil
@@ -32,6 +31,7 @@ from safetensors import SafetensorError, safe_open
 
 from gt_bench.data.readers import file_digest
 from gt_bench.data.statistics import inspect
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError, is_plain_name, write_json
 from gt_bench.utils.redact import printable
@@ -114,9 +114,7 @@ class PackedHeader(BaseModel):
     def sealed(self) -> PackedHeader:
         """Return the header with `header_sha256` set."""
         fields = json.loads(json.dumps(self.model_dump(exclude={"header_sha256"})))  # as JSON reads them
-        return self.model_copy(
-            update={"header_sha256": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()}
-        )
+        return self.model_copy(update={"header_sha256": digest_of(fields, spaced=True)})
 
     @property
     def pins(self) -> dict[str, dict[str, Any]]:
@@ -138,7 +136,7 @@ class PackedHeader(BaseModel):
         """sha256 of the arrays and of all fields that decide how they are read. Notes and statistics do not count."""
         described = {"statistics", "provenance", "notes", "derived", "header_sha256"}
         decisive = self.model_dump(exclude=described if self.also else described | {"also"})
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        return digest_of(decisive, spaced=True)
 
 
 class PackedDataset:

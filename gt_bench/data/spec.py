@@ -1,6 +1,5 @@
 """What a dataset is before it is prepared: its raw files, its published statistics, and the function that packs it."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gt_bench.data.packed import PackedHeader
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.versions import version_of
@@ -115,7 +115,7 @@ class DatasetSpec:
             **({"also": self.also} if self.also else {}),
             "version": version_of(module) if module.startswith("gt_bench.") else "custom",
         }
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True, default=str).encode()).hexdigest()
+        return digest_of(decisive, spaced=True, default=str)
 
     def header(
         self,

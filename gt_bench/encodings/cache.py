@@ -22,6 +22,7 @@ from torch import LongTensor, Tensor
 
 from gt_bench.data.packed import PackedDataset
 from gt_bench.schemas import ComputedBy, EncodingHeader, Settings
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError, write_json
 from gt_bench.utils.versions import version_of
@@ -100,7 +101,7 @@ class EncodedDataset:
     @cached_property
     def digest(self) -> str:
         """Digest of data, encodings, arguments and versions."""
-        return sha256_of(self.digests)
+        return digest_of(self.digests, spaced=True)
 
     @cached_property
     def _pointers(self) -> dict[str, Tensor]:
@@ -167,7 +168,7 @@ def batches_of(packed: PackedDataset) -> list[tuple[int, int]]:
 def algorithm_digest(name: str, arguments: Settings) -> str:
     """Returns the sha256 of an encoding's complete arguments, its version, and the size of batches."""
     encoding = find_encoding(name)
-    return sha256_of([encoding.key(arguments), version_of(encoding.module), _PAIRS_PER_BATCH])
+    return digest_of([encoding.key(arguments), version_of(encoding.module), _PAIRS_PER_BATCH], spaced=True)
 
 
 def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit: int = STORE_LIMIT) -> str:
@@ -189,12 +190,7 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit
         if storage(packed, encoding, full, limit)[1]:
             header["on_the_fly"] = "computed for each batch"
         digests[encoding.key(given)] = with_digest(header)["digest"]
-    return sha256_of(digests)
-
-
-def sha256_of(content: object) -> str:
-    """Returns the sha256 of JSON content, independent of the order of keys."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest_of(digests, spaced=True)
 
 
 def storage(packed: PackedDataset, encoding: Encoding, arguments: Settings, limit: int) -> tuple[int, bool]:
@@ -258,14 +254,15 @@ def header_of(packed: PackedDataset, encoding: Encoding, arguments: Settings) ->
 
 def with_digest(header: EncodingHeader) -> EncodingHeader:
     """Adds the digest of data, algorithm, and whether the encoding is computed for each batch (other last digits)."""
-    return header | {"digest": sha256_of([header["data"], header["algorithm"], "on_the_fly" in header])}
+    identity = [header["data"], header["algorithm"], "on_the_fly" in header]
+    return header | {"digest": digest_of(identity, spaced=True)}
 
 
 def sealed(header: EncodingHeader) -> EncodingHeader:
     """Adds the sha256 of the whole header. It also covers keys that are not part of the digest, such as libraries."""
     content = header.copy()
     content.pop("sha256", None)
-    return content | {"sha256": sha256_of(content)}
+    return content | {"sha256": digest_of(content, spaced=True)}
 
 
 def stale_parts(header: EncodingHeader, expected: EncodingHeader) -> list[str]:

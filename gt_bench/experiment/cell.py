@@ -106,12 +106,12 @@ def experiment_of(
     return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)
 
 
-def say_notes(cells: Iterable[Cell], data: Path = Path("data")) -> None:
+def say_notes(cells: Iterable[Cell]) -> None:
     """Prints the notes of the datasets of these cells, once per dataset."""
     from gt_bench.data import packed
 
     for dataset in dict.fromkeys(cell.dataset for cell in cells):
-        packed.say_notes(data / "packed" / dataset)
+        packed.say_notes(Path("data", "packed", dataset))
 
 
 def cell_stage(description: str, stage: Callable[[Cell, Grid], object]) -> int:

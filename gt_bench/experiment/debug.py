@@ -79,7 +79,7 @@ class Debugger:
         except ValueError as error:
             raise RecipeError(f"{experiment.path}: {error}") from error
         self.run = Run(
-            experiment.recipe, experiment.task, loader, experiment._initial_model(seed),
+            experiment.recipe, experiment.task, loader, experiment.initial_model(seed),
             seed=seed, meter=Clock(), checkpoint=Checkpoint(None),
         )  # fmt: skip
         self.run._begin()
@@ -270,11 +270,11 @@ def _finite(value: Any) -> bool:
     return all(map(_finite, value)) if isinstance(value, list | tuple) else True
 
 
-def nan(debugger: Debugger, say: Say, steps: int = NAN_STEPS) -> bool:
+def nan(debugger: Debugger, say: Say) -> bool:
     """Prints the first module or parameter whose output or gradient is not finite. Returns whether all are finite."""
-    found = first_not_finite(debugger, steps)
+    found = first_not_finite(debugger)
     if found is None:
-        say(f"all outputs, losses and gradients of {steps} training steps are finite")
+        say(f"all outputs, losses and gradients of {NAN_STEPS} training steps are finite")
         return True
     if found.kind == "loss":
         say(f"step {found.step}: the loss is not finite, although all outputs are: look at the targets and the loss")

@@ -6,33 +6,26 @@ with the reference implementation of every operation. suites/SUITE/golden.json c
 (gt_bench/utils/versions.py) that they belong to. Values are compared up to TOLERANCE, because processors round
 differently. A change that alters golden values must raise a version. Otherwise its runs have a digest of their own and
 are not compared with the published numbers.
-
-suites/SUITE/golden_checked.json contains for each cell the hash of the code whose golden run was last compared. A cell
-is compared again only if its code has another hash.
 """
 
-import contextlib
 import json
 import math
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
-from gt_bench.config.recipe import Recipe, digest_of, load_recipe
-from gt_bench.config.schema import RecipeError
+from gt_bench.config.recipe import Recipe
 from gt_bench.experiment.components import modules_of_run
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT, source_file
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.io import WriteError, write_bytes, write_json
-from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
+from gt_bench.utils.io import write_bytes
+from gt_bench.utils.paths import SUITES
 from gt_bench.utils.versions import modules_of_encodings
 
-VALUES, CHECKED = "golden.json", "golden_checked.json"  # in the folder of a suite
+VALUES = "golden.json"  # in the folder of a suite
 TOLERANCE = 1e-6  # relative; processors round differently
 NOISE = 1e-9  # absolute tolerance, for values near 0
 UNSTABLE = "unstable"  # replaces a value that depends on rounding and therefore differs between processors
@@ -196,22 +189,19 @@ def find(cell: str, root: Path = Path()) -> Entry | None:
     return load(suite, root).get(cell) if golden_file(suite, root).exists() else None
 
 
-# comparison
-
-
-def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> str | None:
+def differs(cell: str, stored: Entry, now: Entry, modules: Mapping[str, str]) -> str | None:
     """Compares a golden run with the stored golden values.
 
     Args:
         cell: name of the cell, for messages.
-        kept: stored golden values.
+        stored: stored golden values.
         now: values of the current code.
         modules: {component: module that declares its version}, from `components`.
 
     Returns:
         What differs and what to do about it, or None if they agree.
     """
-    for component, version in kept["versions"].items():
+    for component, version in stored["versions"].items():
         declared = now["versions"].get(component)
         if declared is not None and declared < version:
             return (
@@ -219,15 +209,13 @@ def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> s
                 f"version {version}: a version never decreases; update the code, or raise VERSION"
             )
     update = f"store the new values: `python -m gt_bench.testing.check_grid {cell} --update`"
-    if (kept["recipe"], kept["data"]) != (now["recipe"], now["data"]):
-        what = "recipe" if kept["recipe"] != now["recipe"] else "miniature of its dataset"
+    if (stored["recipe"], stored["data"]) != (now["recipe"], now["data"]):
+        what = "recipe" if stored["recipe"] != now["recipe"] else "miniature of its dataset"
         return f"its {what} has changed since its golden values were computed; {update}"
-    if kept["versions"] != now["versions"]:
-        raised = [
-            component for component in now["versions"] if now["versions"][component] != kept["versions"].get(component)
-        ]
+    if stored["versions"] != now["versions"]:
+        raised = [name for name, version in now["versions"].items() if version != stored["versions"].get(name)]
         return f"the version of {', '.join(raised)} was raised since its golden values were computed; {update}"
-    difference = first_difference(kept["values"], now["values"])
+    difference = first_difference(stored["values"], now["values"])
     if difference is None:
         return None
     quantity, before, after = difference
@@ -239,30 +227,32 @@ def differs(cell: str, kept: Entry, now: Entry, modules: Mapping[str, str]) -> s
     )
 
 
-def same_computation(kept: Entry, now: Entry) -> bool:
+def same_computation(stored: Entry, now: Entry) -> bool:
     """Returns whether both entries have the same recipe, miniature and versions."""
-    return (kept["versions"], kept["recipe"], kept["data"]) == (now["versions"], now["recipe"], now["data"])
+    return (stored["versions"], stored["recipe"], stored["data"]) == (now["versions"], now["recipe"], now["data"])
 
 
-def agrees(kept: Entry | None, now: Entry) -> bool:
+def agrees(stored: Entry | None, now: Entry) -> bool:
     """Returns whether there are stored values of the same computation, and they are equal up to rounding."""
-    return kept is not None and same_computation(kept, now) and first_difference(kept["values"], now["values"]) is None
+    if stored is None or not same_computation(stored, now):
+        return False
+    return first_difference(stored["values"], now["values"]) is None
 
 
-def updated(kept: Entry | None, now: Entry) -> Entry:
+def updated(stored: Entry | None, now: Entry) -> Entry:
     """The entry to save: the saved values if they agree with those of now, so that files do not change by rounding."""
-    if kept is None or not agrees(kept, now):
+    if stored is None or not agrees(stored, now):
         return now
-    return sealed(cast(Entry, kept | {"operations": now["operations"]}))
+    return sealed(cast(Entry, stored | {"operations": now["operations"]}))
 
 
-def first_difference(kept: Mapping[str, Json], now: Mapping[str, Json]) -> tuple[str, Json, Json] | None:
+def first_difference(stored: Mapping[str, Json], now: Mapping[str, Json]) -> tuple[str, Json, Json] | None:
     """Returns the first difference of two sets of values that is larger than rounding.
 
     Returns:
         (quantity, stored value, current value), or None if there is none.
     """
-    before, after = dict(_flat(kept)), dict(_flat(now))
+    before, after = dict(_flat(stored)), dict(_flat(now))
     for name in [*before, *(name for name in after if name not in before)]:
         a, b = before.get(name, "nothing"), after.get(name, "nothing")
         if a != UNSTABLE and not _is_close(a, b, TOLERANCE):
@@ -315,153 +305,3 @@ def _likely_component(quantity: str, modules: Mapping[str, str]) -> str:
 def _file(modules: Mapping[str, str], component: str) -> str:
     path = source_file(modules[component])
     return str(path.relative_to(ROOT)) if path else modules[component]
-
-
-# changed code
-
-
-def model_and_task(cell: str) -> tuple[str, str]:
-    """Returns the names of model and task of a cell that has golden values."""
-    entry = find(cell, INSTALLED)
-    assert entry is not None
-    return entry["model"], entry["task"]
-
-
-def checked(root: Path = INSTALLED) -> dict[str, str]:
-    """Reads the files golden_checked.json: {cell: hash of the code whose golden run was last compared}."""
-    found: dict[str, str] = {}
-    for path in sorted((root / SUITES).glob(f"*/{CHECKED}")):
-        with contextlib.suppress(OSError, ValueError, TypeError):  # a damaged file: its cells are compared again
-            found |= json.loads(path.read_text(encoding="utf-8"))
-    return found
-
-
-def save_checked(codes: Mapping[str, str], root: Path = Path()) -> None:
-    """Writes the hash of the code of each cell next to the golden values of its suite.
-
-    Raises:
-        WriteError: a file cannot be written.
-    """
-    by_suite: dict[str, dict[str, str]] = {}
-    for cell, code in sorted(codes.items()):
-        by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
-    for suite, cells in by_suite.items():
-        write_json(golden_file(suite, root).with_name(CHECKED), cells)
-
-
-def reference_cell(cell: str, model: str, task: str) -> str | None:
-    """Returns the cell whose golden values are compared to decide whether the code of a run was modified.
-
-    Args:
-        cell: the cell of the run. It is returned if it has golden values.
-        model: name of its model.
-        task: name of its dataset's task.
-
-    Returns:
-        `cell`, or else a cell with the same model and task, the same model, or the same task. None if there is none.
-    """
-    if find(cell, INSTALLED) is not None and _has_current_recipe(cell):
-        return cell
-    suites = sorted(
-        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
-        key=lambda s: (s != "embedded", s),
-    )
-    known = {
-        name: (entry["model"], entry["task"]) for suite in suites for name, entry in load(suite, INSTALLED).items()
-    }
-    for m, t in ((model, task), (model, None), (None, task)):
-        for name, (its_model, its_task) in known.items():
-            if m in (None, its_model) and t in (None, its_task) and _has_current_recipe(name):
-                return name
-    return None
-
-
-def _has_current_recipe(cell: str) -> bool:
-    """Returns whether the golden values of a cell were computed with its current recipe."""
-    entry = find(cell, INSTALLED)
-    with contextlib.suppress(RecipeError):
-        return (
-            entry is not None and recipe_digest(load_recipe(recipe_file(cell, INSTALLED / SUITES))) == entry["recipe"]
-        )
-    return False
-
-
-def differences(
-    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
-) -> dict[str, str | None]:
-    """Compares the golden runs of cells with the stored values. Results are cached by cell and hash of the code.
-
-    Args:
-        wanted: {cell with golden values: hash of the current code, from `code_of`}.
-        workers: number of processes.
-        say: called with a line of text if golden runs have to be computed.
-
-    Returns:
-        By cell how its golden run differs from the stored values, or None if it does not.
-
-    Raises:
-        GoldenError: a golden run was killed.
-    """
-    found: dict[str, str | None] = {}
-    known, todo = checked(), []
-    for cell, code in wanted.items():
-        entry = find(cell, INSTALLED)
-        if known.get(cell) == code[:16]:
-            found[cell] = None
-        else:
-            try:
-                found[cell] = json.loads(_cache_file(cell, code, entry).read_text(encoding="utf-8"))["differs"]
-            except (OSError, ValueError, KeyError, TypeError):
-                todo.append(cell)
-    if not todo:
-        return found
-    say(f"the code of {len(todo)} cells has changed: comparing their golden values")
-    for cell, (now, error) in _compute(todo, workers).items():
-        entry = find(cell, INSTALLED)
-        found[cell] = error or _value_difference(entry, now)
-        if error:  # not cached: a crash or a lack of memory may not happen again
-            continue
-        with contextlib.suppress(WriteError):  # an installed package may be read-only
-            write_json(_cache_file(cell, wanted[cell], entry), {"cell": cell, "differs": found[cell]})
-    return found
-
-
-def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
-    """Computes golden runs in a new process, because threads and precision are settings of a whole process.
-
-    Returns:
-        By cell the entry of its golden run, or the error that ended it.
-    """
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
-    done = subprocess.run(
-        command,
-        cwd=INSTALLED,
-        env=os.environ | {"PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        check=False,
-    )
-    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
-    found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}
-    if absent := [cell for cell in cells if cell not in found]:
-        # not a difference: digests of runs would depend on whether the process was killed
-        raise GoldenError(
-            f"{absent[0]}: its golden run ended with status {done.returncode} and without a value (killed, or out of "
-            "memory?), so it is unknown whether the code still computes the same numbers; run the same command again"
-        )
-    return {cell: found[cell] for cell in cells}
-
-
-def _value_difference(kept: Entry | None, now: Entry | None) -> str | None:
-    """Returns how values of the same computation differ. A raised version does not count: digests contain it."""
-    if kept is None or now is None or not same_computation(kept, now):
-        return None
-    difference = first_difference(kept["values"], now["values"])
-    return difference and f"{difference[0]} of its golden run was {difference[1]}, now {difference[2]}"
-
-
-def _cache_file(cell: str, code: str, entry: Entry | None) -> Path:
-    """Returns the file that caches the outcome of a comparison. Its folder is not committed."""
-    name = digest_of([cell, code, entry["sha256"] if entry and "sha256" in entry else None])
-    return ROOT / ".golden" / f"{name[:32]}.json"

@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 import psutil
 import torch
 
+from gt_bench.runtime.fresh_process import OnEpoch
 from gt_bench.runtime.signals import Stopped, die_with_parent, handled, ignore_interrupts
 from gt_bench.runtime.worker_pool import Lost, TaskResult, portable, stop
 from gt_bench.schemas import Record
@@ -32,7 +33,6 @@ EXIT_SECONDS = 5.0  # a killed process is noticed by the parent up to this many 
 
 T = TypeVar("T")
 Work = Callable[[Share, Callable[..., None]], T]
-OnEpoch = Callable[[int, dict[str, float]], None]
 # computes a rank's part of a run. Arguments: its share, what to call after each epoch (rank 0 only), and whether to use
 # activation checkpointing
 Compute = Callable[[Share, OnEpoch | None, bool], Record]

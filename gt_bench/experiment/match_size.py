@@ -43,12 +43,13 @@ class Matched:
     step: int
 
 
-def dims_of(dataset: str, data: Path = Path("data"), features: FeaturesSection | None = None) -> Settings:
+def dims_of(dataset: str, features: FeaturesSection | None = None) -> Settings:
     """Returns the arguments of a constructor that describe a dataset, which need not be on disk if its shape is known.
 
     Raises:
         DatasetError: the dataset does not exist, or its shape is not known.
     """
+    data = Path("data")
     path, level = data / "packed" / dataset / "header.json", ""
     if path.exists():
         header = PackedHeader.model_validate_json(path.read_bytes())
@@ -171,7 +172,7 @@ def parameters_of(recipe: Recipe, dataset: str, path: str) -> int:
 def _dims(recipe: Recipe, dataset: str) -> Settings:
     """Returns the arguments of the model's constructor that describe the dataset."""
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
-    dims = {k: v for k, v in dims_of(dataset, features=recipe.features).items() if k in parameters}
+    dims = {k: v for k, v in dims_of(dataset, recipe.features).items() if k in parameters}
     return dims | ({"level": recipe.level_of(dims["level"])} if "level" in dims else {})
 
 

@@ -10,8 +10,10 @@ from torch import nn
 
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
-from gt_bench.experiment.run import DATA, Experiment, prepare_process
+from gt_bench.experiment.run import Experiment
+from gt_bench.experiment.setup import DATA
 from gt_bench.runtime.environment import Clock
+from gt_bench.runtime.startup import prepare_process
 from gt_bench.runtime.threads import computing_with
 from gt_bench.schemas import Record
 from gt_bench.store.run_store import Store, best_run
@@ -38,7 +40,7 @@ def model_of(name: str, cell: str) -> nn.Module:
     recipe = limited(settings_of(found), grid, found)[0]
     if recipe.model.name != name:
         raise WeightsError(f"{found.recipe_path}: is a recipe of {recipe.model.name!r}, not of {name!r}")
-    best = best_kept(experiment_of(found, recipe, grid, store, Path("data")), recipe.seeds)
+    best = best_with_weights(experiment_of(found, recipe, grid, store, Path("data")), recipe.seeds)
     if best is None:
         raise WeightsError(
             f"{found.recipe_path}: no run has saved weights; `gt-bench train {found.cell}` saves those of the best seed"
@@ -46,7 +48,7 @@ def model_of(name: str, cell: str) -> nn.Module:
     return load_trained(store.folder(best["digest"]))
 
 
-def best_kept(experiment: Experiment, seeds: Iterable[int]) -> Record | None:
+def best_with_weights(experiment: Experiment, seeds: Iterable[int]) -> Record | None:
     """Returns the record of the run with saved weights that is best on validation, or None."""
     store = experiment.store
     folders = [store.folder(experiment.digest(seed)) for seed in seeds]

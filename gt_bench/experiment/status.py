@@ -3,16 +3,17 @@
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
 from gt_bench.schemas import Record, Result
-from gt_bench.store.archive import read_result, record_problems
+from gt_bench.store.archive import read_result
+from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.errors import DatasetError
 
 
-def seeds_kept(cell: Cell, grid: Grid, store: Store | None = None, data: Path = Path("data")) -> tuple[list[str], int]:
+def stored_seeds(cell: Cell, grid: Grid, store: Store | None = None) -> tuple[list[str], int]:
     """Finds the seeds of a cell that are in the store.
 
     Digests can be computed only if dataset and encodings are available. Otherwise the runs that the cell's result lists
@@ -25,7 +26,7 @@ def seeds_kept(cell: Cell, grid: Grid, store: Store | None = None, data: Path = 
         RecipeError: the recipe is invalid.
         StoreError: the cell's result is damaged.
     """
-    store = store or Store()
+    store, data = store or Store(), Path("data")
     recipe = limited(load_recipe(cell.recipe_path), grid, cell)[0]
     requested = len(recipe.seeds)
     if next(store.digests(), None) is None:
@@ -44,7 +45,23 @@ def seeds_kept(cell: Cell, grid: Grid, store: Store | None = None, data: Path = 
     return [digest for digest in digests if (store.folder(digest) / "record.json").exists()], requested
 
 
-def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, data: Path = Path("data")) -> Result:
+def new_result(cell: Cell, recipe: Recipe, cuts: list[str]) -> Result:
+    """Returns the result of a cell without runs.
+
+    Args:
+        cell: the cell.
+        recipe: its recipe, limited.
+        cuts: one line for each value that was reduced.
+    """
+    return {
+        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok",
+        "reason": None, "metric": None, "direction": None, "runs": [], "seeds": recipe.seeds,
+        "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
+        "published": recipe.published.model_dump() if recipe.published else None, "search": None,
+    }  # fmt: skip
+
+
+def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None) -> Result:
     """Returns the result of a cell whose training was killed, with the seeds that are in the store.
 
     Args:
@@ -52,7 +69,6 @@ def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, 
         grid: the grid.
         reason: why training ended.
         store: the run store; the default is store/.
-        data: folder with packed/ and encodings/.
 
     Raises:
         RecipeError: the recipe is invalid.
@@ -62,24 +78,13 @@ def unfinished(cell: Cell, grid: Grid, reason: str, store: Store | None = None, 
         recipe, cuts = limited(settings_of(cell), grid, cell)
     except RecipeError:  # the search has not ended
         recipe, cuts = limited(load_recipe(cell.recipe_path), grid, cell)
-    runs = seeds_kept(cell, grid, store, data)[0]
+    runs = stored_seeds(cell, grid, store)[0]
     valid = [run["deterministic"] for digest in runs if (run := _read(store, digest)) and not record_problems(run)]
-    return {
-        "cell": cell.cell,
-        "suite": cell.suite,
-        "dataset": cell.dataset,
-        "model": cell.model,
-        "status": "unfinished",
-        "reason": reason,
-        "metric": valid[0]["metric"] if valid else None,
-        "direction": valid[0]["direction"] if valid else None,
-        "runs": runs,
-        "seeds": recipe.seeds,
-        "recipe": recipe.model_dump(mode="json", exclude_unset=True),
-        "reduced": cuts,
-        "published": recipe.published.model_dump() if recipe.published else None,
-        "search": None,
-    }
+    result = new_result(cell, recipe, cuts)
+    result |= {"status": "unfinished", "reason": reason, "runs": runs}
+    if valid:
+        result |= {"metric": valid[0]["metric"], "direction": valid[0]["direction"]}
+    return result
 
 
 def _read(store: Store, digest: str) -> Record | None:

@@ -1,17 +1,23 @@
 """Training of all seeds of a cell, sequentially or in parallel, with a progress display and live tracking.
 
+    with seed_workers(experiment, parallel) as pool, Progress(title, epochs) as progress:
+        records = train_seeds(experiment, Watch(progress, recipe), pool)
+
 If a seed fails, the others continue, and the error is raised at the end.
 """
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.runtime.fresh_process import compute_in_new_process
+from gt_bench.runtime.fresh_process import OnEpoch, compute_in_new_process
 from gt_bench.runtime.progress import Progress
+from gt_bench.runtime.resources import at_once
+from gt_bench.runtime.startup import prepare_process
 from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.schemas import Record
 
@@ -40,13 +46,19 @@ class Watch:
 
     Args:
         progress: the progress display.
-        live: the loggers; None for none.
         recipe: recipe of the cell.
+        live: the loggers; None for none.
         notice: called after each epoch.
     """
 
-    def __init__(self, progress: Progress, live: RunCallback | None, recipe: Recipe, notice: Callable[[], None]):
-        self.progress, self.live, self.recipe, self.notice = progress, live, recipe, notice
+    def __init__(
+        self,
+        progress: Progress,
+        recipe: Recipe,
+        live: RunCallback | None = None,
+        notice: Callable[[], None] = lambda: None,
+    ):
+        self.progress, self.recipe, self.live, self.notice = progress, recipe, live, notice
         self.digests: dict[int, str] = {}
 
     def name(self, seed: int) -> str:
@@ -76,15 +88,47 @@ class Watch:
         self.progress.finish_run(record, computed, self.name(seed))
 
 
-def train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
-    """Trains the seeds of a cell one after the other.
+@contextlib.contextmanager
+def seed_workers(experiment: "Experiment", parallel: int | str) -> Iterator[WorkerPool[tuple[int, bool]] | None]:
+    """Starts the worker processes of the seeds that are not stored yet. Call it before this process uses a GPU.
+
+    Args:
+        experiment: experiment of the cell.
+        parallel: `run.parallel` of params.yaml.
+
+    Yields:
+        The worker pool, or None if the seeds are trained one after the other in this process.
+    """
+    gpu, seeds = experiment.device.type == "cuda", experiment.recipe.seeds
+    # Stored seeds need no process. On a GPU `settled` would use the GPU, which must not happen before the fork.
+    missing = len(seeds) if gpu else sum(experiment.settled(seed) is None for seed in seeds)
+    processes = at_once(parallel, missing, experiment.recipe.cores, gpu)
+    if processes == 1:
+        yield None
+        return
+    with WorkerPool(_work_of(experiment, processes), processes, check_memory=not gpu) as pool:
+        yield pool
+
+
+def train_seeds(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]] | None) -> list[Record]:
+    """Trains the seeds of a cell.
+
+    Args:
+        experiment: experiment of the cell.
+        watch: receives the events of the runs.
+        pool: of `seed_workers`.
 
     Returns:
-        Their records, in the order of the seeds.
+        The records, in the order of the seeds.
 
     Raises:
         RecipeError: a seed has no record. Raised after the last seed.
+        Lost: a worker process died while its seed ran alone.
     """
+    return _train_sequentially(experiment, watch) if pool is None else _train_in_parallel(experiment, watch, pool)
+
+
+def _train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
     records, errors = [], {}
     for seed in experiment.recipe.seeds:
         try:
@@ -98,20 +142,29 @@ def train_sequentially(experiment: "Experiment", watch: Watch) -> list[Record]:
     return records
 
 
-def work_of(experiment: "Experiment", processes: int = 1) -> Callable[..., str]:
+def _run_on_shared_gpu(experiment: "Experiment", seed: int, processes: int, on_epoch: OnEpoch) -> Record:
+    """Returns the record of a run, in a new process on a GPU that `processes` processes use.
+
+    A forked process cannot use a GPU that its parent has looked at.
+    """
+    prepare_process(experiment.settings)
+    experiment.share_gpu(processes)
+    return experiment.run(seed, on_epoch=on_epoch, shared=processes > 1)[0]
+
+
+def _work_of(experiment: "Experiment", processes: int) -> Callable[..., str]:
     """Returns the function that a worker process calls: it runs one seed and returns the status of the run.
 
     Args:
         experiment: experiment of the cell.
         processes: number of worker processes. On a GPU each gets an equal share of its memory.
     """
-    from gt_bench.experiment.run import RunBesidesOthers
 
     def work(task: tuple[int, bool], tell: Callable[..., None]) -> str:
         seed, alone = task
         if experiment.device.type != "cpu":
             tell("start", experiment.digest(seed))
-            compute = RunBesidesOthers(experiment, seed, 1 if alone else processes)
+            compute = partial(_run_on_shared_gpu, experiment, seed, 1 if alone else processes)
             record = compute_in_new_process(
                 compute, f"{experiment.path}: seed {seed}", lambda epoch, values: tell("epoch", epoch, values)
             )
@@ -127,22 +180,10 @@ def work_of(experiment: "Experiment", processes: int = 1) -> Callable[..., str]:
     return work
 
 
-def train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]]) -> list[Record]:
-    """Trains the seeds of a cell in worker processes.
+def _train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]]) -> list[Record]:
+    """Trains seeds in worker processes; a seed that runs out of memory or is killed runs again after the others, alone.
 
-    A seed that runs out of memory or is killed is run again after the others, alone.
-
-    Args:
-        experiment: experiment of the cell.
-        watch: is told what happens.
-        pool: the worker pool. A task is (seed, whether it runs alone).
-
-    Returns:
-        The records, in the order of the seeds.
-
-    Raises:
-        RecipeError: a seed has no record. Raised after the last seed.
-        Lost: a worker process died while its seed ran alone.
+    A task of the pool is (seed, whether it runs alone).
     """
     seeds, pace, computed = experiment.recipe.seeds, Pace(experiment.recipe.reports), set()
     found: dict[int, Record] = {}
@@ -154,7 +195,7 @@ def train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[t
         found[seed] = record
         watch.finish(seed, found[seed], seed in computed)
 
-    def heard(task: tuple[int, bool], what: str, *content: Any) -> None:
+    def on_message(task: tuple[int, bool], what: str, *content: Any) -> None:
         seed = task[0]
         if what == "start":
             computed.add(seed)
@@ -180,13 +221,13 @@ def train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[t
     for seed in stored:
         finish(seed)
     tasks = [(seed, False) for seed in seeds if seed not in stored]
-    endings = pool.run(tasks, heard, lambda waiting: pace.pays(len(waiting)), on_done=ended)
+    endings = pool.run(tasks, on_message, lambda waiting: pace.pays(len(waiting)), on_done=ended)
     again = [
         (seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")
     ]
     pool.max_workers = 1
     pool.refill()  # replaces workers that were killed
-    endings |= pool.run(again, heard, on_done=ended)
+    endings |= pool.run(again, on_message, on_done=ended)
     errors = {
         seed: ending
         for (seed, alone), ending in endings.items()

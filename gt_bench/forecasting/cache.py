@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import digest_of, load_recipe
+from gt_bench.config.recipe import load_recipe
 from gt_bench.forecasting.estimate import actual, forecast, recipe_to_train
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.io import held, make_folder, write_json
 
 FILE = "forecasts.json"

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import Recipe, digest_of, load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice
 from gt_bench.experiment.cell import limited
 from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
 from gt_bench.schemas import Settings
 from gt_bench.search.space import space_size, trials_of
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.format import duration
 
@@ -115,7 +116,7 @@ def forecast(
 
 def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: float = BUDGET) -> Forecast:
     """Return the forecast of one cell, measured in this process; an error becomes its `problem`."""
-    from gt_bench.experiment.run import prepare_process
+    from gt_bench.runtime.startup import prepare_process
 
     try:
         allocator = prepare_process(grid.run, load_recipe(cell.recipe_path).threads)

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import digest_of
 from gt_bench.schemas import Json, Row
 from gt_bench.utils.code_digest import ROOT
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.io import WriteError, write_json
 from gt_bench.utils.paths import INSTALLED
 

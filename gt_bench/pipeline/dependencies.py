@@ -6,7 +6,7 @@ state/cells/<suite>/<dataset>/<model>.json   versions of the code of the cell, i
 state/suites/<suite>.json                    cells, code and settings of the leaderboard
 
 A file changes only if a stage must run again. The files contain no digest of the code of cells. If the code of a
-finished cell changed, its golden values are compared (gt_bench/experiment/golden_values.py). If they differ and no
+finished cell changed, its golden values are compared (gt_bench/experiment/modified_code.py). If they differ and no
 version was raised, the file of the cell changes, and the cell runs again.
 """
 
@@ -21,16 +21,17 @@ from pathlib import Path
 
 from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.inheritance import bases_of
-from gt_bench.config.recipe import Recipe, digest_of, load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment import golden_values
-from gt_bench.experiment.components import code_of, run_versions
+from gt_bench.experiment.components import run_versions
+from gt_bench.experiment.modified_code import differences, reference_of
 from gt_bench.forecasting.counted import COUNTS, announcement
 from gt_bench.leaderboard.expectations import THEORY
 from gt_bench.papers.published import FLAGS, RESULTS
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
 from gt_bench.utils.code_digest import code_digest
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.dvc import keep_in_memory, without_git_user
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
@@ -133,23 +134,21 @@ def _encoding_versions(requests: dict[str, list[tuple[str, Settings]]]) -> dict[
 
 def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, str]) -> dict[str, str]:
     """Return cell -> digest of its code, for cells with a result whose golden values changed without a new version."""
-    guardians, codes = {}, {}
+    references: dict[str, str] = {}  # cell -> cell whose golden values decide
+    codes: dict[str, str] = {}  # the latter -> hash of its code
     for cell in grid.cells.values():
         if "versions" not in states.get(cell.cell, {}) or not Path("results", f"{cell.cell}.json").exists():
             continue
-        guardian = golden_values.reference_cell(
-            cell.cell, load_recipe(cell.recipe_path).model.name, tasks[cell.dataset]
-        )
-        if guardian is not None:
-            guardians[cell.cell] = guardian
-            codes[guardian] = code_of(*golden_values.model_and_task(guardian))
-    found = golden_values.differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
-    for name, guardian in guardians.items():
-        if found[guardian]:
+        if reference := reference_of(cell.cell, load_recipe(cell.recipe_path).model.name, tasks[cell.dataset]):
+            references[cell.cell] = next(iter(reference))
+            codes |= reference
+    found = differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
+    for name, reference_cell in references.items():
+        if found[reference_cell]:
             print_text(
-                f"{name}: {found[guardian]}, and no version was raised: it runs under a new key", file=sys.stderr
+                f"{name}: {found[reference_cell]}, and no version was raised: it runs under a new key", file=sys.stderr
             )
-    return {cell: codes[guardian] for cell, guardian in guardians.items() if found[guardian]}
+    return {name: codes[reference_cell] for name, reference_cell in references.items() if found[reference_cell]}
 
 
 def _published_numbers() -> str:
@@ -196,8 +195,8 @@ def main() -> int:
 
     def work() -> None:
         grid = load_grid()
-        told = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
-        for line in (*told, *without_git_user()):
+        lines = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
+        for line in (*lines, *without_git_user()):
             print(line, flush=True)
         write_state(grid)
 

@@ -6,25 +6,24 @@ It writes results/suite/dataset/model.json, which names the records, and metrics
 the dataset is unavailable, the status is "not run: data".
 """
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.experiment.cell import cell_stage, experiment_of, limited, settings_of
-from gt_bench.experiment.train_seeds import Watch, train_in_parallel, train_sequentially, work_of
-from gt_bench.runtime.resources import at_once
-from gt_bench.runtime.worker_pool import WorkerPool
+from gt_bench.experiment.status import new_result
+from gt_bench.experiment.train_seeds import Watch, seed_workers, train_seeds
 from gt_bench.schemas import Result
 from gt_bench.search.artifacts import search_summary
 from gt_bench.tracking.trackers import check_trackers, open_trackers
 from gt_bench.utils.format import print_text
 
+DATA = Path("data")
+
 
 def train_cell(
     cell: Cell,
     grid: Grid,
-    data: Path = Path("data"),
     store_root: Path = Path("store"),
     results: Path = Path("results"),
     metrics: Path | None = Path("metrics"),
@@ -37,7 +36,6 @@ def train_cell(
     Args:
         cell: to train.
         grid: the grid; seeds run in parallel as its `run.parallel` and the machine allow.
-        data: folder of packed data and encodings.
         store_root: folder of the store.
         results: folder of results.
         metrics: folder of metrics for DVC; None if DVC does not know the cell.
@@ -61,17 +59,12 @@ def train_cell(
 
     check_trackers(grid.run)
     recipe, cuts = limited(settings_of(cell), grid, cell)
-    result: Result = {
-        "cell": cell.cell, "suite": cell.suite, "dataset": cell.dataset, "model": cell.model, "status": "ok",
-        "reason": None, "metric": None, "direction": None, "runs": [], "seeds": recipe.seeds,
-        "recipe": recipe.model_dump(mode="json", exclude_unset=True), "reduced": cuts,
-        "published": recipe.published.model_dump() if recipe.published else None,
-        "search": search_summary(cell) if cell.settings == "tuned" else None,
-    }  # fmt: skip
+    result = new_result(cell, recipe, cuts)
+    result["search"] = search_summary(cell) if cell.settings == "tuned" else None
     path = results / f"{cell.cell}.json"
     sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
     try:
-        PackedDataset.open(data / "packed" / cell.dataset)
+        PackedDataset.open(DATA / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         result |= {"status": "not run: data", "reason": str(error), "seeds": []}
         if metrics:
@@ -80,12 +73,12 @@ def train_cell(
         print_text(f"{cell.cell}: not run: data. {error}", flush=True)
         return result
 
-    from gt_bench.experiment.run import prepare_process
+    from gt_bench.runtime.startup import prepare_process
     from gt_bench.store.weights import keep_best
 
     allocator = prepare_process(grid.run)  # with one thread: `Experiment.run` uses the number of the recipe
 
-    experiment = experiment_of(cell, recipe, grid, Store(store_root), data, allocator)
+    experiment = experiment_of(cell, recipe, grid, Store(store_root), DATA, allocator)
     experiment.check_metric(recipe.seeds)
     result |= {"metric": experiment.task.metric, "direction": experiment.task.direction}
     sweep(*(experiment.store.folder(experiment.digest(seed)) for seed in recipe.seeds))
@@ -101,18 +94,10 @@ def train_cell(
         "metric": header.metric,
         "statistics": header.statistics,
     }
-    gpu = experiment.device.type == "cuda"
-    # Stored seeds need no process. On a GPU `settled` would use the GPU, which must not happen before the fork.
-    missing = len(recipe.seeds) if gpu else sum(experiment.settled(seed) is None for seed in recipe.seeds)
-    most = at_once(grid.run.parallel, missing, recipe.cores, gpu)
-    with contextlib.ExitStack() as stack:
-        pool = None
-        if most > 1:
-            pool = stack.enter_context(WorkerPool(work_of(experiment, most), most, check_memory=not gpu))
+    with seed_workers(experiment, grid.run.parallel) as pool:
         trackers = open_trackers(cell, grid.run, result["recipe"], described)
-        progress = stack.enter_context(Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar))
-        watch = Watch(progress, trackers, recipe, notice)
-        records = train_in_parallel(experiment, watch, pool) if pool else train_sequentially(experiment, watch)
+        with Progress(cell.cell, len(recipe.seeds) * recipe.reports, bar) as progress:
+            records = train_seeds(experiment, Watch(progress, recipe, trackers, notice), pool)
     result["runs"] = [r["digest"] for r in records]
     failed = [r["deterministic"] for r in records if r["deterministic"]["status"] != "ok"]
     if failed:

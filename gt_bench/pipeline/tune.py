@@ -26,21 +26,16 @@ from gt_bench.tracking.uri import is_installed
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import make_folder
 
+DATA = Path("data")
 
-def tune_cell(
-    cell: Cell,
-    grid: Grid,
-    data: Path = Path("data"),
-    store_root: Path = Path("store"),
-    tuned: Path = TUNED,
-    studies: Path = STUDIES,
-) -> Recipe:
+
+def tune_cell(cell: Cell, grid: Grid, store_root: Path = Path("store"), studies: Path = STUDIES) -> Recipe:
     """Run the missing trials, write the five files of the stage and return the recipe with the best values.
 
     Raises:
         RecipeError: the search is invalid, or no trial gave a validation value.
     """
-    chosen = take_part(cell, grid, None, data, store_root, tuned, studies).chosen
+    chosen = take_part(cell, grid, None, store_root, studies).chosen
     assert chosen is not None  # without a limit of trials it continues to the end
     return chosen
 
@@ -53,13 +48,7 @@ class Part(NamedTuple):
 
 
 def take_part(
-    cell: Cell,
-    grid: Grid,
-    most: int | None,
-    data: Path = Path("data"),
-    store_root: Path = Path("store"),
-    tuned: Path = TUNED,
-    studies: Path = STUDIES,
+    cell: Cell, grid: Grid, most: int | None, store_root: Path = Path("store"), studies: Path = STUDIES
 ) -> Part:
     """Take part in a search as one of several workers; write the files of the stage if the search is complete.
 
@@ -67,9 +56,7 @@ def take_part(
         cell: to search.
         grid: the grid.
         most: most trials to run; None to run and wait until the search is complete.
-        data: folder of packed data and encodings.
         store_root: folder of the store.
-        tuned: folder of the stage's files.
         studies: folder of studies.
 
     Raises:
@@ -90,14 +77,14 @@ def take_part(
         )
     trials, asked = trials_asked(cell, grid, recipe)
     try:
-        PackedDataset.open(data / "packed" / cell.dataset)
+        PackedDataset.open(DATA / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         print_text(f"{cell.cell}: no search: data. {error}", flush=True)
-        write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], tuned)
+        write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], TUNED)
         return Part(0, recipe)
     folder = make_folder(studies / cell.cell)
     with workers_of(grid.run, folder, cell.cell) as workers:
-        study, whole, ran = run_search(base, cell, grid, trials, folder, data, store_root, workers, most)
+        study, whole, ran = run_search(base, cell, grid, trials, folder, DATA, store_root, workers, most)
         if not whole:
             return Part(ran, None)
         search = recipe.searched
@@ -122,12 +109,12 @@ def take_part(
         chosen = recipe.with_values(best.params).model_copy(update=described)
         finished = [t for t in study.trials if t.state.is_finished()]
         with workers.alone():
-            write_outs(chosen, cell, finished, tuned, study)
-    print_text("\n".join(ending(cell, finished, best, study, folder, tuned, search)), flush=True)
+            write_outs(chosen, cell, finished, TUNED, study)
+    print_text("\n".join(ending(cell, finished, best, study, folder, TUNED, search)), flush=True)
     if "mlflow" in grid.run.trackers and is_installed():
         from gt_bench.tracking.sync import track_search
 
-        track_search(cell, tuned)
+        track_search(cell)
     return Part(ran, chosen)
 
 

@@ -24,13 +24,15 @@ from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of
-from gt_bench.experiment.run import Experiment, prepare_process
+from gt_bench.experiment.run import Experiment
 from gt_bench.provenance.staleness import recipe_now
 from gt_bench.provenance.submission import marked
 from gt_bench.provenance.transfer import differences, kind_differences
+from gt_bench.runtime.startup import prepare_process
 from gt_bench.schemas import Record
-from gt_bench.store.archive import RECOMPUTED, Shipped, content_problems, read, write
+from gt_bench.store.archive import Shipped, content_problems, read, write
 from gt_bench.store.predictions import same_value
+from gt_bench.store.record_checks import RECOMPUTED
 from gt_bench.store.run_store import FINAL, Store, StoreError
 from gt_bench.utils.io import read_bytes
 

@@ -1,7 +1,6 @@
 """Freshness of shipped records: which parts the current code would compute differently."""
 
 import contextlib
-import hashlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice
 from gt_bench.data.spec import DatasetSpec
-from gt_bench.experiment import golden_values
 from gt_bench.experiment.cell import limited
 from gt_bench.experiment.components import code_of, run_versions
+from gt_bench.experiment.modified_code import differences, reference_of
 from gt_bench.plugins.models import files_digest, is_own
 from gt_bench.schemas import Origins, Record, Settings
 from gt_bench.store.archive import Shipped
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError, UserError
 
 
@@ -46,7 +46,7 @@ class Freshness:
 def freshness(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Freshness:
     """Compares recipe, versions, code, data and encodings of shipped records with the current ones.
 
-    If the code differs, golden values of the cell decide (gt_bench/experiment/golden_values.py). Data and encodings are
+    If the code differs, golden values of the cell decide (gt_bench/experiment/modified_code.py). Data and encodings are
     compared with those on disk, or else by the dataset's spec and the encodings' algorithms.
 
     Args:
@@ -89,7 +89,7 @@ def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> None:
     for one in shipped:
         with contextlib.suppress(UserError, KeyError):
             wanted |= _reference(one, get_spec(grid.find(one.cell).dataset).task)
-    golden_values.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
+    differences(wanted, say=partial(print, file=sys.stderr, flush=True))
 
 
 def code_now(record: Record, task: str) -> str | None:
@@ -122,7 +122,7 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
     changed += ["files"] if files != ran["digests"].get("files") else []
     changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
-    differing = [text for text in golden_values.differences(_reference(shipped, task)).values() if text]
+    differing = [text for text in differences(_reference(shipped, task)).values() if text]
     return changed + [f"code ({text})" for text in differing if not changed]
 
 
@@ -131,8 +131,7 @@ def _reference(shipped: Shipped, task: str) -> dict[str, str]:
     model = shipped.records[0]["deterministic"]["recipe"]["model"]["name"]
     if {record["measured"]["code"] for record in shipped.records} == {code_now(shipped.records[0], task)}:
         return {}
-    cell = golden_values.reference_cell(shipped.cell, model, task)
-    return {} if cell is None else {cell: code_of(*golden_values.model_and_task(cell))}
+    return reference_of(shipped.cell, model, task)
 
 
 def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:
@@ -208,7 +207,7 @@ def _requests(records: list[Record]) -> dict[str, Settings]:
 def _encodings_here(requests: dict[str, Settings], spec: DatasetSpec, data: Path) -> str | None:
     """Returns the digest of the encodings on disk, else of those for the data on disk, None without data."""
     if not requests:
-        return hashlib.sha256(b"{}").hexdigest()
+        return digest_of({})
     from gt_bench.data.packed import PackedDataset
     from gt_bench.encodings.cache import EncodedDataset, encodings_digest
 

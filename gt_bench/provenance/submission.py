@@ -18,17 +18,8 @@ from gt_bench.provenance.staleness import compare_golden_values, freshness, reci
 from gt_bench.provenance.transfer import commit_of_changed_code, differences, kind_differences
 from gt_bench.schemas import Record, Settings
 from gt_bench.store import predictions
-from gt_bench.store.archive import (
-    MAX_NAME,
-    RECOMPUTED,
-    SCHEMA_ONLY,
-    Shipped,
-    content_problems,
-    contribution_of,
-    file_of,
-    read,
-    write,
-)
+from gt_bench.store.archive import Shipped, content_problems, contribution_of, file_of, read, write
+from gt_bench.store.record_checks import MAX_NAME, RECOMPUTED, SCHEMA_ONLY
 from gt_bench.store.run_store import SCHEMA, StoreError
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.format import markdown_line, markdown_text, print_text

@@ -7,8 +7,9 @@ from typing import TypedDict
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import TRIED
 from gt_bench.config.schema import RecipeError
-from gt_bench.experiment.status import seeds_kept
-from gt_bench.store.archive import read_result, stored_problem
+from gt_bench.experiment.status import stored_seeds
+from gt_bench.store.archive import read_result
+from gt_bench.store.record_checks import stored_problem
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.format import print_text
 
@@ -46,7 +47,7 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
                     len(result["seeds"]),
                 )
             else:
-                runs, asked = seeds_kept(cell, grid)
+                runs, asked = stored_seeds(cell, grid)
             state = result["status"] if result else "begun" if runs else "not run"
             damaged = _problems(store, runs)
             seeds, state = f"{len(runs) - len(damaged)}/{asked}", "damaged" if damaged else state

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import os
 import platform
 import re
 import resource
@@ -69,10 +70,8 @@ class PeakMemory:
         """Return the peak in MiB."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device) / 2**20
-        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = resources.status_kib(os.getpid(), "VmHWM:")
+        return (peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1024
 
 
 class Usage:
@@ -289,8 +288,8 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """
     with contextlib.suppress(OSError):
         first = cpuinfo.read_text(encoding="utf-8").partition("\n\n")[0]
-        said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
-        if name := said.get("model name"):
-            known = {"cpu family", "model"} <= said.keys()
-            return f"{name} (family {said['cpu family']}, model {said['model']})" if known else name
+        listed = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+        if name := listed.get("model name"):
+            known = {"cpu family", "model"} <= listed.keys()
+            return f"{name} (family {listed['cpu family']}, model {listed['model']})" if known else name
     return platform.processor() or platform.machine()

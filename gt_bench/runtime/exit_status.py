@@ -10,7 +10,7 @@ from gt_bench.runtime.signals import restore_interrupts
 from gt_bench.runtime.startup import use_utf8
 from gt_bench.utils.errors import UserError, missing
 from gt_bench.utils.format import print_text
-from gt_bench.utils.io import DISK_FULL, FIX_AND_RETRY
+from gt_bench.utils.io import DISK_FULL, FIX_AND_RETRY, is_disk_full
 
 P = ParamSpec("P")
 # Errors of reading or writing a file that its owner can fix.
@@ -30,7 +30,7 @@ def status_of(work: Callable[[], int | None]) -> int:
             raise
         return _failed(str(missing(error)))
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             return _failed(DISK_FULL)
         if error.errno == errno.ENOMEM:
             return _failed(_out_of_memory())

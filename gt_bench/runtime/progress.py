@@ -50,7 +50,7 @@ class Progress:
         run = self.run if run is None else run
         epochs, _ = self.running[run]
         self.running[run] = (epochs, epoch)
-        shown = " ".join(f"{k} {v:.4g}" for k, v in values.items() if k != "lr")
+        shown = epoch_text(values)
         if self.bar is not None:
             self.bar.set_postfix_str(f"{run} {shown}", refresh=False)
             self.bar.update(self._done() - self.bar.n)
@@ -98,6 +98,11 @@ class Progress:
         if self.bar is not None:
             self.bar.update(self._done() - self.bar.n)
         self.say(line)
+
+
+def epoch_text(values: Mapping[str, float]) -> str:
+    """Return the values of an epoch on one line, without the learning rate."""
+    return " ".join(f"{name} {value:.4g}" for name, value in values.items() if name != "lr")
 
 
 def _is_notebook() -> bool:

@@ -62,12 +62,12 @@ def at_once(parallel: int | str, tasks: int, threads: int = 1, gpu: bool = False
 
 def peak_mib(pid: int | None) -> float:
     """Return the peak memory in MiB of a process and its living descendants; 0 for None."""
-    return sum(_status_kib(p, "VmHWM:") for p in family(pid)) / 1024
+    return sum(status_kib(p, "VmHWM:") for p in family(pid)) / 1024
 
 
 def resident_mib(pid: int | None) -> float:
     """Return the resident memory in MiB of a process and its living descendants; 0 for None."""
-    return sum(_status_kib(p, "VmRSS:") for p in family(pid)) / 1024
+    return sum(status_kib(p, "VmRSS:") for p in family(pid)) / 1024
 
 
 def family(pid: int | None) -> list[int]:
@@ -107,10 +107,11 @@ def _given_data_limit() -> int:
 
 def _data_bytes(pid: int) -> int:
     """Return the bytes that RLIMIT_DATA counts for a process; 0 if it has ended."""
-    return _status_kib(pid, "VmData:") << 10
+    return status_kib(pid, "VmData:") << 10
 
 
-def _status_kib(pid: int, key: str) -> int:
+def status_kib(pid: int, key: str) -> int:
+    """Return a value in KiB of /proc/PID/status, for example of "VmHWM:"; 0 if the process has ended."""
     lines = (_read(Path(f"/proc/{pid}/status")) or "").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(key))
 

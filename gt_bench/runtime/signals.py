@@ -15,7 +15,10 @@ from collections.abc import Iterator
 # Seconds that an epoch may still take: less than schedulers and `docker stop` (10 s) wait before they kill.
 GRACE = 7.0
 
-_asked: tuple[int, float] | None = None  # the signal and the time when it arrived
+# How a signal that ends a process is described.
+CAUSES = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "terminated"}
+
+_pending: tuple[int, float] | None = None  # the signal and the time when it arrived
 _deferred = False
 _say = True
 
@@ -31,22 +34,22 @@ def handled(say: bool = True) -> Iterator[None]:
     Args:
         say: whether to print a line when the process stops.
     """
-    global _asked, _say
+    global _pending, _say
     _say = say
-    before = {number: signal.signal(number, _ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, _receive) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        _asked = None
+        _pending = None
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Defer a signal inside the block until `asked` is checked or `poll` raises; a second signal stops at once."""
+    """Defer a signal inside the block until `pending` is checked or `poll` raises; a second signal stops at once."""
     global _deferred
-    if _asked:
+    if _pending:
         leave()
     _deferred = True
     try:
@@ -55,30 +58,37 @@ def deferred() -> Iterator[None]:
         _deferred = False
 
 
-def asked() -> bool:
+def pending() -> bool:
     """Return whether a deferred signal is pending."""
-    return _asked is not None
+    return _pending is not None
 
 
 def poll() -> None:
     """Raise `Stopped` if a signal has been pending for longer than `GRACE`."""
-    if _asked is not None and time.monotonic() - _asked[1] > GRACE:
+    if _pending is not None and time.monotonic() - _pending[1] > GRACE:
         leave()
 
 
 def leave() -> None:
     """Print which signal stops the process, and raise `Stopped`."""
-    number = signal.Signals(_asked[0])  # type: ignore[index]
+    number = signal.Signals(_pending[0])  # type: ignore[index]
     if _say:
         print(f"stopped by {number.name}; run the same command again to resume", file=sys.stderr, flush=True)
     raise Stopped(128 + number)
 
 
-def _ask(number: int, frame: object) -> None:
-    global _asked
-    first, _asked = _asked is None, (number, time.monotonic())
+def _receive(number: int, frame: object) -> None:
+    global _pending
+    first, _pending = _pending is None, (number, time.monotonic())
     if not (first and _deferred):
         leave()
+
+
+def killed_by(number: int) -> str:
+    """Describe the end of a process by a signal: `killed by signal 9: probably out of memory`."""
+    if number not in signal.valid_signals():
+        return f"killed by signal {number}"
+    return f"killed by signal {number}: {CAUSES.get(signal.Signals(number), signal.Signals(number).name)}"
 
 
 def silence_interrupts() -> None:

@@ -4,9 +4,12 @@ import gc
 import importlib
 import io
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from gt_bench.runtime.signals import silence_interrupts
+
+if TYPE_CHECKING:
+    from gt_bench.config.grid import RunSettings
 
 _DEFAULT, _RARE = gc.get_threshold(), (50_000, 10, 10)
 
@@ -36,6 +39,38 @@ def freeze_loaded_objects() -> None:
     if gc.get_threshold() == _RARE:
         gc.freeze()
         gc.set_threshold(*_DEFAULT)
+
+
+def prepare_process(settings: "RunSettings", threads: int = 1, processes: int = 1) -> str:
+    """Set the number of threads, the allocator and the memory limit of this process, before it trains.
+
+    Args:
+        settings: run-wide settings, of which the device is used.
+        threads: number of threads of torch and of the linear algebra libraries.
+        processes: number of processes that share the memory of the device equally.
+
+    Returns:
+        The setting of the allocator, for the record.
+
+    Raises:
+        RecipeError: the device of `settings` does not exist on this machine.
+    """
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    from gt_bench.config.schema import RecipeError
+    from gt_bench.runtime.environment import bound_memory, choose_device
+    from gt_bench.runtime.malloc import keep_allocations
+
+    allocator = keep_allocations()
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)
+    try:
+        device = choose_device(settings.device)
+    except ValueError as error:
+        raise RecipeError(f"params.yaml: {error}") from None
+    bound_memory(device, 1 / processes)
+    return allocator
 
 
 def run_module(module: str, function: str = "main") -> NoReturn:

@@ -20,11 +20,11 @@ from multiprocessing.process import BaseProcess
 from typing import Generic, TypeVar, cast
 
 from gt_bench.runtime.resources import available_mib, bound, family, peak_mib, resident_mib
-from gt_bench.runtime.signals import GRACE, die_with_parent, handled, ignore_interrupts
+from gt_bench.runtime.signals import GRACE, die_with_parent, handled, ignore_interrupts, killed_by
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import WriteError
 
-MARGIN = 1.1  # of memory: later epochs may need a little more than the first ones
+MARGIN = 1.1  # of memory: later epochs may need a little more than the first ones, which were measured
 POLL_SECONDS = 0.2  # between two checks of memory while tasks wait
 KILL_SECONDS = GRACE + 1  # from SIGTERM to SIGKILL: a run may finish its epoch and save a checkpoint
 Task = TypeVar("Task", bound=Hashable)  # description of a task; must pickle
@@ -56,11 +56,7 @@ class TaskResult:
         """How the process ended, in words."""
         if self.status is None or self.status >= 0:
             return f"its process ended with status {self.status}"
-        if self.status == -signal.SIGKILL:
-            return "killed by signal 9: probably out of memory"
-        with contextlib.suppress(ValueError):
-            return f"killed by signal {-self.status} ({signal.Signals(-self.status).name})"
-        return f"killed by signal {-self.status}"
+        return killed_by(-self.status)
 
     @property
     def killed(self) -> bool:
@@ -203,7 +199,7 @@ class WorkerPool(Generic[Task]):
             # After a kill for lack of memory, run one task fewer at once.
             self.max_workers = max(1, self.max_workers - (worker.process.exitcode == -signal.SIGKILL))
             return TaskResult(status=worker.process.exitcode)
-        if kind == "told":
+        if kind == "message":
             return content
         self._busy.remove(worker)
         if self.fresh:
@@ -261,7 +257,7 @@ def _run_tasks(work: Callable[..., object], pipe: Connection, once: bool) -> Non
         except EOFError:
             return
         try:
-            result = TaskResult(work(task, lambda *what: pipe.send(("told", what))))
+            result = TaskResult(work(task, lambda *what: pipe.send(("message", what))))
         except Exception as error:
             result = TaskResult(error=portable(error))
         pipe.send(("ended", result))

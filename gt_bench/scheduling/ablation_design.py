@@ -17,7 +17,7 @@ import yaml
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.inheritance import ROW
-from gt_bench.config.recipe import DESCRIBED, Recipe, check_origins, digest_of, load_recipe
+from gt_bench.config.recipe import DESCRIBED, Recipe, check_origins, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_space import Choice, Range, SearchSection
 from gt_bench.config.space_text import space_in
@@ -25,6 +25,7 @@ from gt_bench.data.registry import get_spec
 from gt_bench.experiment.cell import settings_of
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.schemas import Settings
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.io import is_plain_name, write_bytes
 from gt_bench.utils.paths import SUITES, recipe_file
 

@@ -14,7 +14,6 @@ disk differs from the code that this process has loaded, so a new process must c
 """
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -145,7 +144,7 @@ def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, 
     """
     from gt_bench.config.grid import Limits, load_grid
     from gt_bench.scheduling.plan_file import limited_grid
-    from gt_bench.utils.io import WriteError
+    from gt_bench.utils.io import WriteError, is_disk_full
 
     grid = load_grid()
     # MLflow has a single writer: the leaderboard stage completes it from the records.
@@ -161,7 +160,7 @@ def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, 
         else:
             _runs(cell, grid, content, tell, began)
     except (OSError, WriteError) as error:
-        if not is_full(error):
+        if not is_disk_full(error):
             raise
         tell(seed=None, outcome="full", why=str(error))
 
@@ -197,8 +196,7 @@ def _runs(
     from gt_bench.config.schema import RecipeError
     from gt_bench.data.packed import DatasetUnavailable
     from gt_bench.experiment.cell import experiment_of, limited, settings_of
-    from gt_bench.experiment.run import prepare_process
-    from gt_bench.runtime.environment import share_gpu
+    from gt_bench.runtime.startup import prepare_process
     from gt_bench.runtime.worker_pool import Lost
     from gt_bench.scheduling.run_lock import claimed
     from gt_bench.store.run_store import Store
@@ -218,10 +216,7 @@ def _runs(
         for seed in seeds:
             tell(seed=seed, outcome="no data", why=str(error))
         return
-    try:
-        share_gpu(experiment.device, content.get("processes", 1))
-    except ValueError as error:
-        raise RecipeError(f"{cell.cell}: {error}") from None
+    experiment.share_gpu(content.get("processes", 1))
     for seed in seeds:
         if experiment.settled(seed) is not None:
             tell(seed=seed, outcome="stored", key=experiment.digest(seed), root=str(ROOT))
@@ -261,10 +256,11 @@ class _Report:
         self.cell, self.seed, self.reports, self.tell, self.last = cell, seed, reports, tell, time.monotonic()
 
     def __call__(self, epoch: int, values: dict[str, float]) -> None:
+        from gt_bench.runtime.progress import epoch_text
+
         if time.monotonic() - self.last >= SAY_SECONDS:
             self.last = time.monotonic()
-            shown = " ".join(f"{k} {v:.4g}" for k, v in values.items() if k != "lr")
-            self.tell(say=f"{self.cell} seed {self.seed}: {epoch}/{self.reports} {shown}")
+            self.tell(say=f"{self.cell} seed {self.seed}: {epoch}/{self.reports} {epoch_text(values)}")
 
 
 class _Lines(io.TextIOBase):
@@ -279,12 +275,6 @@ class _Lines(io.TextIOBase):
             if line.strip():
                 self.say(say=line)
         return len(text)
-
-
-def is_full(error: BaseException) -> bool:
-    """Return whether an error of the system or a WriteError means that a disk is full."""
-    cause = error if isinstance(error, OSError) else error.__cause__
-    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from gt_bench.config.grid import Limits
 from gt_bench.scheduling.job import Line
+from gt_bench.scheduling.planner import Run
 from gt_bench.schemas import Settings
 from gt_bench.store.run_store import Store
-
-Run = tuple[str, str, int | None]  # cell, its limits as JSON, seed (None: its search)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Submitted:
     lines: str
     share: int
     name: str
-    limits: str
+    limits: Limits
     seeds: tuple[int, ...]
 
     @property
@@ -37,7 +37,7 @@ class Submitted:
         """The runs that the job computes, or its search."""
         return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
 
-    def said(self) -> list[Line]:
+    def output(self) -> list[Line]:
         """Return the lines of its output so far."""
         return cast(list[Line], _objects(Path(self.lines)))
 
@@ -45,7 +45,7 @@ class Submitted:
 def register(store: Store, jobs: Sequence[Submitted]) -> None:
     """Append jobs to the file, for other sweeps of this store."""
     with _file(store).open("a", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(asdict(job))}\n" for job in jobs)
+        file.writelines(f"{json.dumps(asdict(job) | {'limits': job.limits.model_dump_json()})}\n" for job in jobs)
 
 
 def registered(store: Store) -> list[Submitted]:
@@ -53,8 +53,9 @@ def registered(store: Store) -> list[Submitted]:
     found = []
     for content in _objects(_file(store)):
         try:
-            found.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
-        except (TypeError, KeyError):  # the line does not describe a job
+            limits = Limits.model_validate_json(content["limits"])
+            found.append(Submitted(**content | {"limits": limits, "seeds": tuple(content["seeds"])}))
+        except (TypeError, KeyError, ValueError):  # the line does not describe a job
             continue
     return found
 

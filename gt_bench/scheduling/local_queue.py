@@ -14,7 +14,7 @@ from pathlib import Path
 from gt_bench.config.grid import Cell, Grid, Limits
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.resources import at_once, available_mib, resident_mib
-from gt_bench.runtime.worker_pool import TaskResult, WorkerPool
+from gt_bench.runtime.worker_pool import MARGIN, TaskResult, WorkerPool
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.order import shared_seconds
 from gt_bench.scheduling.plan_file import Entry, limited_grid
@@ -28,7 +28,6 @@ from gt_bench.utils.format import duration, file_size
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.paths import SUITES
 
-MARGIN = 1.1  # of memory: a forecast measures only a few steps
 SHOWN = 5  # jobs that are listed
 
 
@@ -80,10 +79,6 @@ def _has_gpu(grid: Grid) -> bool:
     return choose_device(grid.run.device).type == "cuda"
 
 
-def _name(run: Missing) -> tuple[str, Limits, int]:
-    return run.cell.cell, run.limits, run.seed
-
-
 @dataclass
 class _Queue:
     grid: Grid
@@ -95,7 +90,7 @@ class _Queue:
     tried: set[tuple[object, ...]] = field(default_factory=set)  # jobs that ended or cannot run: not tried again
     alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory next to others
     computed: int = 0
-    told: set[str] = field(default_factory=set)
+    printed: set[str] = field(default_factory=set)
     full: str | None = None  # the message of a full disk
     progress: bool = True  # in the last round
     trials: Counter[str] = field(default_factory=Counter)  # trials of the last round, by cell
@@ -121,9 +116,9 @@ class _Queue:
                 self._say_once(f"skipped: {name} search: {why}")
         self.trials.clear()
         self.lost.clear()
-        self.keys = {_name(run): run.digest for run in found.missing}
+        self.keys = {run.run: run.digest for run in found.missing}
         searchable = [run for run in found.missing if run.searched or ("search", run.cell.cell) not in self.tried]
-        runs = [run for run in searchable if _name(run) not in self.tried and not self._too_large(run)]
+        runs = [run for run in searchable if run.run not in self.tried and not self._too_large(run)]
         jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
         if not jobs or self.is_over:
             return False
@@ -133,7 +128,7 @@ class _Queue:
         with WorkerPool(_launch(self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
             pool.run(
                 jobs,
-                self._heard,
+                self._on_message,
                 is_ready=lambda job, unfinished: self._ready(job, unfinished, pool.tasks),
                 on_done=self._ended,
                 deadline=self.until,
@@ -156,12 +151,12 @@ class _Queue:
         return not left and not found.problems and not self.disagrees
 
     def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
-        apart = [run for run in runs if _name(run) in self.alone]
-        together = [run for run in runs if _name(run) not in self.alone]
+        apart = [run for run in runs if run.run in self.alone]
+        together = [run for run in runs if run.run not in self.alone]
         known = sum(run.seconds or 0.0 for run in together)
         jobs = jobs_of(found, together, shared_seconds(known, self.most, SHARED))
         if self.until is None:  # everything will be computed: the order decides only when the last run ends
-            jobs = longest_first(jobs, {_name(run): run.entry for run in together})
+            jobs = longest_first(jobs, {run.run: run.entry for run in together})
         return [*jobs, *(job for run in apart for job in jobs_of(found, [run]))]
 
     def _too_large(self, run: Missing) -> bool:
@@ -192,9 +187,9 @@ class _Queue:
         return available_mib() - to_come >= MARGIN * (job.memory_mib or 0.0)
 
     def _is_alone(self, job: Job) -> bool:
-        return any((job.name, job.limits, seed) in self.alone for seed in job.seeds)
+        return not self.alone.isdisjoint(job.runs)
 
-    def _heard(self, job: Job, line: Line) -> None:
+    def _on_message(self, job: Job, line: Line) -> None:
         if "pid" in line:
             self.pids[job] = line["pid"]
         elif "say" in line:
@@ -324,8 +319,8 @@ class _Queue:
         )
 
     def _say_once(self, line: str) -> None:
-        if line not in self.told:
-            self.told.add(line)
+        if line not in self.printed:
+            self.printed.add(line)
             self.say(line)
 
 
@@ -338,7 +333,7 @@ def _launch(most: int, alone: set[tuple[object, ...]]) -> Callable[..., int]:
     """
 
     def launch(job: Job, tell: Callable[..., None]) -> int:
-        processes = 1 if any((job.name, job.limits, seed) in alone for seed in job.seeds) else most
+        processes = 1 if not alone.isdisjoint(job.runs) else most
         return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
 
     return launch

@@ -32,6 +32,7 @@ from gt_bench.utils.errors import DatasetError
 
 SHARED = 300.0  # seconds of runs that share a process: starting a process takes several
 OWN, QUOTED, UNPRINTED = range(3)  # ranks of cells; see `printed`
+Run = tuple[str, Limits, int | None]  # cell, its limits, seed (None: its search)
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class Missing:
     searched: bool = True
     done: float = 0.0
     cost: Cost = field(default_factory=Cost)
+
+    @property
+    def run(self) -> Run:
+        """What identifies the run before its data are available."""
+        return self.cell.cell, self.limits, self.seed
 
     @property
     def value(self) -> float:
@@ -124,6 +130,11 @@ class Job:
     seconds: float | None = None
     memory_mib: float | None = None
     problem: str | None = None
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that the job computes, or its search."""
+        return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
 
     def waits_for(self, other: "Job") -> bool:
         """Return whether the job needs the result of `other`."""
@@ -247,7 +258,7 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
     return list(jobs.values())
 
 
-def longest_first(jobs: Sequence[Job], entries: Mapping[tuple[str, Limits, int], int]) -> list[Job]:
+def longest_first(jobs: Sequence[Job], entries: Mapping[Run, int]) -> list[Job]:
     """Return jobs by entry of the plan, then by length, so that no core is idle at the end.
 
     Jobs without a forecast come first, because they may be long. Data and searches come with the first job that needs
@@ -255,10 +266,10 @@ def longest_first(jobs: Sequence[Job], entries: Mapping[tuple[str, Limits, int],
 
     Args:
         jobs: as `jobs_of` returns them.
-        entries: number of the entry of each run, by cell, limits and seed.
+        entries: number of the entry of each run.
     """
     keys = {
-        job: (entries[job.name, job.limits, job.seeds[0]], job.seconds is not None, -(job.seconds or 0.0))
+        job: (entries[job.runs[0]], job.seconds is not None, -(job.seconds or 0.0))
         for job in jobs
         if job.kind == "runs"
     }

@@ -27,15 +27,13 @@ from gt_bench.forecasting.counted import announcement
 from gt_bench.pipeline.leaderboard import leaderboard, show_written
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.resources import at_once
-from gt_bench.runtime.signals import handled
+from gt_bench.runtime.signals import handled, killed_by
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.scheduling.order import threads_of
 from gt_bench.utils.dvc import repaired, without_git_user
 
-ENDS = {signal.SIGKILL: "probably out of memory", signal.SIGINT: "Ctrl-C", signal.SIGTERM: "terminated"}
 
-
-def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
+def reproduce(suite: str) -> int:
     """Compute the missing parts of a suite and show its leaderboard.
 
     Returns:
@@ -45,7 +43,7 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
         RecipeError: of the grid.
         StoreError: of the store.
     """
-    grid = load_grid(params)
+    grid = load_grid()
     suite = grid.suite_name(suite)
     for line in (*announcement(suite, grid.suite(suite), grid), *without_git_user()):
         print(line, flush=True)
@@ -56,10 +54,10 @@ def reproduce(suite: str, params: Path = Path("params.yaml")) -> int:
     if status == 0:
         show_written(suite, grid)
         return 0
-    said = [after(command, code, grid) for command, code in died]
+    messages = [after(command, code, grid) for command, code in died]
     with contextlib.suppress(typer.Exit):  # the error was printed
-        leaderboard(suite, params)
-    for line in said:
+        leaderboard(suite)
+    for line in messages:
         print(line, file=sys.stderr)
     print("the leaderboard above is partial", file=sys.stderr)
     return 1
@@ -146,7 +144,7 @@ class _Failures(logging.Handler):
 
 def after(command: str, status: int, grid: Grid) -> str:
     """Describe how a stage failed; if training died, write the result of the cell with the same text."""
-    from gt_bench.experiment.status import seeds_kept, unfinished
+    from gt_bench.experiment.status import stored_seeds, unfinished
     from gt_bench.store.run_store import StoreError
     from gt_bench.utils.io import write_json
 
@@ -156,10 +154,11 @@ def after(command: str, status: int, grid: Grid) -> str:
         return f"{command}: {happened}; run the same command again to resume"
     try:
         cell = grid.find(what[2])
-        runs, asked = seeds_kept(cell, grid)
+        runs, requested = stored_seeds(cell, grid)
         if what[1] == "tune":
             return f"search of {cell.cell}: {happened}; its trials are saved, run the same command again to resume"
-        saved = f"{len(runs)} of {asked} seed{'s' if asked > 1 else ''} {'is' if len(runs) == 1 else 'are'} saved"
+        seeds, are = "seeds" if requested > 1 else "seed", "is" if len(runs) == 1 else "are"
+        saved = f"{len(runs)} of {requested} {seeds} {are} saved"
         happened += f"; {saved}, run the same command again to resume"
         write_json(Path("results", f"{cell.cell}.json"), unfinished(cell, grid, happened))
         return f"{cell.cell}: {happened}"
@@ -172,8 +171,7 @@ def in_words(status: int) -> str:
     number = -status if status < 0 else status - 128
     if number not in signal.valid_signals():
         return f"failed with exit status {status}, see above"
-    why = ENDS.get(signal.Signals(number), signal.Signals(number).name)
-    return f"killed by signal {number}: {why}"
+    return killed_by(number)
 
 
 def main(arguments: list[str]) -> int:

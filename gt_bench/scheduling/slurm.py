@@ -93,8 +93,8 @@ class Slurm:
             raise ClusterError(f"Slurm is not available: sbatch is not on the PATH; {how}")
         answer = _slurm("scontrol", "ping")
         if answer.returncode or "UP" not in answer.stdout:
-            said = " ".join((answer.stderr or answer.stdout).split())
-            raise ClusterError(f"Slurm does not answer ({said}); check SLURM_CONF and that slurmctld runs, or {how}")
+            text = " ".join((answer.stderr or answer.stdout).split())
+            raise ClusterError(f"Slurm does not answer ({text}); check SLURM_CONF and that slurmctld runs, or {how}")
         try:
             import submitit  # noqa: F401
         except ImportError:
@@ -142,9 +142,9 @@ class Slurm:
             with _without_own_job():
                 jobs = executor.submit_array(tasks)
         except FailedJobError as error:
-            said = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             raise ClusterError(
-                f"Slurm rejects a job that needs {need}: {said}; see partitions and nodes with `sinfo`, and set "
+                f"Slurm rejects a job that needs {need}: {reason}; see partitions and nodes with `sinfo`, and set "
                 "`resources:` in params.yaml"
             ) from None
         return [(job.job_id, task.lines) for job, task in zip(jobs, tasks, strict=True)]

@@ -6,33 +6,29 @@ store/sweep/jobs/ has scripts and logs.
 """
 
 import re
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from types import TracebackType
+from dataclasses import dataclass, field
 
-from gt_bench.config.grid import Grid, Limits
+from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
-from gt_bench.forecasting.counted import counted_costs
 from gt_bench.scheduling.job import Line, as_json, run_job
-from gt_bench.scheduling.job_registry import Run, Submitted, register, registered
+from gt_bench.scheduling.job_registry import Submitted, register, registered
+from gt_bench.scheduling.job_table import JobTable
 from gt_bench.scheduling.plan_file import Entry, limited_grid
-from gt_bench.scheduling.planner import Job, Missing, Plan, jobs_of, part_done, plan
+from gt_bench.scheduling.planner import Job, Plan, Run, jobs_of, part_done, plan
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need, need_of, shares
 from gt_bench.store.run_store import Store
-from gt_bench.utils.format import duration
 from gt_bench.utils.io import held, make_folder
 
 SHARED = 900.0  # seconds of runs that share a job: waiting in the queue takes time too
 POLL_SECONDS = 5.0
 AT_MOST = 16  # default of the jobs that run at once
 ARRAY = 1000  # jobs of an array: the default MaxArraySize of Slurm is 1001
-SHOWN = 20  # rows of the table of jobs
 # Reasons of Slurm for which a job waits until somebody changes it.
 NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|NotAllowed|Held|held")
 
@@ -91,7 +87,7 @@ class _Sweep:
     reported: set[str] = field(default_factory=set)
     tried: set[Run] = field(default_factory=set)
     digests: dict[Run, str] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)
+    printed: set[str] = field(default_factory=set)
     # cell -> trials that were left when jobs of its search were last submitted
     searched: dict[str, int] = field(default_factory=dict)
     refused: bool = False
@@ -99,7 +95,7 @@ class _Sweep:
     def prepare(self) -> None:
         """Prepare data and encodings once on this machine, before anything is submitted."""
         for dataset in self.plan().data:
-            run_job(as_json(Job("data", dataset, dataset), False), self._heard)
+            run_job(as_json(Job("data", dataset, dataset), False), self._on_message)
 
     def plan(self) -> Plan:
         """Plan the missing runs and report problems."""
@@ -108,7 +104,7 @@ class _Sweep:
             self._say_once(f"skipped: {problem}")
         for run in found.missing:
             if run.digest:
-                self.digests[_key(run)] = run.digest
+                self.digests[run.run] = run.digest
         return found
 
     def submit(self) -> None:
@@ -117,13 +113,15 @@ class _Sweep:
             found, before = self.plan(), registered(self.store)
             places = self.cluster.places([job.id for job in before])
             alive = [job for job in before if job.id in places]
-            runs = {_key(run) for run in found.missing} | {(name, "", None) for name in found.searches}
+            runs = {run.run for run in found.missing}
             new = [
-                job for job in alive if any((n, "" if seed is None else cut, seed) in runs for n, cut, seed in job.runs)
+                job
+                for job in alive
+                if any(run in runs or (run[2] is None and run[0] in found.searches) for run in job.runs)
             ]
             self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
             taken = {run for job in alive for run in job.runs} | self.tried
-            ready = [run for run in found.missing if _key(run) not in taken and run.cell.dataset not in found.data]
+            ready = [run for run in found.missing if run.run not in taken and run.cell.dataset not in found.data]
             everything = jobs_of(found, shared=0)
             jobs = [
                 job
@@ -139,7 +137,7 @@ class _Sweep:
 
     def _is_searched(self, job: Job, found: Plan, taken: Collection[Run]) -> bool:
         """Return whether jobs work on the search of the cell, or the last ones made no progress."""
-        if (job.name, job.limits.model_dump_json(), None) in taken:
+        if job.runs[0] in taken:
             return True
         stuck = self.searched.get(job.name) == found.searches[job.name].left
         if stuck:
@@ -153,12 +151,12 @@ class _Sweep:
             handed = self.cluster.submit(need, [as_json(job, False) for job in group], share)
         except ClusterError as error:
             self.refused = True
-            self.tried |= {run for job in group for run in _runs(job)}
+            self.tried |= {run for job in group for run in job.runs}
             names = ", ".join(dict.fromkeys(job.name for job in group))
             self._say_once(f"skipped: {len(group)} jobs of {names}: {error}")
             return
         new = [
-            Submitted(number, str(lines), share, job.name, job.limits.model_dump_json(), job.seeds)
+            Submitted(number, str(lines), share, job.name, job.limits, job.seeds)
             for job, (number, lines) in zip(group, handed, strict=True)
         ]
         register(self.store, new)
@@ -172,7 +170,7 @@ class _Sweep:
             try:
                 groups.setdefault(need_of(job, cell, self.grid), []).append(job)
             except RecipeError as error:
-                self.tried |= set(_runs(job))
+                self.tried |= set(job.runs)
                 self.refused = True
                 self._say_once(f"skipped: {error}")
         return groups
@@ -183,15 +181,15 @@ class _Sweep:
             if job.id in places or job.id in self.reported:
                 continue
             self.reported.add(job.id)
-            said = {line["seed"]: line for line in job.said() if "outcome" in line}
-            for name, cut, seed in job.runs:
+            output = {line["seed"]: line for line in job.output() if "outcome" in line}
+            for name, limits, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
-                line = said.get(seed)
+                line = output.get(seed)
                 if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process continues
                     continue
                 # a search continues while it has trials
                 if seed is not None or (line is not None and line["outcome"] == "failed"):
-                    self.tried.add((name, cut, seed))
+                    self.tried.add((name, limits, seed))
                 if line is None:
                     again = "its trial is queued again" if seed is None else "run the same command to submit it again"
                     self.say(f"{what}: job {job.id} ended without a result (cancelled, or its node died); {again}")
@@ -241,124 +239,21 @@ class _Sweep:
 
     def _done(self, job: Submitted) -> str:
         parts = []
-        for name, cut, seed in job.runs:
-            if digest := self.digests.get((name, cut, seed)):
-                cell = self.grid.find(name)
-                recipe = limited(
-                    load_recipe(cell.recipe_path), limited_grid(self.grid, cell, Limits.model_validate_json(cut)), cell
-                )[0]
+        for run in job.runs:
+            if digest := self.digests.get(run):
+                cell = self.grid.find(run[0])
+                recipe = limited(load_recipe(cell.recipe_path), limited_grid(self.grid, cell, run[1]), cell)[0]
                 stored = (self.store.folder(digest) / "record.json").exists()
                 parts.append(1.0 if stored else part_done(self.store, digest, recipe))
         return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""
 
-    def _heard(self, line: Line) -> None:
+    def _on_message(self, line: Line) -> None:
         if "say" in line:
             self.say(line["say"])
         elif line.get("outcome") not in (None, "ok"):
             self._say_once(f"skipped: {line.get('why')}")
 
     def _say_once(self, line: str) -> None:
-        if line not in self.told:
-            self.told.add(line)
+        if line not in self.printed:
+            self.printed.add(line)
             self.say(line)
-
-
-def _key(run: Missing) -> Run:
-    return run.cell.cell, run.limits.model_dump_json(), run.seed
-
-
-def _runs(job: Job) -> list[Run]:
-    return [(job.name, job.limits.model_dump_json(), seed) for seed in job.seeds or (None,)]
-
-
-class JobTable:
-    """A live table of the jobs on a terminal; it shows nothing elsewhere, where the printed lines are enough."""
-
-    def __enter__(self) -> Callable[[list[list[str]]], None]:
-        from rich.console import Console
-        from rich.live import Live
-
-        self.live = Live(console=Console(), auto_refresh=False) if sys.stdout.isatty() else None
-        if self.live:
-            self.live.__enter__()
-        return self._update
-
-    def _update(self, rows: list[list[str]]) -> None:
-        from rich.table import Table
-
-        if self.live:
-            running = sum(row[1] == "running" for row in rows)
-            title = f"{running} jobs running, {len(rows) - running} waiting"
-            table = Table("job", "state", "where", "runs", "done", title=title)
-            for row in rows[:SHOWN]:
-                table.add_row(*(text.replace("[", r"\[") for text in row))
-            self.live.update(table, refresh=True)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.live:
-            self.live.__exit__(kind, error, trace)
-
-
-def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], measure: bool = False) -> list[list[str]]:
-    """Return what a sweep would submit, without submitting or preparing anything.
-
-    Args:
-        entries: what to compute.
-        grid: the grid.
-        say: called for each line of output.
-        measure: time steps of cells without a forecast, which takes seconds per cell; otherwise their time is counted
-            (docs/scale.json) and their memory is unknown.
-
-    Returns:
-        Rows of need, jobs, runs and trials, time of one process, cells.
-    """
-    found = plan(entries, grid, say=say, measure=measure)
-    if not measure:
-        counted = counted_costs(grid)
-        missing = [
-            run if run.cost.seconds is not None else replace(run, cost=counted.get(run.cell.cell, run.cost))
-            for run in found.missing
-        ]
-        found = replace(found, missing=missing)
-    groups: dict[str, list[Job]] = {}
-    for job in jobs_of(found, shared=SHARED):
-        cell = None if job.kind == "data" else grid.find(job.name)
-        try:
-            need = "here, beforehand" if cell is None else str(need_of(job, cell, grid))
-        except RecipeError as error:
-            if measure or cell is None:
-                need = str(error)
-            else:
-                known = need_of(replace(job, memory_mib=job.memory_mib or 0.0, seconds=job.seconds or 0.0), cell, grid)
-                memory = "? GiB" if job.memory_mib is None else f"{known.memory_gib:g} GiB"
-                need = str(known).replace(f"{known.memory_gib:g} GiB", memory, 1)
-                need = need if job.seconds is not None else need.replace(f"{known.hours:g} h", "? h", 1)
-        groups.setdefault(need, []).append(job)
-    for problem in found.problems:
-        say(f"skipped: {problem}")
-    rows = []
-    for need, jobs in groups.items():
-        names = list(dict.fromkeys(job.name for job in jobs))
-        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-        runs = sum(len(job.seeds) + job.trials for job in jobs)
-        seconds = [job.seconds for job in jobs if job.seconds is not None]
-        total = duration(sum(seconds)) if seconds else "?"
-        rows.append([need, str(len(jobs)), str(runs), total, shown])
-    return rows
-
-
-def show_dry_run(entries: Sequence[Entry], grid: Grid, measure: bool = False) -> None:
-    """Print `dry_run` as a table, and how its times were obtained."""
-    from gt_bench.leaderboard.terminal import print_table
-
-    rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr), measure)
-    columns = ("resources of a job", "jobs", "runs, trials", "total time", "cells")
-    print_table(columns, rows, wrapped=("resources of a job", "cells"))
-    if not measure:
-        print(
-            "Times without a stored forecast are counted (docs/scale.md), for one CPU thread or, with resources.gpus "
-            "in params.yaml, an H100.\n"
-            "Memory is unknown (?) until a forecast: --measure times a few steps of each cell here."
-        )

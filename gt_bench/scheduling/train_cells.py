@@ -22,14 +22,13 @@ from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import make_folder
 
 
-def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Path) -> list[str]:
+def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1) -> list[str]:
     """Train several cells in parallel; a cell that starts from the weights of another comes after it.
 
     Args:
         cells: to train.
         grid: the grid.
         jobs: how many cells train at once.
-        **folders: as for `train_cell`.
 
     Returns:
         The names of the cells that failed, after their errors were printed.
@@ -50,7 +49,7 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
     if sys.platform != "linux":  # forks are not safe: train the cells one after the other in this process
         for cell in cells:
             try:
-                train_cell(cell, grid, **folders)
+                train_cell(cell, grid)
             except UserError as error:
                 report(cell.cell, error)
         return failed
@@ -75,9 +74,9 @@ def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1, **folders: Pat
                 tell()
 
         if task.seed is None:
-            train_cell(by_name[task.cell], grid, bar=most == 1, notice=notice, **folders)
+            train_cell(by_name[task.cell], grid, bar=most == 1, notice=notice)
         else:
-            _compute_ahead(by_name[task.cell], grid, task.seed, notice, **folders)
+            _compute_ahead(by_name[task.cell], grid, task.seed, notice)
 
     def on_done(task: Task, result: TaskResult) -> None:
         begun.discard(task)
@@ -129,21 +128,13 @@ def _seeds(cell: Cell, grid: Grid) -> list[int]:
         return []
 
 
-def _compute_ahead(
-    cell: Cell,
-    grid: Grid,
-    seed: int,
-    notice: Callable[..., None],
-    data: Path = Path("data"),
-    store_root: Path = Path("store"),
-    **_: Path | None,
-) -> None:
+def _compute_ahead(cell: Cell, grid: Grid, seed: int, notice: Callable[..., None]) -> None:
     """Compute a seed of a cell that another process trains, unless a process has begun it."""
-    from gt_bench.experiment.run import prepare_process
+    from gt_bench.runtime.startup import prepare_process
 
     recipe, _cuts = limited(settings_of(cell), grid, cell)
-    store = Store(store_root)
-    experiment = experiment_of(cell, recipe, grid, store, data, prepare_process(grid.run))
+    store = Store()
+    experiment = experiment_of(cell, recipe, grid, store, Path("data"), prepare_process(grid.run))
     lock = FileLock(make_folder(store.folder(experiment.digest(seed))) / "lock")
     try:
         lock.acquire(timeout=0)

@@ -14,7 +14,7 @@ from gt_bench.experiment.status import unfinished
 from gt_bench.leaderboard.columns import cells
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.schemas import Row
-from gt_bench.store.archive import record_problems
+from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_json

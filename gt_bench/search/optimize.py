@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import Recipe, digest_of, load_recipe
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice, Range, SearchSection
 from gt_bench.experiment.cell import limited
@@ -26,6 +26,7 @@ from gt_bench.search.space import grid_points, trials_of
 from gt_bench.search.storage import JOURNAL, REMEDY, Workers, ended, open_study, storage_url
 from gt_bench.search.warm_start import Start, lines_of, starts_of
 from gt_bench.store.run_store import curves_reached
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.format import print_text
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ def run_search(
     Raises:
         RecipeError: the search space contains an invalid combination, or the study is damaged or edited.
     """
-    from gt_bench.experiment.run import Experiment, prepare_process
+    from gt_bench.experiment.run import Experiment
     from gt_bench.runtime.progress import Progress
+    from gt_bench.runtime.startup import prepare_process
     from gt_bench.store.run_store import Store
 
     allocator = prepare_process(grid.run, recipe.threads)

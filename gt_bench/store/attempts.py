@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gt_bench.config.recipe import digest_of
 from gt_bench.schemas import Record, Result
-from gt_bench.store.archive import result_problems
+from gt_bench.store.record_checks import result_problems
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
 
 

@@ -211,17 +211,17 @@ def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -
     Raises:
         PredictionsError: there are none, the file is damaged, or it is not the one of the record.
     """
-    seed, said = record["deterministic"]["seed"], record.get("predictions") or {}
+    seed, entry = record["deterministic"]["seed"], record.get("predictions") or {}
     again = f"`gt-bench train {cell} --predictions` computes the run again and stores them"
     if not (store.folder(record["digest"]) / "record.json").exists():
         again = (
             f"`gt-bench store import {cell}` copies its shipped records to the store, then {again} if the numbers are "
             "those of the record"
         )
-    if "sha256" not in said:
-        why = said.get("left_out") or "its run was computed without them"
-        if "left_out_mib" in said:
-            raised = int(said["left_out_mib"]) + 1
+    if "sha256" not in entry:
+        why = entry.get("left_out") or "its run was computed without them"
+        if "left_out_mib" in entry:
+            raised = int(entry["left_out_mib"]) + 1
             again = f"set `run.predictions: {raised}` in params.yaml (MiB), then {again}"
         raise PredictionsError(f"{cell}: seed {seed} has no stored predictions: {why}; {again}")
     path = store.folder(record["digest"]) / FILE
@@ -231,9 +231,9 @@ def load(cell: str, record: Record, store: Store, shipped: Path | None = None) -
         content, where = member, f"{shipped}: {record['digest']}.npz"
     else:
         raise PredictionsError(f"{path}: file not found: predictions of {cell}, seed {seed}; {again}")
-    if (found := hashlib.sha256(content).hexdigest()) != said["sha256"]:
+    if (found := hashlib.sha256(content).hexdigest()) != entry["sha256"]:
         raise PredictionsError(
-            f"{where}: has the sha256 {found[:12]}..., but its record has {said['sha256'][:12]}...: it was edited or "
+            f"{where}: has the sha256 {found[:12]}..., but its record has {entry['sha256'][:12]}...: it was edited or "
             f"damaged; delete it, then {again}"
         )
     return _read(content, record, where, again)
@@ -301,8 +301,8 @@ def ship(record_path: Path, records: Sequence[Record], store: Store) -> Path | N
     """
     path, files = shipped_file(record_path), {}
     for record in records:
-        said, file = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
-        if "sha256" in said and file.exists():
+        entry, file = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
+        if "sha256" in entry and file.exists():
             if problem := problem_of(record, store):
                 raise PredictionsError(problem)
             files[record["digest"]] = read_bytes(file)
@@ -328,9 +328,9 @@ def unpack(record_path: Path, records: Sequence[Record], store: Store) -> int:
     path, count = shipped_file(record_path), 0
     members = _members(path) if path.exists() else {}
     for digest, content in members.items():
-        file, held = store.folder(digest) / FILE, store.get(digest)
-        said = (held.get("predictions") if held else None) or {}
-        if not file.exists() and said.get("sha256") == hashlib.sha256(content).hexdigest():
+        file, stored = store.folder(digest) / FILE, store.get(digest)
+        entry = (stored.get("predictions") if stored else None) or {}
+        if not file.exists() and entry.get("sha256") == hashlib.sha256(content).hexdigest():
             write_bytes(file, content)
             count += 1
     return count
@@ -358,10 +358,10 @@ def shipped_problems(record_path: Path, records: Sequence[Record]) -> list[str]:
 
 def problem_of(record: Record, store: Store) -> str | None:
     """Returns what is wrong with the predictions of a stored record, otherwise None. A missing file is no problem."""
-    said, path = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
-    if not path.exists() or "sha256" not in said:
+    entry, path = record.get("predictions") or {}, store.folder(record["digest"]) / FILE
+    if not path.exists() or "sha256" not in entry:
         return None
-    if hashlib.sha256(read_bytes(path)).hexdigest() == said["sha256"]:
+    if hashlib.sha256(read_bytes(path)).hexdigest() == entry["sha256"]:
         return None
     return f"{path}: has another sha256 than its record: it was edited or damaged; delete the file"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from gt_bench.config.recipe import digest_of
 from gt_bench.schemas import Curves, Digests, Record, Settings
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import UnfitFile, hold, make_folder, read_bytes, read_text, write_json
 

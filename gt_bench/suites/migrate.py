@@ -4,7 +4,8 @@ import json
 import re
 from pathlib import Path
 
-from gt_bench.experiment.golden_values import CHECKED, VALUES, save_checked
+from gt_bench.experiment.golden_values import VALUES
+from gt_bench.experiment.modified_code import CHECKED, save_checked
 from gt_bench.utils.io import read_bytes, write_bytes
 from gt_bench.utils.paths import MANIFEST, SUITES, SuiteError, recipe_file, record_file
 

@@ -19,6 +19,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of
 from gt_bench.experiment.golden_values import Entry, differs, same_computation
+from gt_bench.experiment.modified_code import checked, save_checked
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.search.space import check_space
@@ -87,7 +88,7 @@ def changed(cells: Iterable[Cell]) -> list[Cell]:
     """Returns the cells whose code has changed since their golden values were last compared."""
     from gt_bench.data.registry import get_spec
 
-    known, found = golden_values.checked(Path()), []
+    known, found = checked(Path()), []
     for cell in cells:
         model, task = load_recipe(cell.recipe_path).model.name, get_spec(cell.dataset).task
         if known.get(cell.cell) != code_of(model, task)[:16]:
@@ -181,12 +182,12 @@ def _lowered(kept: Entry, now: Entry) -> bool:
 
 def note_checked(cells: Iterable[str]) -> None:
     """Updates golden_checked.json of the suites with the current code of cells whose golden values agree."""
-    known = {name: code for name, code in golden_values.checked(Path()).items()}
+    known = {name: code for name, code in checked(Path()).items()}
     for suite in dict.fromkeys(cell.partition("/")[0] for cell in cells):
         for cell, entry in golden_values.load(suite).items():
             if cell in cells:
                 known[cell] = code_of(entry["model"], entry["task"])[:16]
-    golden_values.save_checked(known)
+    save_checked(known)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

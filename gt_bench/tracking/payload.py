@@ -16,7 +16,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from pathlib import Path
 
-from gt_bench.config.recipe import BY_SET, TRIED, digest_of, load_recipe
+from gt_bench.config.recipe import BY_SET, TRIED, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_options import options_of
 from gt_bench.config.space_text import space_text
@@ -25,6 +25,7 @@ from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.search.artifacts import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.format import markdown_text
 from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id, without_credentials

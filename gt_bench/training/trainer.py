@@ -228,7 +228,8 @@ class Run:
                 self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
             took = time.monotonic() - began
             # an epoch longer than the grace period of a signal is lost if the run is killed: save often
-            if self.checkpoint.due or signals.asked() or (took > signals.GRACE and self.checkpoint.cost < 0.02 * took):
+            is_long = took > signals.GRACE and self.checkpoint.cost < 0.02 * took
+            if self.checkpoint.due or signals.pending() or is_long:
                 self._save()
             if (
                 self.time_limit is not None
@@ -237,7 +238,7 @@ class Run:
             ):
                 self._save()
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
-            if signals.asked() and self.epoch < total:
+            if signals.pending() and self.epoch < total:
                 signals.leave()
 
     def _stops_early(self) -> bool:

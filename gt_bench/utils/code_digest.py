@@ -1,7 +1,7 @@
 """Digests of source code, and the modules and files that code imports. Files are parsed, never executed.
 
 `code_digest` covers modules of this project: it shows where golden values must be compared again
-(gt_bench/experiment/golden_values.py) and is part of no key. `text_digest` covers a user's file and the files of its
+(gt_bench/experiment/modified_code.py) and is part of no key. `text_digest` covers a user's file and the files of its
 folder that it imports. Comments, docstrings and layout do not count.
 """
 

@@ -23,6 +23,12 @@ class WriteError(UserError, RuntimeError):
     """A file could not be written; the message names the file and what to do. No file was changed."""
 
 
+def is_disk_full(error: BaseException) -> bool:
+    """Return whether an error of the system, or a WriteError that it caused, means that a disk is full."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def is_plain_name(name: str) -> bool:
     """Return whether `name` is a valid name of a file or folder: not empty, not hidden, without a path."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name) is not None
@@ -56,7 +62,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             raise WriteError(f"{path}: {DISK_FULL}") from error
         raise WriteError(f"{path}: cannot be written ({error.strerror}); {FIX_AND_RETRY}") from error
     return path

@@ -33,7 +33,7 @@ from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec, RemoteFile
 from gt_bench.encodings.encode_dataset import encode_dataset
-from gt_bench.experiment import run as runs
+from gt_bench.experiment import compute, record
 from gt_bench.pipeline.dependencies import write_state
 from gt_bench.pipeline.leaderboard import leaderboard
 from gt_bench.pipeline.train import train_cell
@@ -118,10 +118,10 @@ def install() -> None:
     catalog()["mini"] = SPEC
     checksums.PATH = Path("data.lock.json")
     environment.commit = lambda: COMMIT
-    environment.now = runs.now = lambda: "2026-01-01T00:00:00+00:00"
-    runs.Clock = Still
-    runs.PeakMemory.read = lambda self: 100.0
-    runs.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
+    environment.now = record.now = lambda: "2026-01-01T00:00:00+00:00"
+    compute.Clock = Still
+    environment.PeakMemory.read = lambda self: 100.0
+    environment.Usage.read = lambda self: {"epoch": [], "memory_mib": [], "cpu_percent": []}
     # pictures, and a forest that weighs the searched keys, take seconds per search
     artifacts._plots = lambda base, study: [
         write_bytes(base.with_name(f"{base.name}.{name}.png"), b"a picture") for name in artifacts.PLOTS

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from gt_bench.config.recipe import digest_of
 from gt_bench.store.run_store import SCHEMA, run_digest, sealed
+from gt_bench.utils.digest import digest_of
 
 ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc"}
 

@@ -23,10 +23,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
-from gt_bench.config.recipe import digest_of
 from gt_bench.config.schema import nearest
 from gt_bench.runtime.module_loader import imported
 from gt_bench.schemas import Json
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_json
 from gt_bench.utils.paths import suite_folders

@@ -6,7 +6,7 @@ from torch import nn
 
 from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import load_recipe
-from gt_bench.experiment.pretrained import best_kept
+from gt_bench.experiment.pretrained import best_with_weights
 from gt_bench.experiment.run import STORE, Experiment
 from gt_bench.schemas import Record
 from gt_bench.store.run_store import Store
@@ -47,7 +47,7 @@ def best_run(run: Experiment, cell: str) -> tuple[Record, nn.Module]:
     Raises:
         RunNotFound: there is no such run.
     """
-    record = best_kept(run, run.recipe.seeds)
+    record = best_with_weights(run, run.recipe.seeds)
     if record is None:
         raise RunNotFound(
             f"needs the weights of a complete run of {cell} by the current code: {train_command(cell)} saves "

@@ -8,7 +8,6 @@ import gzip
 import io
 import multiprocessing
 import multiprocessing.pool
-import os
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from gt_bench.data.packed import PackedWriter
 from gt_bench.data.readers import dataset_errors, ids_to_split
 from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.runtime.resources import cores
 from gt_bench.utils.errors import DatasetError
 
 BLOCK = 2000
@@ -76,7 +76,7 @@ def _convert(writer: PackedWriter, molecules: Iterable[tuple[str, list[float]]],
     first, count = [], 0
     source = iter(molecules)
     blocks = iter(lambda: list(islice(source, BLOCK)), [])
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+    with multiprocessing.get_context("spawn").Pool(cores()) as pool:
         for arrays in _bounded_map(pool, blocks):
             if isinstance(arrays, str):
                 raise DatasetError(f"{where}: {arrays}")
@@ -89,7 +89,7 @@ def _convert(writer: PackedWriter, molecules: Iterable[tuple[str, list[float]]],
 
 def _bounded_map(pool: multiprocessing.pool.Pool, blocks: Iterator[Molecules]) -> Iterator[dict[str, np.ndarray] | str]:
     """Like pool.imap with at most two unfinished blocks per process (imap reads its whole input at once)."""
-    waiting = [pool.apply_async(convert_block, (block,)) for block in islice(blocks, 2 * (os.cpu_count() or 1))]
+    waiting = [pool.apply_async(convert_block, (block,)) for block in islice(blocks, 2 * cores())]
     while waiting:
         yield waiting.pop(0).get()
         waiting += [pool.apply_async(convert_block, (block,)) for block in islice(blocks, 1)]

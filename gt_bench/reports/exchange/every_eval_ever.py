@@ -21,7 +21,7 @@ from gt_bench.config.tried import TRIED
 from gt_bench.data.registry import get_spec
 from gt_bench.leaderboard.collect import Gathered, Version
 from gt_bench.schemas import Row, Settings
-from gt_bench.store.archive import NOT_NEGATIVE, UNIT_INTERVAL
+from gt_bench.store.record_checks import NOT_NEGATIVE, UNIT_INTERVAL
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_json
 from gt_bench.utils.redact import shareable

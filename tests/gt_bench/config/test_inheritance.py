@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.inheritance import bases_of, origin_of, read_recipe
-from gt_bench.config.recipe import digest_of, load_recipe
+from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.dependencies import write_state
 from gt_bench.pipeline.grid import main as write_grid
+from gt_bench.utils.digest import digest_of
 
 MAIN = """
 model: {name: mlp, hidden_dim: 8, num_layers: 2}

@@ -171,7 +171,10 @@ def test_a_yaml_file_is_a_regular_file_of_bounded_size(tmp_path):
 
 def test_the_digest_of_a_recipe_does_not_depend_on_the_hash_seed(tmp_path):
     path = write_yaml(tmp_path, yaml.safe_dump(RECIPE).replace("name: mlp", "name: mlp\n  x: {b: [q, w, e], a: 1}"))
-    code = f"from gt_bench.config.recipe import *; print(digest_of(load_recipe({str(path)!r}).decisive()))"
+    code = (
+        "from gt_bench.config.recipe import load_recipe; from gt_bench.utils.digest import digest_of; "
+        f"print(digest_of(load_recipe({str(path)!r}).decisive()))"
+    )
     found = {
         subprocess.run(
             [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}, stdout=-1

@@ -173,7 +173,9 @@ def test_results_messages_errors_and_deaths_of_processes(forked):
 def test_seeds_side_by_side_have_cores_for_all_their_processes(project, forked, monkeypatch):
     project.recipe("many", batch={"graphs": 4}, epochs=2, seeds=[0, 1], processes=2)
     asked = []
-    monkeypatch.setattr("gt_bench.pipeline.train.at_once", lambda parallel, tasks, cores, gpu: asked.append(cores) or 2)
+    monkeypatch.setattr(
+        "gt_bench.experiment.train_seeds.at_once", lambda parallel, tasks, cores, gpu: asked.append(cores) or 2
+    )
     assert train()["status"] == "ok"
     assert asked == [2]
     assert [record["measured"]["processes"] for record in project.records()] == [2, 2]

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 from gt_bench.config.grid import load_grid
-from gt_bench.experiment.status import seeds_kept, unfinished
+from gt_bench.experiment.status import stored_seeds, unfinished
 from gt_bench.reports.cell_list import listing
 from gt_bench.store.run_store import Store
 from tests.gt_bench.shipping import CELL
@@ -13,7 +13,7 @@ from tests.gt_bench.shipping import CELL
 def test_a_seed_counts_while_its_record_is_there(trained):
     grid = load_grid()
     cell = grid.find(CELL)
-    runs, asked = seeds_kept(cell, grid)
+    runs, asked = stored_seeds(cell, grid)
     assert len(runs) == asked == 2
     assert listing([cell], grid)[0][0] | {"settings": ""} == {
         "cell": CELL,
@@ -23,10 +23,10 @@ def test_a_seed_counts_while_its_record_is_there(trained):
     }
     # without data, digests cannot be computed: the runs listed in the result are used
     Path("data").rename("elsewhere")
-    assert seeds_kept(cell, grid) == (runs, 2)
+    assert stored_seeds(cell, grid) == (runs, 2)
     Path("elsewhere").rename("data")
     shutil.rmtree(Store().folder(runs[0]))
-    assert seeds_kept(cell, grid) == (runs[1:], 2)
+    assert stored_seeds(cell, grid) == (runs[1:], 2)
     shutil.rmtree("results")
     assert [one["state"] for one in listing([cell], grid)[0]] == ["begun"]
     result = unfinished(cell, grid, "killed")
@@ -41,7 +41,7 @@ def test_a_seed_counts_while_its_record_is_there(trained):
 def test_a_damaged_record_is_listed_as_such(trained):
     grid = load_grid()
     cell, store = grid.find(CELL), Store()
-    paths = [store.folder(digest) / "record.json" for digest in seeds_kept(cell, grid)[0]]
+    paths = [store.folder(digest) / "record.json" for digest in stored_seeds(cell, grid)[0]]
     paths[0].write_text(paths[0].read_text().replace('"test": 0.', '"test": 0.9', 1))
     paths[1].write_text("{")
     ((line,), problems) = listing([cell], grid)

@@ -89,7 +89,8 @@ def test_seeds_side_by_side_on_a_gpu_have_the_numbers_of_one_by_one(project, mon
 
     def launched(compute, *others):
         with open("launched", "a", encoding="utf-8") as file:
-            file.write(f"{compute.seed} of {compute.processes}\n")
+            _, seed, processes = compute.args
+            file.write(f"{seed} of {processes}\n")
         return launch(compute, *others)
 
     def on_gpu(experiment):

@@ -124,7 +124,7 @@ def test_only_splits_that_are_used_are_checked(ours):  # noqa: F811
 @pytest.mark.slow
 def test_a_run_with_a_validation_of_nan_fails(ours, monkeypatch):  # noqa: F811
     write_graphs("a.npz", [0, 1, 0, 0, 0, 1], TWO)
-    monkeypatch.setattr("gt_bench.experiment.run.check_metric", lambda *arguments: None)
+    monkeypatch.setattr("gt_bench.experiment.setup.check_metric", lambda *arguments: None)
     row = try_pair("mlp", "a.npz", FAST, [0], task="graph-classification", metric="roc-auc", bar=False).row
     assert (row["status"], row["mean"]) == ("failed", None)
     (record,) = Store().records()

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
+from gt_bench.experiment import run
 from gt_bench.experiment.run import Experiment
 from gt_bench.experiment.train_seeds import Pace
 from gt_bench.pipeline.train import train_cell
@@ -358,15 +359,15 @@ def test_seeds_side_by_side_leave_what_they_leave_one_after_the_other(project, b
 @pytest.mark.slow
 def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_resumes(project, beside, monkeypatch):
     beside()
-    compute = Experiment._compute
+    compute = run.compute
 
-    def killed(self, seed, *arguments):
+    def killed(experiment, seed, *arguments):
         if seed == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        return compute(self, seed, *arguments)
+        return compute(experiment, seed, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Experiment, "_compute", killed)
+        patch.setattr(run, "compute", killed)
         with pytest.raises(Lost) as error:
             train()
     assert str(error.value) == (
@@ -385,14 +386,14 @@ def test_a_seed_that_is_killed_loses_no_other_and_the_same_command_resumes(proje
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
     project.recipe(run={"parallel": parallel}, seeds=[0, 1, 2])
-    compute = Experiment._compute
+    compute = run.compute
 
-    def fails(self, seed, *arguments):
+    def fails(experiment, seed, *arguments):
         if seed == 0:
             raise RecipeError("suites/small/recipes/web/mlp.yaml: not with seed 0")
-        return compute(self, seed, *arguments)
+        return compute(experiment, seed, *arguments)
 
-    monkeypatch.setattr(Experiment, "_compute", fails)
+    monkeypatch.setattr(run, "compute", fails)
     with pytest.raises(RecipeError, match="not with seed 0\n2 of 3 seeds are stored"):
         train()
     assert {record["seed"] for record in deterministic().values()} == {1, 2}
@@ -400,16 +401,16 @@ def test_a_seed_that_fails_loses_no_other(project, monkeypatch, parallel):
 
 def test_a_bug_in_a_process_of_a_seed_is_raised_with_where_it_was(beside, monkeypatch):
     beside()
-    monkeypatch.setattr(Experiment, "_compute", lambda self, seed, *_: [][seed])
+    monkeypatch.setattr(run, "compute", lambda experiment, seed, *_: [][seed])
     with pytest.raises(IndexError) as error:
         train()
-    assert "_compute" in error.value.__notes__[0]
+    assert "gt_bench/experiment/run.py" in error.value.__notes__[0]
 
 
 @pytest.mark.slow
 def test_out_of_memory_next_to_others_is_no_result_before_it_happened_alone(project, beside, monkeypatch, capsys):
     beside()
-    started, flag = Experiment._initial_model, Path("ran out")
+    started, flag = Experiment.initial_model, Path("ran out")
 
     def build():
         flag.touch()
@@ -418,7 +419,7 @@ def test_out_of_memory_next_to_others_is_no_result_before_it_happened_alone(proj
     # only the first time
     monkeypatch.setattr(
         Experiment,
-        "_initial_model",
+        "initial_model",
         lambda self, seed: build if seed == 1 and not flag.exists() else started(self, seed),
     )
     assert train()["status"] == "ok"
@@ -426,7 +427,7 @@ def test_out_of_memory_next_to_others_is_no_result_before_it_happened_alone(proj
     assert "seed 1 (2/3): out of memory while other seeds were running; it is run alone" in capsys.readouterr().out
     # a run that is out of memory alone has that result
     shutil.rmtree("store")
-    monkeypatch.setattr(Experiment, "_initial_model", lambda self, seed: build if seed == 1 else started(self, seed))
+    monkeypatch.setattr(Experiment, "initial_model", lambda self, seed: build if seed == 1 else started(self, seed))
     assert train()["status"] == "oom"
     assert sorted(record["status"] for record in deterministic().values()) == ["ok", "ok", "oom"]
 

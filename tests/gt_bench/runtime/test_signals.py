@@ -111,7 +111,7 @@ def test_a_second_signal_and_one_outside_of_a_run_stop_at_once(tmp_path):
     checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors", seconds=1e9)
     assert stopped(make(tmp_path, checkpoint=checkpoint), 2, times=2) == 143
     assert not checkpoint.path.exists()
-    assert not signals.asked()
+    assert not signals.pending()
 
 
 @pytest.mark.slow

@@ -1,10 +1,13 @@
-"""Garbage collection is rare while a process of the benchmark imports its code, and normal afterwards."""
+"""Start of a process: garbage collection is rare while code is imported, normal afterwards; errors of the device."""
 
 import subprocess
 import sys
 
 import pytest
 
+from gt_bench.config.grid import RunSettings
+from gt_bench.config.schema import RecipeError
+from gt_bench.runtime.startup import prepare_process
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -53,9 +56,14 @@ def test_a_run_freezes_what_is_loaded(project, monkeypatch):
     from tests.gt_bench.conftest import pack_web
 
     called = []
-    monkeypatch.setattr("gt_bench.experiment.run.freeze_loaded_objects", lambda: called.append(True))
+    monkeypatch.setattr("gt_bench.experiment.compute.freeze_loaded_objects", lambda: called.append(True))
     pack_web(project.root / "data")
     project.recipe(seeds=[0], epochs=1, model={"name": "mlp", "hidden_dim": 8, "num_layers": 2})
     grid = load_grid()
     train_cell(grid.find("small/web/mlp"), grid)
     assert called
+
+
+def test_an_unknown_device_is_an_error_in_params():
+    with pytest.raises(RecipeError, match=r"^params\.yaml: "):
+        prepare_process(RunSettings(device="cuda:99"))

@@ -40,7 +40,8 @@ from gt_bench.testing.golden_run import short_experiment
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.config.grid import load_grid
-from gt_bench.config.recipe import digest_of, load_recipe
+from gt_bench.config.recipe import load_recipe
+from gt_bench.utils.digest import digest_of
 
 found, grid, data = {}, load_grid(), Path(sys.argv[1])
 for name in sys.argv[2:]:
@@ -106,7 +107,7 @@ def test_a_run_has_the_threads_of_its_recipe_whatever_the_process_has(project):
         try:
             # `prepare_process` would set them too; this tests `Experiment.run`
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("gt_bench.experiment.run.prepare_process", lambda *_: "as it is")
+                patch.setattr("gt_bench.runtime.startup.prepare_process", lambda *_: "as it is")
                 result = train_cell(grid.find("small/web/mlp"), grid, store_root=Path(f"store{number}"))
             assert torch.get_num_threads() == process
         finally:

@@ -57,7 +57,7 @@ def test_one_that_is_killed_or_fails_costs_no_other(fresh):
 
     endings = run(work, 5, ["killed", "crashed", "left", "mistaken", "sound", "late"], fresh)
     assert endings["killed"].died == "killed by signal 9: probably out of memory"
-    assert endings["crashed"].died == "killed by signal 11 (SIGSEGV)"
+    assert endings["crashed"].died == "killed by signal 11: SIGSEGV"
     assert endings["left"].died == "its process ended with status 3"
     assert isinstance(endings["mistaken"].error, RecipeError)
     assert str(endings["mistaken"].error) == "recipe.yaml: no"

@@ -136,7 +136,7 @@ def missing(model: str, seed: int, seconds: float | None, entry: int = 0) -> Mis
 def jobs(runs: list[Missing], cores: int, data: list[str] = []) -> list[Job]:  # noqa: B006
     known = sum(run.seconds or 0.0 for run in runs)
     found = jobs_of(Plan(runs, {}, data, 0, {}, []), shared=shared_seconds(known, cores, SHARED))
-    return longest_first(found, {(run.cell.cell, run.limits, run.seed): run.entry for run in runs})
+    return longest_first(found, {run.run: run.entry for run in runs})
 
 
 @pytest.mark.parametrize("cores", CORES)

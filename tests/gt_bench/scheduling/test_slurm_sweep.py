@@ -1,7 +1,6 @@
 """Sweeps on a fake cluster that computes in this process: submitted jobs, their outcomes and their resources."""
 
 import csv
-import io
 import json
 import os
 from pathlib import Path
@@ -11,19 +10,19 @@ from filelock import FileLock
 from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
-from gt_bench.config.grid import Limits, Resources, load_grid
+from gt_bench.config.grid import Limits, load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.tune import take_part
 from gt_bench.scheduling.job import do, sources
-from gt_bench.scheduling.job_registry import Submitted
+from gt_bench.scheduling.job_registry import Submitted, register
 from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need
-from gt_bench.scheduling.slurm_sweep import NEVER, SHOWN, JobTable, dry_run, sweep
-from gt_bench.store.run_store import StoreError
+from gt_bench.scheduling.slurm_sweep import NEVER, sweep
+from gt_bench.store.run_store import Store, StoreError
 
 CELL = "small/web/mlp"
 
@@ -100,9 +99,11 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
         {"kind": "runs", "name": CELL, "seeds": [0], "limits": {}, "shared": False},
         Path("lines-9_0.jsonl").resolve(),
     )
-    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits().model_dump_json(), (0,))
+    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits(), (0,))
     Path("store/sweep").mkdir(parents=True)
-    Path("store/sweep/submitted.jsonl").write_text(json.dumps(other.__dict__) + '\n{"id": "cut sh')
+    register(Store(), [other])
+    with Path("store/sweep/submitted.jsonl").open("a") as file:
+        file.write('{"id": "cut sh')
     # the first request, before anything is submitted, must not compute it
     looks = cluster.places
     cluster.places = lambda ids: (
@@ -263,29 +264,6 @@ def test_a_job_that_no_node_can_take_is_reported_once(project):
     assert not NEVER.search("QOSMaxCpuPerUserLimit")
 
 
-def test_a_dry_run_submits_nothing(project):
-    project.recipe(seeds=[0, 1])
-    grid = load_grid()
-    rows = dry_run([Entry(tuple(grid.cells.values()))], grid, print, measure=True)
-    assert rows == [["1 GiB, 4 h, 1 core", "2", "2", "2.0 h", CELL]]
-    assert not Path("store/sweep").exists()
-
-
-def test_a_dry_run_counts_unless_it_is_told_to_measure(project, monkeypatch):
-    project.recipe(seeds=[0, 1])
-    grid = load_grid()
-    entries = [Entry(tuple(grid.cells.values()))]
-    monkeypatch.setattr("gt_bench.forecasting.cache._measured", lambda *_: pytest.fail("steps were timed"))
-    # no counts here
-    assert dry_run(entries, grid, print) == [["? GiB, ? h, 1 core", "2", "2", "?", CELL]]
-    Path("docs").mkdir()
-    counted = {"seeds": 2, "search_runs": 0, "cpu": 600.0, "h100": {"unfused": 60.0}}
-    Path("docs/scale.json").write_text(json.dumps({"cells": {CELL: counted}}))
-    assert dry_run(entries, grid, print) == [["? GiB, 0.25 h, 1 core", "2", "2", "20.0 min", CELL]]
-    gpus = grid.model_copy(update={"resources": {"all": Resources(gpus=1, memory_gib=4.0)}})
-    assert dry_run(entries, gpus, print) == [["4 GiB, 0.25 h, 1 core, 1 GPU", "1", "2", "2.0 min", CELL]]
-
-
 def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path):
     project.recipe()
     for arguments, says in (
@@ -384,27 +362,3 @@ def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeyp
     how.clear()
     CliRunner().invoke(app, ["sweep", "small", "--cluster", "local", "--at-most", "1"])
     assert how[0] == 1
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_on_a_terminal_the_first_jobs_are_shown_and_elsewhere_nothing_is(monkeypatch, capsys):
-    rows = [
-        [f"{number}_0", "running" if number < 2 else "pending", "n1", f"cell{number} [seed 0]", ""]
-        for number in range(SHOWN + 5)
-    ]
-    with JobTable() as update:
-        update(rows)
-    assert capsys.readouterr().out == ""
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stdout", terminal)
-    monkeypatch.setenv("COLUMNS", "120")
-    with JobTable() as update:
-        update(rows)
-    shown = terminal.getvalue()
-    assert f"2 jobs running, {SHOWN + 3} waiting" in shown
-    assert f"cell{SHOWN - 1} [seed 0]" in shown
-    assert f"cell{SHOWN} " not in shown

@@ -10,7 +10,7 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.provenance.transfer import export_cell, import_records
-from gt_bench.store.archive import contribution_of, problems_of, read, record_problems, selected_epoch
+from gt_bench.store.archive import contribution_of, problems_of, read
 from gt_bench.store.run_store import StoreError, sealed
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import export, in_first, rewrite, run, train
@@ -156,36 +156,6 @@ def test_an_epoch_that_validation_did_not_select_is_a_problem(trained):
     )
 
 
-@pytest.mark.parametrize(
-    ("direction", "select", "expected"),
-    [("max", "best", 2), ("min", "best", 1), ("max", "last", 4), ("min", "last", 4)],
-)
-def test_the_selected_epoch_is_the_first_best_one_or_the_last(direction, select, expected):
-    run = {
-        "direction": direction,
-        "recipe": {"select": select},
-        "epochs": {"epoch": [1, 2, 3, 4, 5], "val": [0.1, 0.7, 0.7, 0.1, None]},
-    }
-    assert selected_epoch(run) == expected
-
-
-@pytest.mark.parametrize(
-    ("marks", "says"),
-    [
-        ({"verified": "yes"}, "its `verified` is 'yes'; expected 'schema only' or 'recomputed'"),
-        ({"by": "Jane"}, "it has `by` but not `verified`"),
-        ({"by": "", "verified": "schema only"}, "expected a name of at most 200 characters on one line"),
-        ({"by": "x" * 201, "verified": "schema only"}, "expected a name of at most 200 characters"),
-        ({"by": "two\nlines", "verified": "schema only"}, "on one line"),
-        ({"by": 7, "verified": "schema only"}, "its `by` is 7"),
-    ],
-)
-def test_marks_of_contributed_records_are_checked(trained, marks, says):
-    path = export()
-    rewrite(path, in_first(lambda record: record.update(marks)))
-    assert says in "\n".join(problems_of(read(path)))
-
-
 def test_what_is_said_of_contributed_records():
     records = [{"deterministic": {"seed": seed}} for seed in range(3)]
     assert contribution_of(records) is None
@@ -257,11 +227,6 @@ def test_a_damaged_record_of_the_store_is_one_clear_line_in_train(trained, damag
         train()
     path.unlink()
     assert train()["status"] == "ok"
-
-
-def test_an_old_record_has_no_checksum_and_is_sound(trained):
-    record = {k: v for k, v in trained.records()[0].items() if k != "checksum"}
-    assert record_problems(record) == []
 
 
 def test_every_shipped_record_is_sound():

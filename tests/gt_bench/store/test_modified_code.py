@@ -17,8 +17,8 @@ CODE = "f" * 64
 
 def test_an_edit_that_changes_no_number_runs_nothing_again(trained, monkeypatch):
     before = train()
-    monkeypatch.setattr("gt_bench.experiment.run.code_of", lambda model, task: CODE)
-    monkeypatch.setattr("gt_bench.experiment.run.golden_values.differences", lambda wanted: dict.fromkeys(wanted))
+    monkeypatch.setattr("gt_bench.experiment.setup.code_of", lambda model, task: CODE)
+    monkeypatch.setattr("gt_bench.experiment.modified_code.differences", lambda wanted: dict.fromkeys(wanted))
     again = train()
     assert again["runs"] == before["runs"]
     record = json.loads(next(Path("store").glob("*/*/record.json")).read_text())
@@ -30,7 +30,7 @@ def test_modified_code_runs_under_a_key_of_its_own_and_is_not_exported(trained, 
     export()
     with monkeypatch.context() as patched:
         patched.setattr(
-            "gt_bench.experiment.run.golden_values.differences",
+            "gt_bench.experiment.modified_code.differences",
             lambda wanted: dict.fromkeys(wanted, "losses[0] was 1.0, now 2.0"),
         )
         modified = train()
@@ -48,7 +48,7 @@ def test_verify_states_which_shipped_cells_the_code_would_compute_otherwise(trai
     shipped, grid = read(export()), load_grid()
     monkeypatch.setattr("gt_bench.provenance.staleness.code_of", lambda model, task: CODE)
     monkeypatch.setattr(
-        "gt_bench.provenance.staleness.golden_values.differences",
+        "gt_bench.provenance.staleness.differences",
         lambda wanted, say=print: dict.fromkeys(wanted, "losses[0] differs"),
     )
     assert freshness(shipped, grid).stale == ["code (losses[0] differs)"]

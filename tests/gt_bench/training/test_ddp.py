@@ -20,8 +20,7 @@ from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode
 from gt_bench.encodings.encode_dataset import requests
-from gt_bench.experiment import launch_ddp
-from gt_bench.experiment import run as runs
+from gt_bench.experiment import compute, launch_ddp
 from gt_bench.experiment.launch_ddp import Ranks
 from gt_bench.experiment.pretrained import agree, score
 from gt_bench.experiment.run import Experiment
@@ -324,7 +323,8 @@ def test_where_that_does_not_help_it_is_the_result(tmp_path, monkeypatch):
 
 def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
     """In rank 1, every epoch takes a year, and files cannot be written."""
-    timing, writes = Clock.timing, [(Checkpoint, "write", Checkpoint.write), (runs, "save_trained", runs.save_trained)]
+    timing = Clock.timing
+    places = [(Checkpoint, "write", Checkpoint.write), (compute, "save_trained", compute.save_trained)]
 
     @contextlib.contextmanager
     def slow(self, what):
@@ -333,10 +333,13 @@ def test_the_first_decides_by_its_clock_and_writes_alone(tmp_path, monkeypatch):
         self.totals[what] += 3e7 * dist.get_rank()
 
     def of_the_first(write):
-        return lambda *arguments: write(*arguments) if dist.get_rank() == 0 else pytest.fail("process 1 writes")
+        def writes(*arguments, **named):
+            return write(*arguments, **named) if dist.get_rank() == 0 else pytest.fail("process 1 writes")
+
+        return writes
 
     monkeypatch.setattr(Clock, "timing", slow)
-    for owner, name, write in writes:
+    for owner, name, write in places:
         monkeypatch.setattr(owner, name, of_the_first(write))
     record, _ = experiment(tmp_path, processes=2, settings={"time_limit_hours": 1.0}).run(0)
     assert record["deterministic"]["status"] == "ok"

@@ -186,7 +186,7 @@ def test_a_run_with_gaps(tmp_path):
     with pytest.raises(RecipeError, match="has missing values"):
         experiment(tmp_path, features={"scale": "standard"})
     run = experiment(tmp_path, features={"scale": "standard", "missing": "indicator"})
-    assert run.constructor()["in_dim"] == 5
+    assert run.constructor_arguments()["in_dim"] == 5
     assert not torch.equal(run.loader(0).whole.x, run.loader(1).whole.x), "fitted per split"
     record, computed = run.run(0)
     assert (record["deterministic"]["status"], computed) == ("ok", True)

@@ -1,0 +1,194 @@
+"""Computation of one run: training, evaluation, saved weights and predictions, and the record."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.record import make_record
+from gt_bench.experiment.setup import Setup
+from gt_bench.plugins.models import is_own
+from gt_bench.runtime.environment import Clock, PeakMemory, Usage
+from gt_bench.runtime.fresh_process import OnEpoch
+from gt_bench.runtime.global_state import DETERMINISTIC, global_state
+from gt_bench.runtime.startup import freeze_loaded_objects, prepare_process
+from gt_bench.runtime.threads import computing_with
+from gt_bench.schemas import Record, StoredPredictions
+from gt_bench.store import predictions
+from gt_bench.store.weights import save_trained
+from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.failures import WrongOutput, one_row
+from gt_bench.training.interfaces import Batches
+from gt_bench.training.loader import Loader
+from gt_bench.training.static_batches import StaticError
+from gt_bench.training.trainer import Outcome, Run
+from gt_bench.utils.errors import UserError
+from gt_models.batch import MissingEncoding
+
+if TYPE_CHECKING:
+    from gt_bench.training.ddp import Share
+
+
+def compute_in_fresh_process(experiment: Setup, seed: int, digest: str, test: bool, on_epoch: OnEpoch | None) -> Record:
+    """Prepares a new process and computes a run in it; arguments are those of `compute`."""
+    prepare_process(experiment.settings)
+    return compute(experiment, seed, digest, test, on_epoch)
+
+
+def compute_rank(
+    experiment: Setup,
+    seed: int,
+    digest: str,
+    test: bool,
+    share: "Share",
+    on_epoch: OnEpoch | None,
+    recomputed: bool,
+) -> Record:
+    """Computes the part of a new process in a run of several processes; arguments are those of `compute`."""
+    if share.device.type == "cuda":
+        settings = experiment.settings.model_copy(update={"device": str(share.device)})
+        experiment = replace(experiment, settings=settings)
+    prepare_process(experiment.settings, processes=share.world)
+    return compute(experiment, seed, digest, test, on_epoch, share, recomputed)
+
+
+def compute(
+    experiment: Setup,
+    seed: int,
+    digest: str,
+    test: bool,
+    on_epoch: OnEpoch | None,
+    share: "Share | None" = None,
+    recomputed: bool = False,
+) -> Record:
+    """Computes a run with the threads of its recipe.
+
+    Args:
+        experiment: the experiment.
+        seed: seed of the run.
+        digest: key of the run, which names the folder of its checkpoint.
+        test: whether to evaluate on the test split.
+        on_epoch: called with (epoch, {quantity: value}) after each epoch.
+        share: rank and process group if several processes compute the run together.
+        recomputed: start with activation checkpointing; see `Run.recomputed`.
+
+    Raises:
+        RecipeError: recipe, model and dataset do not fit, or the model changes global state.
+    """
+    with computing_with(experiment.recipe.threads):
+        return _compute(experiment, seed, digest, test, on_epoch, share, recomputed)
+
+
+def _compute(
+    experiment: Setup,
+    seed: int,
+    digest: str,
+    test: bool,
+    on_epoch: OnEpoch | None,
+    share: "Share | None",
+    recomputed: bool,
+) -> Record:
+    freeze_loaded_objects()
+    recipe, path, device, folder = (
+        experiment.recipe,
+        experiment.path,
+        experiment.device,
+        experiment.store.folder(digest),
+    )
+    user_supplied = is_own(recipe.model.name)
+    expected = global_state() | {DETERMINISTIC: device.type == "cpu"} if user_supplied else {}
+    clock, memory, usage = Clock(), PeakMemory(device), Usage(device)
+
+    def after_epoch(epoch: int, values: dict[str, float]) -> None:
+        usage.epoch(epoch)
+        if expected and (changed := [what for what, value in global_state().items() if value != expected[what]]):
+            raise RecipeError(
+                f"{path}: model: it changes {changed[0]} of the whole process; remove this from the model's "
+                "code, because a run may not change global state"
+            )
+        if on_epoch:
+            on_epoch(epoch, values)
+
+    try:
+        loader = experiment.loader(seed)
+        if type(loader) is Loader and share is None:  # processes that share a batch each load their part
+            loader.place(experiment.settings.data_on)
+        run = _runner(experiment, share, recomputed)(
+            recipe, experiment.task, loader, experiment.initial_model(seed), seed=seed, meter=clock,
+            checkpoint=Checkpoint(folder.absolute() / "checkpoint.safetensors", experiment.settings.checkpoint_seconds),
+            time_limit=experiment.time_limit, on_epoch=after_epoch,
+        )  # fmt: skip
+    except RecipeError:  # its message names the file already
+        raise
+    except ValueError as error:
+        raise RecipeError(f"{path}: {error}") from error
+    run.keeps = int(experiment.predictions_mib * 2**20) if test else 0
+    memory.start()
+    try:
+        outcome = run.train(test)
+    except (MissingEncoding, WrongOutput, StaticError) as error:
+        raise RecipeError(f"{path}: {error}") from error
+    except ValueError as error:
+        if isinstance(error, UserError) or not (remedy := one_row(error)):
+            raise
+        raise RecipeError(f"{path}: model {recipe.model.name!r}: {error}; {remedy}") from error
+    _check_same(experiment, outcome, seed, digest)
+    writes = share is None or share.rank == 0
+    if writes and (test or recipe.keep_weights) and outcome.status == "ok" and run.best:
+        # train_cell deletes all but those of the best seed
+        save_trained(
+            folder, run.best["model"], recipe.model.name, experiment.constructor_arguments(),
+            of_every_seed=recipe.keep_weights, head=experiment.head_arguments(),
+        )  # fmt: skip
+    with contextlib.suppress(RuntimeError):
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    record = make_record(experiment, digest, run, clock, memory, usage)
+    if writes and test and outcome.status == "ok":
+        record["predictions"] = _save_predictions(experiment, run, loader, digest)
+    return record
+
+
+def _runner(experiment: Setup, share: "Share | None", recomputed: bool) -> Callable[..., Run]:
+    if share is None:
+        return experiment.task.runner or Run
+    from gt_bench.training.ddp import SharedRun
+
+    return partial(SharedRun, share=share, recomputed=recomputed)
+
+
+def _check_same(experiment: Setup, outcome: Outcome, seed: int, digest: str) -> None:
+    """Raises RecipeError if a run that is computed again for its predictions has other numbers than its record."""
+    stored = experiment.store.get(digest) if experiment.settings.require_predictions else None
+    if stored is None or stored["deterministic"]["status"] != "ok":
+        return
+    then, now = stored["deterministic"], (outcome.curves, outcome.val, outcome.test_metrics)
+    if json.dumps((then["epochs"], then["val"], then["test_metrics"]), sort_keys=True) != json.dumps(
+        now, sort_keys=True
+    ):
+        cpu = stored["measured"]["environment"].get("cpu", stored["measured"]["device"])
+        raise RecipeError(
+            f"{experiment.path}: seed {seed}: computed again here, the run has other numbers than its record "
+            f"(computed on {cpu}), so its predictions would not be those of the record; nothing is changed. To replace "
+            f"the record by a run of this machine, delete {experiment.store.folder(digest)} and train the cell again"
+        )
+
+
+def _save_predictions(experiment: Setup, run: Run, loader: Batches, digest: str) -> StoredPredictions:
+    """Writes outputs on validation and test next to the record, and returns their entry of the record."""
+    recipe, header = experiment.recipe, experiment.header
+    if run.left_out is not None:
+        needed, limit = run.left_out / 2**20, experiment.predictions_mib
+        return {"left_out": f"{needed:.1f} MiB, limit {limit:g} MiB", "left_out_mib": round(needed, 3)}
+    if not run.keeps:
+        return {"left_out": "run.predictions is 0", "left_out_mib": 0.0}
+    if not run.examples:
+        return {"left_out": f"the protocol of the task {header.task} predicts no val and test part"}
+    level = "edge" if recipe.head else recipe.level_of(header.level)
+    content = predictions.pack(run.examples, loader, header.task, recipe.loss, level)
+    return predictions.save(experiment.store.folder(digest), content)

@@ -1,0 +1,197 @@
+"""Whether changed code computes other numbers than before: its golden runs are compared with the stored values.
+
+suites/SUITE/golden_checked.json contains for each cell the hash of the code whose golden run was last compared. A cell
+is compared again only if its code has another hash.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from gt_bench.config.recipe import load_recipe
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.components import code_of
+from gt_bench.experiment.golden_values import (
+    VALUES,
+    Entry,
+    GoldenError,
+    find,
+    first_difference,
+    golden_file,
+    load,
+    recipe_digest,
+    same_computation,
+)
+from gt_bench.runtime.fresh_process import child_environment
+from gt_bench.utils.code_digest import ROOT
+from gt_bench.utils.digest import digest_of
+from gt_bench.utils.io import WriteError, write_json
+from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
+
+CHECKED = "golden_checked.json"  # in the folder of a suite
+
+
+def modified_code(path: str, model: str, task: str, code: str) -> str | None:
+    """Finds out whether the code computes other numbers than the committed golden values of the same versions.
+
+    Args:
+        path: file of the recipe, suites/SUITE/recipes/DATASET/ROW.yaml or tuned/SUITE/DATASET/ROW.yaml.
+        model: name of the model.
+        task: name of the task.
+        code: hash of the code that computes the runs.
+
+    Returns:
+        `code` if it does, otherwise None.
+    """
+    parts = [part for part in Path(path).with_suffix("").parts if part != "recipes"]
+    found = differences(reference_of("/".join(parts[-3:]), model, task))
+    return code if any(found.values()) else None
+
+
+def reference_of(cell: str, model: str, task: str) -> dict[str, str]:
+    """Returns {`reference_cell`: hash of its current code}; arguments as for `reference_cell`, empty if it is None."""
+    reference = reference_cell(cell, model, task)
+    entry = find(reference, INSTALLED) if reference else None
+    return {reference: code_of(entry["model"], entry["task"])} if reference and entry else {}
+
+
+def checked(root: Path = INSTALLED) -> dict[str, str]:
+    """Reads the files golden_checked.json: {cell: hash of the code whose golden run was last compared}."""
+    found: dict[str, str] = {}
+    for path in sorted((root / SUITES).glob(f"*/{CHECKED}")):
+        with contextlib.suppress(OSError, ValueError, TypeError):  # a damaged file: its cells are compared again
+            found |= json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def save_checked(codes: Mapping[str, str]) -> None:
+    """Writes the hash of the code of each cell next to the golden values of its suite.
+
+    Raises:
+        WriteError: a file cannot be written.
+    """
+    by_suite: dict[str, dict[str, str]] = {}
+    for cell, code in sorted(codes.items()):
+        by_suite.setdefault(cell.partition("/")[0], {})[cell] = code
+    for suite, cells in by_suite.items():
+        write_json(golden_file(suite).with_name(CHECKED), cells)
+
+
+def reference_cell(cell: str, model: str, task: str) -> str | None:
+    """Returns the cell whose golden values are compared to decide whether the code of a run was modified.
+
+    Args:
+        cell: the cell of the run. It is returned if it has golden values.
+        model: name of its model.
+        task: name of its dataset's task.
+
+    Returns:
+        `cell`, or else a cell with the same model and task, the same model, or the same task. None if there is none.
+    """
+    if find(cell, INSTALLED) is not None and _has_current_recipe(cell):
+        return cell
+    suites = sorted(
+        (path.parent.name for path in (INSTALLED / SUITES).glob(f"*/{VALUES}")),
+        key=lambda s: (s != "embedded", s),
+    )
+    known = {
+        name: (entry["model"], entry["task"]) for suite in suites for name, entry in load(suite, INSTALLED).items()
+    }
+    for m, t in ((model, task), (model, None), (None, task)):
+        for name, (its_model, its_task) in known.items():
+            if m in (None, its_model) and t in (None, its_task) and _has_current_recipe(name):
+                return name
+    return None
+
+
+def _has_current_recipe(cell: str) -> bool:
+    """Returns whether the golden values of a cell were computed with its current recipe."""
+    entry = find(cell, INSTALLED)
+    with contextlib.suppress(RecipeError):
+        return (
+            entry is not None and recipe_digest(load_recipe(recipe_file(cell, INSTALLED / SUITES))) == entry["recipe"]
+        )
+    return False
+
+
+def differences(
+    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
+) -> dict[str, str | None]:
+    """Compares the golden runs of cells with the stored values. Results are cached by cell and hash of the code.
+
+    Args:
+        wanted: {cell with golden values: hash of the current code, from `code_of`}.
+        workers: number of processes.
+        say: called with a line of text if golden runs have to be computed.
+
+    Returns:
+        By cell how its golden run differs from the stored values, or None if it does not.
+
+    Raises:
+        GoldenError: a golden run was killed.
+    """
+    found: dict[str, str | None] = {}
+    known, todo = checked(), []
+    for cell, code in wanted.items():
+        entry = find(cell, INSTALLED)
+        if known.get(cell) == code[:16]:
+            found[cell] = None
+        else:
+            try:
+                found[cell] = json.loads(_cache_file(cell, code, entry).read_text(encoding="utf-8"))["differs"]
+            except (OSError, ValueError, KeyError, TypeError):
+                todo.append(cell)
+    if not todo:
+        return found
+    say(f"the code of {len(todo)} cells has changed: comparing their golden values")
+    for cell, (now, error) in _compute(todo, workers).items():
+        entry = find(cell, INSTALLED)
+        found[cell] = error or _value_difference(entry, now)
+        if error:  # not cached: a crash or a lack of memory may not happen again
+            continue
+        with contextlib.suppress(WriteError):  # an installed package may be read-only
+            write_json(_cache_file(cell, wanted[cell], entry), {"cell": cell, "differs": found[cell]})
+    return found
+
+
+def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
+    """Computes golden runs in a new process, because threads and precision are settings of a whole process.
+
+    Returns:
+        By cell the entry of its golden run, or the error that ended it.
+    """
+    command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
+    done = subprocess.run(
+        command,
+        cwd=INSTALLED,
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=False,
+    )
+    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"cell"')]
+    found = {outcome["cell"]: (outcome["entry"], outcome["error"]) for outcome in outcomes}
+    if absent := [cell for cell in cells if cell not in found]:
+        # not a difference: digests of runs would depend on whether the process was killed
+        raise GoldenError(
+            f"{absent[0]}: its golden run ended with status {done.returncode} and without a value (killed, or out of "
+            "memory?), so it is unknown whether the code still computes the same numbers; run the same command again"
+        )
+    return {cell: found[cell] for cell in cells}
+
+
+def _value_difference(stored: Entry | None, now: Entry | None) -> str | None:
+    """Returns how values of the same computation differ. A raised version does not count: digests contain it."""
+    if stored is None or now is None or not same_computation(stored, now):
+        return None
+    difference = first_difference(stored["values"], now["values"])
+    return difference and f"{difference[0]} of its golden run was {difference[1]}, now {difference[2]}"
+
+
+def _cache_file(cell: str, code: str, entry: Entry | None) -> Path:
+    """Returns the file that caches the outcome of a comparison. Its folder is not committed."""
+    name = digest_of([cell, code, entry["sha256"] if entry and "sha256" in entry else None])
+    return ROOT / ".golden" / f"{name[:32]}.json"

@@ -1,0 +1,100 @@
+"""The record of a run: results, everything that decides them, and measurements."""
+
+import torch
+
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.setup import Setup
+from gt_bench.runtime.environment import Clock, PeakMemory, Usage, device_name, environment, memory_limit_mib, now
+from gt_bench.schemas import Record
+from gt_bench.store.run_store import SCHEMA, run_digest, sealed
+from gt_bench.store.weights import all_arguments
+from gt_bench.training.trainer import Run
+from gt_bench.utils.digest import digest_of
+
+
+def make_record(experiment: Setup, digest: str, run: Run, clock: Clock, memory: PeakMemory, usage: Usage) -> Record:
+    """Returns the record of a finished run.
+
+    Args:
+        experiment: the experiment.
+        digest: key of the run.
+        run: the run, which has ended.
+        clock: seconds of training and evaluation.
+        memory: peak memory.
+        usage: memory and processor use by epoch.
+    """
+    outcome, seed, task = run.outcome, run.seed, experiment.task
+    recipe, epochs = experiment.decisive(seed), max(1, len(outcome.curves["epoch"]))
+    evaluated = max(1, sum(value is not None for value in outcome.curves["val"]))
+    content: Record = {
+        "schema": SCHEMA,
+        "digest": digest,
+        "deterministic": {
+            "status": outcome.status,
+            "error": outcome.error,
+            "seed": seed,
+            "split": experiment.split_of(seed),
+            "recipe": recipe,
+            "digests": {**experiment.digests, "recipe": digest_of(recipe)},
+            "versions": experiment.versions,
+            "dataset": experiment.dataset,
+            "metric": task.metric,
+            "direction": task.direction,
+            "parameters": outcome.parameters,
+            "epochs": outcome.curves,
+            "best_epoch": outcome.best_epoch,
+            "val": outcome.val,
+            "test": outcome.test,
+            "test_metrics": outcome.test_metrics,
+        },
+        "measured": {
+            "started": clock.started,
+            "finished": now(),
+            "seconds": sum(clock.totals.values()),
+            "train_seconds_per_epoch": clock.totals["train"] / epochs,
+            "eval_seconds_per_epoch": clock.totals["eval"] / evaluated,
+            "peak_memory_mib": memory.read(),
+            "memory_limit_mib": memory_limit_mib(experiment.device),
+            "time_limit_seconds": experiment.time_limit,
+            "device": device_name(experiment.device),
+            "threads": torch.get_num_threads(),
+            # runs with the same forms of all operations are bit-identical
+            "forms": {
+                phase: {operation: sorted(calls) for operation, calls in sorted(found.items())}
+                for phase, found in run.forms.items()
+            },
+            "arguments": all_arguments(experiment.recipe.model.name, experiment.constructor_arguments()),
+            "usage": usage.read(),
+            "encodings": experiment.encoded.computed_by,
+            "code": experiment.code,
+            "environment": environment(experiment.device, experiment.allocator),
+        },
+    }
+    if run.static:
+        content["measured"]["static"] = run.static.report()
+    return sealed(content)
+
+
+def check_digest(experiment: Setup, record: Record, digest: str, test: bool) -> None:
+    """Checks that the process that computed a run found the same digest for it as this process.
+
+    Args:
+        experiment: the experiment in this process.
+        record: the computed record.
+        digest: the digest that this process found.
+        test: False for a trial of a search.
+
+    Raises:
+        RecipeError: code, data or the model's files were edited during the run.
+    """
+    run = record["deterministic"]
+    if run_digest(run["recipe"], run["seed"], run["split"], run["digests"], run["versions"], test) == digest:
+        return
+    recipe = experiment.decisive(run["seed"])
+    mine: dict[str, object] = {**experiment.digests, **experiment.versions, "recipe": recipe}
+    theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
+    differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+    raise RecipeError(
+        f"{experiment.path}: seed {run['seed']}: {', '.join(differing or ['split'])} changed during the run, because "
+        "code, data or the model's files were edited; nothing is stored; run the same command again"
+    )

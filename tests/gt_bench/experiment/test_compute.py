@@ -1,0 +1,25 @@
+"""The computation of one run: what it writes next to the record, and errors that name the recipe."""
+
+import pytest
+
+from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.compute import compute
+from gt_bench.store.predictions import FILE as PREDICTIONS
+from gt_bench.training.pretrained_init import FILE as WEIGHTS
+
+
+@pytest.mark.parametrize(("test", "files"), [(True, {PREDICTIONS, WEIGHTS}), (False, set())])
+def test_weights_and_predictions_are_saved_unless_it_is_a_trial(make, test, files):
+    experiment = make(epochs=1)
+    digest = experiment.digest(0, test)
+    record = compute(experiment, 0, digest, test, None)
+    folder = experiment.store.folder(digest)
+    assert {path.name for path in folder.glob("*") if path.stem != "checkpoint"} == files
+    assert ("predictions" in record) is test
+    assert experiment.store.get(digest) is None, "`Experiment.run` stores the record"
+
+
+def test_batches_that_do_not_fit_the_dataset_name_the_recipe(make):
+    experiment = make(batch={"graphs": 4})
+    with pytest.raises(RecipeError, match=r"^suites/small/recipes/web/mlp\.yaml: batch\.graphs and batch\.nodes req"):
+        compute(experiment, 0, experiment.digest(0), True, None)

@@ -1,0 +1,94 @@
+"""Comparison of changed code: caching by the hash of the code, and cells without golden values."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from gt_bench.experiment import golden_values, modified_code
+from gt_bench.experiment.golden_values import sealed
+from gt_bench.experiment.modified_code import differences, reference_cell
+from gt_bench.utils.paths import INSTALLED
+
+MLP = "embedded/chains/mlp"
+CODE = "f" * 64
+
+
+@pytest.fixture
+def computing(monkeypatch, tmp_path):
+    """Replaces golden runs: they return the stored values, changed by `change`. `calls` has the cells of each call."""
+    calls: list[list[str]] = []
+
+    class Computing:
+        change = staticmethod(lambda values: values)
+        error: str | None = None
+
+    def compute(cells, workers):
+        calls.append(list(cells))
+        found = {}
+        for cell in cells:
+            kept = golden_values.find(cell, INSTALLED)
+            values = json.loads(json.dumps(kept["values"]))
+            found[cell] = (sealed(kept | {"values": Computing.change(values)}), Computing.error)
+        return found
+
+    monkeypatch.setattr(modified_code, "_compute", compute)
+    monkeypatch.setattr(modified_code, "ROOT", tmp_path / "root")
+    Computing.calls = calls
+    return Computing
+
+
+def other_loss(values):
+    values["losses"][1] *= 1 + 1e-4
+    return values
+
+
+def test_each_code_is_compared_once(computing):
+    assert differences({MLP: CODE}) == {MLP: None}
+    assert differences({MLP: CODE}) == {MLP: None}
+    assert computing.calls == [[MLP]]
+    computing.change = other_loss
+    text = differences({MLP: "e" * 64})[MLP]
+    assert text.startswith("losses[1] of its golden run was ")
+    assert differences({MLP: "e" * 64}) == {MLP: text}
+    assert len(computing.calls) == 2
+
+
+def test_the_code_of_the_last_comparison_is_not_compared_again(computing, monkeypatch):
+    monkeypatch.setattr(modified_code, "checked", lambda: {MLP: CODE[:16]})
+    assert differences({MLP: CODE}) == {MLP: None}
+    assert computing.calls == []
+
+
+def test_a_golden_run_that_fails_is_a_difference(computing):
+    computing.error = "diverged"
+    assert differences({MLP: CODE}) == {MLP: "diverged"}
+    computing.error = None
+    assert differences({MLP: CODE}) == {MLP: None}, "an error is not cached: it may have been a lack of memory"
+
+
+def test_a_killed_golden_run_is_an_error_and_not_a_difference(monkeypatch, tmp_path):
+    monkeypatch.setattr(modified_code, "_cache_file", lambda *_: tmp_path / "cached.json")
+    monkeypatch.setattr(modified_code, "checked", dict)
+    monkeypatch.setattr(modified_code.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="", returncode=-9))
+    with pytest.raises(
+        golden_values.GoldenError, match=f"{MLP}: its golden run ended with status -9 .*; run the same command again"
+    ):
+        differences({MLP: CODE})
+    assert not (tmp_path / "cached.json").exists()
+
+
+def test_a_raised_version_is_not_a_difference(computing, monkeypatch):
+    computing.change = other_loss
+    monkeypatch.setattr(modified_code, "same_computation", lambda kept, now: False)
+    assert differences({MLP: CODE}) == {MLP: None}
+
+
+def test_the_reference_cell_of_a_cell_without_golden_values():
+    assert reference_cell(MLP, "mlp", "node-classification") == MLP
+    assert reference_cell("mine/web/mlp", "mlp", "node-classification") == "embedded/chains/mlp"
+    assert (
+        golden_values.find(reference_cell("mine/web/x", "lab/net.py:Net", "graph-regression"), INSTALLED)["task"]
+        == "graph-regression"
+    )
+    assert reference_cell("mine/web/x", "lab/net.py:Net", "no such task") is None

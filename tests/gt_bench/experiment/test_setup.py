@@ -1,0 +1,44 @@
+"""Model and batches follow the recipe, and errors name it."""
+
+import pytest
+import torch
+
+from gt_bench.config.schema import RecipeError
+from gt_bench.training.loader import Loader
+from gt_bench.training.subgraph_loader import SubgraphLoader
+from gt_bench.training.target_scaling import StandardisedTargets
+
+
+@pytest.mark.parametrize(
+    ("dataset", "changes", "message"),
+    [
+        (
+            "web",
+            {"model": {"name": "mlp", "hidden_dim": 0, "num_layers": 2}},
+            "model: .* give each layer a width above 0",
+        ),
+        ("web", {"model": {"name": "gcn", "hidden_dim": -1}}, "model: "),
+        (
+            "web",
+            {"epochs": None, "phases": [{"name": "local", "epochs": 1}]},
+            "phases: model 'mlp' does not support phases; use epochs",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_built_names_the_recipe(make, dataset, changes, message):
+    with pytest.raises(RecipeError, match=f"^suites/small/recipes/{dataset}/mlp.yaml: {message}"):
+        make(dataset, **changes).build()
+
+
+def test_the_loader_follows_the_recipe(make):
+    assert type(make().loader(0)) is Loader
+    around = make(subgraphs={"hops": 1, "max_nodes": 4}, batch={"graphs": 8}).loader(0)
+    assert type(around) is SubgraphLoader
+    scaled = make("many", targets="train", batch={"graphs": 4}).loader(0)
+    assert type(scaled.packed) is StandardisedTargets
+    assert make(precision="float64").loader(0).dtype == torch.float64
+
+
+def test_constructor_arguments_are_those_of_the_dataset_and_the_recipe(make):
+    given = make().constructor_arguments()
+    assert given == {"in_dim": 5, "out_dim": 3, "level": "node", "hidden_dim": 8, "num_layers": 2, "dropout": 0.2}
