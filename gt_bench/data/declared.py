@@ -18,8 +18,7 @@ from pydantic import Discriminator, Field, Tag
 
 from gt_bench.config.schema import Strict, nearest, read_yaml, tag_of, validated
 from gt_bench.data.custom.csv import read_table
-from gt_bench.data.custom.dataset import SHARES, custom_dataset, level_of_task
-from gt_bench.data.custom.edges import LINK
+from gt_bench.data.custom.dataset import SHARES, custom_dataset
 from gt_bench.data.custom.folders import form_of, level_of_folder
 from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import BY_EDGES, Graphs, graphs_of, nodes_of
@@ -141,7 +140,7 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
         source_of(entry.source),
         task=entry.task,
         metric=entry.metric,
-        split=entry.split or SHARES["link" if entry.task == LINK else level_of_task(entry.task)],
+        split=entry.split,
         num_splits=entry.num_splits,
         seed=entry.seed,
         undirected=entry.undirected,

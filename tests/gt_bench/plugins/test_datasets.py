@@ -15,6 +15,7 @@ from gt_bench.data.declared import spec_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
+from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import held, named
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError, UserError
@@ -68,7 +69,7 @@ def test_the_task_is_read_off_the_targets(ours, targets, task):
 def test_a_task_that_is_stated(ours):
     folder = write_many(ours / "lab/mine")
     (folder / "graphs.csv").write_text("y\n" + "".join(f"{i}\n" for i in range(30)))
-    assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
+    assert get_spec(named("lab/mine", DataOptions(task="graph-regression", metric="mse"))).metric == "mse"
 
 
 def test_a_task_that_the_data_do_not_fit_is_not_stored(ours):
@@ -80,16 +81,16 @@ def test_a_task_that_the_data_do_not_fit_is_not_stored(ours):
             else "has the task node-classification, not graph-regression"
         )
         with pytest.raises(DatasetError, match=says):
-            try_pair("mlp", name, FAST, [0], task="graph-regression", bar=False)
+            try_pair("mlp", name, FAST, [0], data=DataOptions(task="graph-regression"), bar=False)
         assert try_pair("mlp", "lab/papers", FAST, [0], bar=False).row["status"] == "ok"
     with pytest.raises(DatasetError, match="dataset 'web' has the metric accuracy, not mae"):
-        try_pair("mlp", "web", FAST, [0], metric="mae", bar=False)
+        try_pair("mlp", "web", FAST, [0], data=DataOptions(metric="mae"), bar=False)
 
 
 def test_a_metric_that_the_data_do_not_fit_is_not_stored(ours):
     write_web(ours / "lab/papers")
     with pytest.raises(DatasetError, match="the metric roc-auc needs two classes; the targets have 3"):
-        named("lab/papers", metric="roc-auc")
+        named("lab/papers", DataOptions(metric="roc-auc"))
     assert get_spec(named("lab/papers")).metric == "accuracy"
 
 
@@ -132,7 +133,7 @@ def test_labels_as_floats_are_classes_where_that_is_stated(ours):
         "all targets are whole numbers (0, 1)" in note and "--task graph-classification" in note
         for note in header.notes
     )
-    header = prepare(named("lab/mine", "graph-classification")).header
+    header = prepare(named("lab/mine", DataOptions(task="graph-classification"))).header
     assert (header.out_dim, header.statistics["label_counts"], header.statistics["unlabelled"]) == (2, [15, 14], 1)
 
 
@@ -457,17 +458,17 @@ def with_year(folder: Path) -> Path:
 
 def test_a_split_is_stated_once_and_kept(ours, capsys):
     with_year(write_web(ours / "lab/papers"))
-    name = named("lab/papers", split="temporal:year:105,107", inductive=True)
+    name = named("lab/papers", DataOptions.parsed({"split": "temporal:year:105,107", "inductive": True}))
     assert "papers' from here on: node-classification, accuracy, inductive (datasets.yaml)" in capsys.readouterr().out
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert entry["split"] == {"kind": "temporal", "column": "year", "cuts": [105, 107]}
     digest = get_spec(name).digest
     assert named("lab/papers") == name
     assert get_spec(name).digest == digest, "as it was stated"
-    named("lab/papers", metric="f1-macro")
+    named("lab/papers", DataOptions(metric="f1-macro"))
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert (entry["metric"], entry["inductive"], entry["split"]["cuts"]) == ("f1-macro", True, [105, 107])
-    named("lab/papers", split="grouped:year", inductive=False)
+    named("lab/papers", DataOptions.parsed({"split": "grouped:year", "inductive": False}))
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert "inductive" not in entry
     assert entry["split"] == {"kind": "grouped", "column": "year"}
@@ -489,7 +490,7 @@ def test_a_split_is_stated_once_and_kept(ours, capsys):
 def test_a_split_that_the_data_do_not_have_is_not_kept(ours, said, says):
     with_year(write_web(ours / "lab/papers"))
     with pytest.raises(UserError) as error:
-        named("lab/papers", **said)
+        named("lab/papers", DataOptions.parsed(said))
     assert says in str(error.value)
     assert not Path("datasets.yaml").exists()
 
@@ -500,12 +501,14 @@ def test_a_dataset_of_the_benchmark_keeps_its_split(ours):
         ({"inductive": True}, "'web' is used as it is stored"),
     ):
         with pytest.raises(DatasetError, match=says):
-            try_pair("mlp", "web", FAST, [0], bar=False, **said)
+            try_pair("mlp", "web", FAST, [0], bar=False, data=DataOptions.parsed(said))
 
 
 def test_each_fold_is_tested_once(ours):
     write_web(ours / "lab/papers")
-    found = try_pair("mlp", "lab/papers", {**FAST, "epochs": 1}, split="k-fold:3:0.25", bar=False)
+    found = try_pair(
+        "mlp", "lab/papers", {**FAST, "epochs": 1}, data=DataOptions.parsed({"split": "k-fold:3:0.25"}), bar=False
+    )
     assert found.row["runs"] == 3
     (path,) = Path("tried/papers").glob("*.yaml")
     assert yaml.safe_load(path.read_text())["seeds"] == [0, 1, 2]
@@ -538,7 +541,7 @@ def test_frames_and_networkx_graphs(ours, capsys):
     nodes, edges = (pd.read_csv(folder / f"{table}.csv") for table in ("nodes", "edges"))
     nodes["year"] = [90 + i % 20 for i in range(60)]
     data = {"nodes": nodes, "edges": edges}
-    name = held(data, "shop", split="temporal:year:105,107")
+    name = held(data, "shop", DataOptions.parsed({"split": "temporal:year:105,107"}))
     entry = yaml.safe_load(Path("datasets.yaml").read_text())["shop"]
     assert entry["source"] == "data/own/shop"
     assert sorted(path.name for path in Path("data/own/shop").iterdir()) == ["edges.csv", "nodes.csv"]
@@ -568,13 +571,13 @@ def test_a_function_may_return_frames(ours):
             return {name: pd.read_csv(f"raw_papers/{name}.csv") for name in ("nodes", "edges")}
     """,
     )
-    assert get_spec(named("lab/shop.py:load", split="k-fold:4")).task == "node-classification"
+    assert get_spec(named("lab/shop.py:load", DataOptions.parsed({"split": "k-fold:4"}))).task == "node-classification"
 
 
 def test_an_attribute_of_a_data_object_splits_it(ours):
     data = graph(60)
     data.year = torch.arange(60) // 3
-    name = held(data, "web2", split="temporal:year")
+    name = held(data, "web2", DataOptions.parsed({"split": "temporal:year"}))
     assert "split.year" in np.load("data/own/web2.npz")
     held(data, "web2")
     prepare(name)
