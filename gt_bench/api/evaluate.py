@@ -41,7 +41,7 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.tracking.uri import is_installed
 from gt_bench.training.failures import is_out_of_memory
 from gt_bench.training.feature_preparation import prepared_header
-from gt_bench.training.interfaces import Header
+from gt_bench.training.interfaces import Encoded, Header, Packed, SplitData
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
@@ -52,6 +52,7 @@ from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
 
 DATA = Path("data")
+CPU = torch.device("cpu")
 # sections of a recipe that belong to a model: `--against` trains other models without them
 OF_MODELS = frozenset({"model", "optimizer", "schedule", "encodings", "phases"})
 PROBED = 40  # nodes of a large graph that a model gets to find out which encodings it reads
@@ -365,9 +366,8 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
     header = packed.header
     if header.split_kind == "hyperedge" and task.loader is not None:
         encoded = EncodedDataset(packed, packed.folder, {})
-        batch = next(
-            iter(task.loader(packed, encoded, 0, recipe.batch, 0, torch.device("cpu"), torch.float32).training(0))
-        )[0]
+        data = SplitData(cast(Packed, packed), cast(Encoded, encoded), 0, recipe.batch, 0, CPU, torch.float32)
+        batch = next(iter(task.loader(data).training(0)))[0]
     else:
         batch = packed.batch(torch.tensor([0]))
         if batch.num_nodes > PROBED:

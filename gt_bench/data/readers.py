@@ -114,7 +114,7 @@ def read_npy(content: bytes, where: str) -> np.ndarray:
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
         if dtype.hasobject:
-            raise DatasetError(f"{where}: contains pickled objects, which are not read")
+            raise DatasetError(f"{where}: contains pickled objects, which are not read; save numbers")
         count = 1
         for length in shape:
             count *= length

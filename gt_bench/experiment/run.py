@@ -60,7 +60,7 @@ from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput, failure, is_out_of_memory, one_row
 from gt_bench.training.feature_preparation import prepared, prepared_header
 from gt_bench.training.inductive_loader import TABLE, InductiveLoader
-from gt_bench.training.interfaces import Batches, Header, Packed
+from gt_bench.training.interfaces import Batches, Header, Packed, SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.static_batches import StaticError
 from gt_bench.training.subgraph_loader import SubgraphLoader
@@ -330,15 +330,15 @@ class Experiment:
         packed: Packed = features if self.recipe.features else self._read
         if self.recipe.targets:
             packed = StandardisedTargets(cast(Packed, features), self.recipe.targets, split)
-        data = (packed, self.encoded, split, self.recipe.batch, seed, self.device, dtype)
+        data = SplitData(packed, self.encoded, split, self.recipe.batch, seed, self.device, dtype)
         if self._inductive:
-            return InductiveLoader(*data, encodings=self.recipe.encodings)
+            return InductiveLoader(data, encodings=self.recipe.encodings)
         if self.recipe.subgraphs:
-            subgraphs = SubgraphLoader(*data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
+            subgraphs = SubgraphLoader(data, subgraphs=self.recipe.subgraphs, encodings=self.recipe.encodings)
             return cast(Batches, subgraphs)  # it has no method `on`: only whole graphs use another evaluation device
         if self.task.computes_encodings and self.task.loader:
-            return self.task.loader(*data, encodings=self.recipe.encodings)
-        return (self.task.loader or Loader)(*data)
+            return self.task.loader(data, encodings=self.recipe.encodings)
+        return (self.task.loader or Loader)(data)
 
     @cached_property
     def _read(self) -> Packed:

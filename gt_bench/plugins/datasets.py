@@ -68,7 +68,8 @@ def named(text: str, options: DataOptions = NOTHING) -> str:
     elif not file.exists():
         raise DatasetError(f"{file}: there is no such file or folder; {FORMS}")
     elif file.is_file() and file.suffix not in (".npz", ".py"):
-        raise DatasetError(f"{file}: a file of this kind is no dataset; {FORMS}")
+        folder = f": to read its folder, write {file.parent}/" if file.suffix in (".csv", ".parquet") else ""
+        raise DatasetError(f"{file}: a file of this kind is no dataset{folder}; {FORMS}")
     else:
         stem = file.stem if file.suffix else file.resolve().name
         stem += f"-{function}" if file.suffix == ".py" and function != "load" else ""
@@ -151,9 +152,7 @@ def _check_free(name: str) -> None:
 
 def _declare(name: str, text: str, source: Path | Given, options: DataOptions, level: str | None = None) -> str:
     if name in catalog():
-        raise DatasetError(
-            f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder"
-        )
+        raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; {_other_name(text)}")
     content = entries()
     before = content.get(name)
     if (known := _check_place(name, text, before)) and options.agree(known):
@@ -181,13 +180,15 @@ def _check_place(name: str, text: str, before: Settings | None) -> Entry | None:
         return None
     known: Entry = validated(Entry, before, str(FILE), f"{name}.")
     if _place(known.source) != _place(text):
-        in_memory = Path(text).is_relative_to(HELD)
         raise DatasetError(
-            f"{text}: its name {name!r} is taken in {FILE} by {known.source}; "
-            f"{'give another name: evaluate(..., name=...)' if in_memory else 'rename the file or folder'}, or remove "
-            "that entry"
+            f"{text}: its name {name!r} is taken in {FILE} by {known.source}; {_other_name(text)}, or remove that entry"
         )
     return known
+
+
+def _other_name(text: str) -> str:
+    in_memory = Path(text).is_relative_to(HELD)
+    return "give another name: evaluate(..., name=...)" if in_memory else "rename the file or folder"
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -102,8 +102,9 @@ def custom_dataset(
         raise DatasetError(f"{where}: split is {split!r}; expected the shares of train, val and test")
     if inductive and not task.startswith("node-"):
         raise DatasetError(
-            f"{where}: inductive is for targets of nodes; {task} splits whole graphs, and training never sees those of "
-            "val and test: remove it"
+            f"{where}: inductive is for targets of nodes; {task} splits "
+            + ("edges, and training sees all nodes" if level_of_task(task) == "edge" else "whole graphs")
+            + ": remove it"
         )
     if callable(source) and not inspect.isfunction(source):
         raise DatasetError(

@@ -421,9 +421,9 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
          "lab/a.py:load: a dict with the keys 'x', 'edge_index', 'y'; expected a Data of torch_geometric, or a "
          "DataFrame per table"),
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("),
-         "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
+         "lab/a.py:load: found no graphs; expected a Data of torch_geometric, a list of them"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("),
-         "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
+         "lab/a.py:load: found a NoneType; expected a Data of torch_geometric, a list of them"),
         ("lab/texas.py", LOAD,
          "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
         ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"),
@@ -479,7 +479,7 @@ def test_a_split_is_stated_once_and_kept(ours, capsys):
     [
         (
             {"split": "temporal:yaer"},
-            "no column 'yaer' for the split (did you mean 'year'?); it has: year, y, a, b, c, d",
+            "no column 'yaer' for the split (did you mean 'year'?); it has: year, a, b, c, d",
         ),
         ({"split": "temporal:year:500,600"}, "the val part is empty: column year goes from 90 to 109"),
         ({"split": "temporal"}, "--split temporal: the column is missing; expected random"),

@@ -28,6 +28,7 @@ from gt_bench.tracking.figures import learning_curves
 from gt_bench.tracking.payload import tracked_run
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader, seed_of
 
 # number -> (first graph, second graph); colour refinement cannot distinguish the last two pairs
@@ -330,7 +331,7 @@ def test_sides_that_do_not_alternate():
         "side": torch.tensor([0, 0, 1, 1, 0, 1, 0, 1]),
     }
     packed = SimpleNamespace(array=arrays.__getitem__, header=SimpleNamespace(num_splits=0, split_kind="graph"))
-    loader = Loader(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32)
+    loader = Loader(SplitData(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32))
     with pytest.raises(ValueError, match="do not alternate"):
         brec.BrecRun(
             Recipe(**RECIPE),

@@ -323,3 +323,43 @@ def test_torch_data_are_no_tables():
     assert tables_of([Data()], "here") is None
     assert tables_of(HeteroData(), "here") is None
     assert tables_of([], "here") is None
+
+
+# the index of pandas
+
+
+ENDS = pd.DataFrame({"source": [0, 1], "target": [1, 2]})
+
+
+def labelled(index: object = None, **columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"y": [0, 1, 0], "f": [0.5, 1.5, 2.5], **columns}, index=index)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (labelled([2, 0, 1]), r"here/nodes: row 0 has the label 2 in the index, .*reset_index\(drop=True\)"),
+        (labelled([0, 2, 3]), "here/nodes: row 1 has the label 2 in the index"),
+        (labelled(["a", "b", "c"]), r"row 0 has the label a .*reset_index\(names='id'\) if edges name the labels"),
+        (labelled(pd.Index([0, 1, 2], name="id")), r"the index \(id\) is not read; make it columns with reset_index"),
+        (labelled(pd.MultiIndex.from_tuples([(0, 0), (0, 1), (1, 0)])), r"the index \(MultiIndex\) is not read"),
+        (labelled().T.set_axis(["y", "f"]).T.set_axis(pd.MultiIndex.from_product([["a"], ["y", "f"]]), axis=1),
+         r"here/nodes: columns are a MultiIndex \(\('a', 'y'\), \.\.\.\); give each column one name"),
+    ],
+)  # fmt: skip
+def test_an_index_that_would_be_lost(nodes, message):
+    with pytest.raises(DatasetError, match=message):
+        tables_of({"nodes": nodes, "edges": ENDS}, "here")
+
+
+def test_an_index_without_content():
+    edges = ENDS.set_axis([7, 3])  # rows of edges are not named by anything
+    assert arrays({"nodes": labelled(), "edges": edges})["edge_index"].tolist() == [[0, 1], [1, 2]]
+    nodes = labelled([5, 3, 4], id=[2, 0, 1])  # edges are joined by the column
+    assert arrays({"nodes": nodes, "edges": edges})["edge_index"].tolist() == [[1, 2], [2, 0]]
+
+
+@pytest.mark.parametrize("data", [np.zeros((3, 3)), ["a", "b"], (labelled(), ENDS), None, 3])
+def test_what_is_no_graph(data):
+    with pytest.raises(DatasetError, match="here.*: found a .*; expected a Data of torch_geometric, a list of them"):
+        arrays(data)
