@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import compact
+from gt_bench.data.packed_writer import compact
 from gt_bench.utils.errors import DatasetError
 
 MAX_ID = 2**31  # ids and categories are stored as int32

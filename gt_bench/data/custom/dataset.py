@@ -17,7 +17,8 @@ from gt_bench.data.custom.readers import Reader, Source
 from gt_bench.data.custom.remarks import PARTS
 from gt_bench.data.custom.splits import SplitSection, section_of
 from gt_bench.data.custom.summary import TWO_CLASSES
-from gt_bench.data.packed import SEEN, PackedWriter
+from gt_bench.data.packed import SEEN
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 

@@ -142,8 +142,9 @@ def _check_index(index: Any, names: Sequence[str], path: Path) -> None:
     wrong = next((row for row, label in enumerate(index) if not isinstance(label, int) or label != row), None)
     if wrong is not None:
         raise DatasetError(
-            f"{path}: row {wrong} has the label {shown(str(index[wrong]))} in the index, and without a column id edges name "
-            "nodes by number of row: write reset_index(names='id') if edges name the labels, or reset_index(drop=True)"
+            f"{path}: row {wrong} has the label {shown(str(index[wrong]))} in the index, and without a column id edges "
+            "name nodes by number of row: write reset_index(names='id') if edges name the labels, or "
+            "reset_index(drop=True)"
         )
 
 

@@ -21,7 +21,8 @@ from safetensors.torch import load_file
 from threadpoolctl import threadpool_limits
 
 from gt_bench.config.grid import load_grid
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.encodings import cache
 from gt_bench.encodings import compute as encoding
 from gt_bench.encodings import encode_dataset as stage

@@ -10,7 +10,8 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedHeader, pack
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.hyperedge_prediction import HyperedgeTargets, Negatives, cooccurrence
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.interfaces import SplitData

@@ -14,8 +14,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import BatchSection, Recipe, load_recipe
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.recipe_sections import BatchSection
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.encodings.cache import EncodedDataset
 from gt_bench.encodings.compute import encode
 from gt_bench.training import loader as module

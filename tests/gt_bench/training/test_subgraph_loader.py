@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe, SubgraphsSection
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe_sections import SubgraphsSection
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.encode_dataset import requests
