@@ -83,7 +83,14 @@ def evaluate(
     from gt_bench.plugins.datasets import held
     from gt_bench.plugins.models import from_class
 
-    given = {"seeds": seeds, "set": set, "search": search, "space": space, "method": method, "ensemble": ensemble}
+    given: dict[str, Any] = {
+        "seeds": seeds,
+        "set": set,
+        "search": search,
+        "space": space,
+        "method": method,
+        "ensemble": ensemble,
+    }
     given |= {"task": task, "metric": metric, "undirected": undirected, "split": split, "inductive": inductive}
     chosen = checked(given | {"against": against, "name": name, "track": track})
     grid = load_grid()

@@ -37,7 +37,7 @@ def origin_of(key: str, origin: Mapping[str, str]) -> str | None:
     return next((origin[name] for name in names if name in origin), None)
 
 
-def check_origins(recipe: Recipe, path: str | Path = "recipe", complete: bool = False) -> None:
+def check_origins(recipe: "Recipe", path: str | Path = "recipe", complete: bool = False) -> None:
     """Validates the origins of a recipe.
 
     An origin of `model` applies to every `model.x` without one, and `all` to every value without one.

@@ -16,8 +16,7 @@ from pathlib import Path
 import yaml
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.inheritance import ROW
-from gt_bench.config.origins import check_origins
+from gt_bench.config.origins import ROW, check_origins
 from gt_bench.config.recipe import DESCRIBED, Recipe, digest_of, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_space import Choice, Range, SearchSection

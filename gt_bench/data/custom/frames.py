@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -80,17 +81,7 @@ def read_parquet(path: Path) -> Table:
             "save the table as CSV"
         ) from error
     with dataset_errors(path, "not a readable Parquet file"):
-        frame = parquet.read_table(path)
-        columns = {name: frame.column(index).to_pylist() for index, name in enumerate(frame.column_names)}
-        names = frame.column_names
-    if len(set(names)) < len(names):
-        raise DatasetError(f"{path}: duplicate column {max(names, key=names.count)!r}; rename one")
-    if index := next((name for name in columns if name.startswith("__index_level_")), None):
-        raise DatasetError(
-            f"{path}: column {index} is the index of a DataFrame; write to_parquet(..., index=False), or reset_index() "
-            "and name it"
-        )
-    return _table(columns, path)
+        return _table(_arrow_columns(parquet.read_table(path), path), path)
 
 
 def to_csv(table: Table) -> str:
@@ -112,8 +103,8 @@ def _is_frame(data: Any) -> bool:
 
 def _columns(frame: Any, path: Path) -> dict[str, list[Any]]:
     """Return the columns of a DataFrame as Python values. Raise DatasetError for an index that would be lost."""
-    if hasattr(frame, "column_names"):  # pyarrow
-        return {name: frame.column(index).to_pylist() for index, name in enumerate(frame.column_names)}
+    if hasattr(frame, "column_names"):
+        return _arrow_columns(frame, path)
     if hasattr(frame, "collect"):  # a LazyFrame of polars
         frame = frame.collect()
     names = list(frame.columns)
@@ -129,6 +120,23 @@ def _columns(frame: Any, path: Path) -> dict[str, list[Any]]:
     return {str(name): frame[name].to_list() for name in names}
 
 
+def _arrow_columns(table: Any, path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a table of pyarrow. Raise DatasetError for an index of pandas that it contains."""
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise DatasetError(f"{path}: duplicate column {max(names, key=names.count)!r}; rename one")
+    if index := next((name for name in names if name.startswith("__index_level_")), None):
+        raise DatasetError(
+            f"{path}: column {index} is the index of a DataFrame; write to_parquet(..., index=False), or reset_index() "
+            "and name it"
+        )
+    pandas = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    for index in pandas.get("index_columns", []):
+        if isinstance(index, dict):  # a range of numbers, which is no column
+            _check_labels(range(index["start"], index["stop"], index["step"]), names, path.with_suffix(""))
+    return {name: table.column(number).to_pylist() for number, name in enumerate(names)}
+
+
 def _check_index(index: Any, names: Sequence[str], path: Path) -> None:
     """Raise DatasetError if the index of a pandas frame has content. Rows are counted from 0, whatever their labels."""
     if named := [str(name) for name in index.names if name is not None] or ["MultiIndex"] * (index.nlevels > 1):
@@ -136,13 +144,18 @@ def _check_index(index: Any, names: Sequence[str], path: Path) -> None:
             f"{path}: the index ({', '.join(named)}) is not read; make it columns with reset_index(), or remove it "
             "with reset_index(drop=True)"
         )
+    _check_labels(index, names, path)
+
+
+def _check_labels(labels: Iterable[Any], names: Sequence[str], path: Path) -> None:
+    """Raise DatasetError if rows of nodes or graphs have other labels than 0, 1, ... and no column names the rows."""
     known = (*ID_NAMES, *GRAPH_NAMES) if path.name == "graphs" else ID_NAMES
     if path.name == "edges" or any(normalized_name(name) in known or names_rows(name) for name in names):
         return
-    wrong = next((row for row, label in enumerate(index) if not isinstance(label, int) or label != row), None)
+    wrong = next(((row, label) for row, label in enumerate(labels) if not isinstance(label, int) or label != row), None)
     if wrong is not None:
         raise DatasetError(
-            f"{path}: row {wrong} has the label {shown(str(index[wrong]))} in the index, and without a column id edges "
+            f"{path}: row {wrong[0]} has the label {shown(str(wrong[1]))} in the index, and without a column id edges "
             "name nodes by number of row: write reset_index(names='id') if edges name the labels, or "
             "reset_index(drop=True)"
         )

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gt_bench.data.custom.dataset import custom_dataset
-from gt_bench.data.custom.frames import tables_of, to_csv
+from gt_bench.data.custom.frames import read_parquet, tables_of, to_csv
 from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.table import read_columns
 from gt_bench.data.packed import PackedDataset
@@ -363,3 +363,19 @@ def test_an_index_without_content():
 def test_what_is_no_graph(data):
     with pytest.raises(DatasetError, match="here.*: found a .*; expected a Data of torch_geometric, a list of them"):
         arrays(data)
+
+
+def test_the_index_of_a_parquet_file(tmp_path):
+    nodes = labelled()
+    ENDS.to_parquet(tmp_path / "edges.parquet")
+    for frame, column in ((nodes[1:], "range"), (nodes[nodes.f > 1], "stored"), (nodes.set_index("f"), "named")):
+        frame.to_parquet(tmp_path / "nodes.parquet")
+        if column == "named":  # pandas stores it as a column of this name
+            assert "f" in read_parquet(tmp_path / "nodes.parquet").columns
+            continue
+        with pytest.raises(DatasetError, match=r"nodes.*(row 0 has the label 1|__index_level_0__ is the index)"):
+            read_parquet(tmp_path / "nodes.parquet")
+    nodes.to_parquet(tmp_path / "nodes.parquet")
+    assert len(read_parquet(tmp_path / "nodes.parquet")) == 3
+    nodes.assign(id=["a", "b", "c"])[1:].to_parquet(tmp_path / "nodes.parquet")
+    assert read_parquet(tmp_path / "nodes.parquet").columns["id"] == ["b", "c"]
