@@ -372,7 +372,8 @@ def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarra
         if ids.size and (ids.min() < 0 or ids.max() >= count):
             raise DatasetError(f"a split names id {ids.min() if ids.min() < 0 else ids.max()} of {count} rows")
         if split[ids].any() or np.unique(ids).size != ids.size:
-            raise DatasetError("duplicate id in a split")
+            values, counts = np.unique(np.concatenate([ids, np.flatnonzero(split)]), return_counts=True)
+            raise DatasetError(f"duplicate id {values[counts > 1][0]} in a split")
         split[ids] = code
     return split
 

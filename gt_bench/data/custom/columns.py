@@ -47,7 +47,8 @@ def targets_in(table: Table, names: Sequence[str]) -> np.ndarray:
     """Return the column `y`, [rows], or the columns `y_1`, `y_2`, ..., [rows, T], as numbers."""
     if len(names) > 1 and "y" in names:
         raise DatasetError(
-            f"{table.path}: has the columns {', '.join(names)}; name one target y, or several y_1, y_2, ..."
+            f"{table.path}: has the columns {', '.join(names)}; name one target y, or several y_1, y_2, ..., and "
+            "rename a feature"
         )
     y = [table.numbers(name) for name in names]
     for name, column in zip(names, y, strict=True):

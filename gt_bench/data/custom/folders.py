@@ -109,8 +109,11 @@ def _ogb_split(folder: Path, count: int, remarks: list[str]) -> np.ndarray | Non
     if missing := next((path for path in paths if not path.exists()), None):
         raise DatasetError(f"{missing}: no such file; add it, or draw a split: --split random")
     remarks.append(f"the split is that of {kinds[0]}")
-    with dataset_errors(kinds[0], "not a split"):
-        return ids_to_split(count, *(_csv(path, width=1)[:, 0] for path in paths))
+    ids = [_csv(path, width=1)[:, 0] for path in paths]
+    try:
+        return ids_to_split(count, *ids)
+    except DatasetError as error:
+        raise DatasetError(f"{kinds[0]}: {error}; correct it, or draw a split: --split random") from error
 
 
 def _csv(path: Path, width: int | None = None, numbers: bool = True) -> np.ndarray:

@@ -197,7 +197,10 @@ LOOP = {"x": np.eye(3), "edge_index": np.array([[0, 1], [1, 0]]), "y": np.arange
         ({"train_mask": np.arange(3)}, "unknown array 'train_mask'.*; write masks as split: 1 train, 2 val, 3 test"),
         ({"x": np.array(1.0)}, "x is .*expected rows of numbers"),
         ({"x": np.full((3, 1), 2**33)}, "categories in x .*must be whole numbers"),
-        ({"num_nodes": np.array([3, 0]), "num_edges": np.array([2, 0])}, "a graph has no nodes"),
+        (
+            {"num_nodes": np.array([3, 0]), "num_edges": np.array([2, 0])},
+            "graph 1 .counted from 0. has no nodes; remove it",
+        ),
         ({"num_nodes": np.array([3.5]), "num_edges": np.array([2])}, "num_nodes must be whole numbers"),
         ({"split": np.array([1, 2, 259])}, "split codes must be whole numbers from 0 to 3"),
     ],
