@@ -80,7 +80,7 @@ def evaluate(
     from gt_bench.api.arguments import checked
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.grid import load_grid
-    from gt_bench.plugins.datasets import held
+    from gt_bench.plugins.datasets import store_data
     from gt_bench.plugins.models import from_class
 
     given: dict[str, Any] = {
@@ -98,7 +98,7 @@ def evaluate(
     run = grid.run.model_copy(update={"parallel": 1, "tracking": chosen.track and grid.run.tracking})
     return try_pair(
         model if isinstance(model, str) else from_class(model).name,
-        str(dataset) if isinstance(dataset, str | Path) else held(dataset, chosen.name, chosen.data),
+        str(dataset) if isinstance(dataset, str | Path) else store_data(dataset, chosen.name, chosen.data),
         chosen.set,
         chosen.seeds,
         chosen.search,

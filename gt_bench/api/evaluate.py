@@ -27,7 +27,7 @@ from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.data_options import DataOptions
-from gt_bench.plugins.datasets import NOTHING, named
+from gt_bench.plugins.datasets import NOTHING, dataset_name
 from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
 from gt_bench.reports.comparison import Comparison, comparison
@@ -123,7 +123,7 @@ def try_pair(
     if twice := [name for i, name in enumerate(against) if name in (model, *against[:i])]:
         raise RecipeError(f"--against {','.join(against)}: {twice[0]} is named twice")
     grid, given = grid or load_grid(), given or {}
-    dataset = named(dataset, data)
+    dataset = dataset_name(dataset, data)
     spec = get_spec(dataset)
     data.check(spec)
     infos = {name: _model(name) for name in (model, *against)}
@@ -184,7 +184,7 @@ def debug_pair(
     from gt_bench.experiment.run import Experiment, prepare_process
 
     grid = load_grid()
-    dataset = named(dataset, data)
+    dataset = dataset_name(dataset, data)
     spec, info = get_spec(dataset), _model(model)
     data.check(spec)
     check_pair(info, spec)

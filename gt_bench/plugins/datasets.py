@@ -41,15 +41,14 @@ from gt_bench.data.registry import catalog
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.io import held as held_lock
-from gt_bench.utils.io import is_plain_name, make_folder, write_bytes
+from gt_bench.utils.io import held, is_plain_name, make_folder, write_bytes
 
-HELD = Path("data/own")  # where data of a program are stored
+STORED = Path("data/own")  # where data of a program are stored
 NOTHING = DataOptions()
 FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/add_a_dataset.md)"
 
 
-def named(text: str, options: DataOptions = NOTHING) -> str:
+def dataset_name(text: str, options: DataOptions = NOTHING) -> str:
     """Returns the name of the dataset of `text`. A file, folder or `pyg:` name is added to datasets.yaml.
 
     Args:
@@ -82,14 +81,14 @@ def named(text: str, options: DataOptions = NOTHING) -> str:
     return _declare(name, text, source_of(text), options)
 
 
-def held(data: Any, name: str = "own-data", options: DataOptions = NOTHING) -> str:
+def store_data(data: Any, name: str = "own-data", options: DataOptions = NOTHING) -> str:
     """Stores data of a program, and adds them to datasets.yaml.
 
     Args:
         data: a Data object, a list of them, DataFrames, a networkx graph, or a list of them. Graphs become
             data/own/NAME.npz, tables a folder data/own/NAME of CSV files.
         name: name of the dataset.
-        options: as for `named`.
+        options: as for `dataset_name`.
 
     Returns:
         The name.
@@ -102,8 +101,8 @@ def held(data: Any, name: str = "own-data", options: DataOptions = NOTHING) -> s
             f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
         )
     if (tables := tables_of(data, name)) is not None:
-        return _held_tables(tables, name, options)
-    path = HELD / f"{name}.npz"
+        return _store_tables(tables, name, options)
+    path = STORED / f"{name}.npz"
     _check_place(name, str(path), entries().get(name))
     graphs = graphs_of(data, name)
     if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
@@ -129,10 +128,10 @@ def held(data: Any, name: str = "own-data", options: DataOptions = NOTHING) -> s
     return _declare(name, str(path), path, options, level)
 
 
-def _held_tables(tables: Mapping[str, Table], name: str, options: DataOptions) -> str:
+def _store_tables(tables: Mapping[str, Table], name: str, options: DataOptions) -> str:
     """Writes tables as a folder of CSV files, and adds it to datasets.yaml."""
-    _check_place(name, str(HELD / name), entries().get(name))
-    folder = make_folder(HELD / name)
+    _check_place(name, str(STORED / name), entries().get(name))
+    folder = make_folder(STORED / name)
     for path in folder.iterdir():
         if path.stem not in tables:
             path.unlink()
@@ -163,7 +162,7 @@ def _declare(name: str, text: str, source: Path | Given, options: DataOptions, l
     entry |= options.kept(before)
     spec = spec_of(name, validated(Entry, entry, text))
     check(spec)  # what the data do not fit is not written
-    with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
+    with held(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(
@@ -187,7 +186,7 @@ def _check_place(name: str, text: str, before: Settings | None) -> Entry | None:
 
 
 def _other_name(text: str) -> str:
-    in_memory = Path(text).is_relative_to(HELD)
+    in_memory = Path(text).is_relative_to(STORED)
     return "give another name: evaluate(..., name=...)" if in_memory else "rename the file or folder"
 
 
