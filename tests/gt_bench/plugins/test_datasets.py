@@ -409,7 +409,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
          "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, "
          "file.py:load or pyg:"),
         ("lab/nodes.csv", "a,y\n",
-         "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
+         "lab/nodes.csv: a file of this kind is no dataset: to read its folder, write lab/; a dataset is a name"),
         ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"),
          "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; move"),
         ("lab/a.py", LOAD.replace("return Data(", "exit(Data)("), "lab/a.py, line 5: load() raises SystemExit"),
@@ -551,7 +551,7 @@ def test_frames_and_networkx_graphs(ours, capsys):
     before = get_spec(name).digest
     store_data(data, "shop")
     assert get_spec(name).digest == before, "the same data, and the split that was stated"
-    store_data({"nodes": nodes[::-1], "edges": edges}, "shop")
+    store_data({"nodes": nodes[::-1].reset_index(drop=True), "edges": edges}, "shop")
     assert get_spec(name).digest != before
     net = nx.from_pandas_edgelist(edges, create_using=nx.DiGraph)
     nx.set_node_attributes(net, {node: int(row["y"]) for node, row in nodes.to_dict("index").items()}, "y")
