@@ -27,6 +27,7 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.standin import shapes
 from gt_bench.runtime.exit_status import ends_in_order
 from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.format import file_size
 from gt_bench.utils.redact import without_credentials
 
 __all__ = ["app", "available", "prepare"]
@@ -85,7 +86,7 @@ def report(result: Prepared) -> None:
     size = sum(path.stat().st_size for path in result.folder.iterdir())
     up_to_date = "up to date: already packed from the same files by the same version"
     how = f"packed in {result.seconds:.1f} s" if result.state == "packed" else up_to_date
-    console.print(f"{name}: {how}; {_size(size)} in {result.folder}")
+    console.print(f"{name}: {how}; {file_size(size)} in {result.folder}")
     console.print(statistics_table(get_spec(name), header))
     if header.derived:
         console.print(f"[yellow]derived[/yellow]: {escape(header.derived)}")
@@ -126,7 +127,7 @@ def listing(data_root: Path) -> tuple[list[str], list[list[str]]]:
         counts = [_number(numbers.get(key, "")) for key in ("graphs", "nodes", "edges")]
         label = name + (" (derived)" if spec.derived else "")
         rows.append(
-            [label, spec.task, spec.metric, *counts, _size(packed) if packed else "", spec.licence, source, here]
+            [label, spec.task, spec.metric, *counts, file_size(packed) if packed else "", spec.licence, source, here]
         )
     return columns, rows
 
@@ -151,9 +152,9 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
         raw = sum(file.bytes or 0 for file in files)
         packed = header.data_bytes if header else _known(spec).get("bytes")
         known = packed is not None and all(file.bytes for file in files)
-        after = f"{'' if known else 'more than '}{_size(raw + (packed or 0))}"
+        after = f"{'' if known else 'more than '}{file_size(raw + (packed or 0))}"
         if header:
-            rows.append([name, "nothing", "already packed", _size(0), after])
+            rows.append([name, "nothing", "already packed", file_size(0), after])
             disk_total += raw + (packed or 0)
             continue
         found, where = available(name, data_root, mirrors)
@@ -166,14 +167,14 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
             work, origin = f"fetches {len(missing)} of {len(spec.files)} files", f"{host} ({len(spec.files)} files)"
             new = sum(file.sha256 is None for file in files)
             work += f"; pins {new} digest{'s' if new > 1 else ''} on first use" if new else ""
-            fetched = _size(amount) if all(file.bytes for file in missing) else f"more than {_size(amount)}"
+            fetched = file_size(amount) if all(file.bytes for file in missing) else f"more than {file_size(amount)}"
         else:
-            work, origin, fetched = "generates", "", _size(0)
+            work, origin, fetched = "generates", "", file_size(0)
         rows.append([name, work, origin, fetched, after])
         fetch_total, disk_total, complete = fetch_total + amount, disk_total + raw + (packed or 0), complete and known
     more = "" if complete else "more than "
     tried = ", ".join(map(without_credentials, mirrors_in_order(mirrors)))
-    rows.append(["total", "", tried, _size(fetch_total), more + _size(disk_total)])
+    rows.append(["total", "", tried, file_size(fetch_total), more + file_size(disk_total)])
     return ["dataset", "work", "from", "to fetch", "on disk after (raw and packed)"], rows
 
 
@@ -243,11 +244,3 @@ def _mirrors_of_params() -> list[str]:
 
 def _number(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"
