@@ -57,7 +57,8 @@ def blocks(count: int) -> Iterator[dict[str, np.ndarray]]:
 
 def packed(count: int, folder: Path) -> tuple[float, float, int]:
     """(seconds to prepare, seconds of an epoch, bytes on disk) of this project's storage."""
-    from gt_bench.data.packed import PackedDataset, PackedHeader, PackedWriter
+    from gt_bench.data.packed import PackedDataset, PackedHeader
+    from gt_bench.data.packed_writer import PackedWriter
     from gt_bench.training.loader import plan_batches
 
     facts = {

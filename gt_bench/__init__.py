@@ -75,36 +75,39 @@ def evaluate(
     Raises:
         gt_bench.utils.errors.UserError: model or data cannot be used; the message names the reason and the remedy.
     """
+    from pathlib import Path
+
+    from gt_bench.api.arguments import checked
     from gt_bench.api.evaluate import try_pair
     from gt_bench.config.grid import load_grid
-    from gt_bench.config.schema import validated
-    from gt_bench.config.search_space import SearchMethod
-    from gt_bench.plugins.datasets import held
+    from gt_bench.plugins.datasets import store_data
     from gt_bench.plugins.models import from_class
 
+    given: dict[str, Any] = {
+        "seeds": seeds,
+        "set": set,
+        "search": search,
+        "space": space,
+        "method": method,
+        "ensemble": ensemble,
+    }
+    given |= {"task": task, "metric": metric, "undirected": undirected, "split": split, "inductive": inductive}
+    chosen = checked(given | {"against": against, "name": name, "track": track})
     grid = load_grid()
     # one process: a notebook has threads already, which no fork survives
-    run = grid.run.model_copy(update={"parallel": 1, "tracking": track and grid.run.tracking})
-    which = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    chosen = model if isinstance(model, str) else from_class(model).name
-    data = dataset if isinstance(dataset, str) else held(dataset, name, task, metric, undirected, split, inductive)
-    spaces = {key: {"choices": values} if isinstance(values, list) else values for key, values in (space or {}).items()}
+    run = grid.run.model_copy(update={"parallel": 1, "tracking": chosen.track and grid.run.tracking})
     return try_pair(
-        chosen,
-        data,
-        dict(set or {}),
-        which,
-        search,
-        against=against,
-        space=spaces,
-        task=task,
-        metric=metric,
-        undirected=undirected,
-        split=split,
-        inductive=inductive,
+        model if isinstance(model, str) else from_class(model).name,
+        str(dataset) if isinstance(dataset, str | Path) else store_data(dataset, chosen.name, chosen.data),
+        chosen.set,
+        chosen.seeds,
+        chosen.search,
+        against=chosen.against,
+        space=chosen.space,
+        data=chosen.data,
         grid=grid.model_copy(update={"run": run}),
-        method=validated(SearchMethod, dict(method or {}), "evaluate(method=...)"),
-        ensemble=ensemble,
+        method=chosen.method,
+        ensemble=chosen.ensemble,
     )
 
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 
 from gt_bench.config.match_section import count_in
+from gt_bench.config.option_text import values_in
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.experiment.match_size import FAR, matched, usual_width
 from gt_bench.leaderboard.terminal import print_wrapped
-from gt_bench.plugins.default_recipes import settings
 from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
 from gt_bench.utils.format import print_text
@@ -34,7 +34,7 @@ def show(model: str, dataset: str, parameters: str, by: str | None, given: Seque
     except ValueError as error:
         raise RecipeError(f"--parameters {parameters}: {error}") from None
     arguments: Settings = {}
-    for key, value in settings(given).items():
+    for key, value in values_in("--set", given, "model.dropout=0.1").items():
         section, _, name = key.partition(".")
         if section != "model" or not name:
             raise RecipeError(f"--set {key}: only arguments of the model change its size; expected model.NAME=VALUE")

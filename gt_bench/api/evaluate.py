@@ -20,14 +20,14 @@ from gt_bench.config.search_space import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
 from gt_bench.data.custom.edges import LINK
-from gt_bench.data.custom.splits import section_of
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
-from gt_bench.plugins.datasets import Split, named
+from gt_bench.plugins.data_options import DataOptions
+from gt_bench.plugins.datasets import NOTHING, dataset_name
 from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
 from gt_bench.reports.comparison import Comparison, comparison
@@ -41,9 +41,9 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.tracking.uri import is_installed
 from gt_bench.training.failures import is_out_of_memory
 from gt_bench.training.feature_preparation import prepared_header
-from gt_bench.training.interfaces import Header
+from gt_bench.training.interfaces import Encoded, Header, Packed, SplitData
 from gt_bench.utils.digest import digest_of
-from gt_bench.utils.errors import DatasetError, UserError
+from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import is_project, recipe_file
@@ -53,6 +53,7 @@ from gt_models.registry import ModelInfo, create_model, list_models, model_info
 from gt_models.transforms import needs
 
 DATA = Path("data")
+CPU = torch.device("cpu")
 # sections of a recipe that belong to a model: `--against` trains other models without them
 OF_MODELS = frozenset({"model", "optimizer", "schedule", "encodings", "phases"})
 PROBED = 40  # nodes of a large graph that a model gets to find out which encodings it reads
@@ -79,11 +80,7 @@ def try_pair(
     *,
     against: Sequence[str] = (),
     space: Settings | None = None,
-    task: str | None = None,
-    metric: str | None = None,
-    undirected: bool | None = None,
-    split: Split | None = None,
-    inductive: bool | None = None,
+    data: DataOptions = NOTHING,
     bar: bool = True,
     grid: Grid | None = None,
     method: SearchMethod | None = None,
@@ -103,11 +100,7 @@ def try_pair(
             trials of a search; with their own default arguments and optimizer.
         space: dotted keys with their spaces, as in `search.space` of a recipe: they replace or extend the default
             space.
-        task: of user-supplied data, if it differs from what the targets suggest.
-        metric: of user-supplied data, if it differs from what the targets suggest.
-        undirected: for user-supplied data: add the reverse of each edge where it is missing.
-        split: for user-supplied data: how they are split, see `gt_bench.data.custom.splits.section_of`.
-        inductive: for user-supplied data: training sees neither validation nor test nodes.
+        data: what the user states about user-supplied data.
         bar: whether to show a progress bar.
         grid: a grid with other run-wide settings; default: that of the current folder.
         method: sampler, pruner, objectives and first trials of the search, where they are not the default.
@@ -131,9 +124,9 @@ def try_pair(
     if twice := [name for i, name in enumerate(against) if name in (model, *against[:i])]:
         raise RecipeError(f"--against {','.join(against)}: {twice[0]} is named twice")
     grid, given = grid or load_grid(), given or {}
-    dataset = named(dataset, task, metric, undirected, split, inductive)
+    dataset = dataset_name(dataset, data)
     spec = get_spec(dataset)
-    _check_said(spec, task, metric, undirected, split, inductive)
+    data.check(spec)
     infos = {name: _model(name) for name in (model, *against)}
     for info in infos.values():
         check_pair(info, spec)
@@ -170,12 +163,7 @@ def debug_pair(
     preset: str,
     given: Settings | None = None,
     seed: int = 0,
-    *,
-    task: str | None = None,
-    metric: str | None = None,
-    undirected: bool | None = None,
-    split: Split | None = None,
-    inductive: bool | None = None,
+    data: DataOptions = NOTHING,
 ) -> bool:
     """Runs a debug preset (`gt_bench.experiment.debug`) on the pair that `try_pair` would train. No run is stored.
 
@@ -185,11 +173,7 @@ def debug_pair(
         preset: one of `gt_bench.experiment.debug.PRESETS`.
         given: as for `try_pair`.
         seed: seed of the run.
-        task: as for `try_pair`.
-        metric: as for `try_pair`.
-        undirected: as for `try_pair`.
-        split: as for `try_pair`.
-        inductive: as for `try_pair`.
+        data: as for `try_pair`.
 
     Returns:
         Whether nothing suspicious was found.
@@ -202,9 +186,9 @@ def debug_pair(
     from gt_bench.runtime.startup import prepare_process
 
     grid = load_grid()
-    dataset = named(dataset, task, metric, undirected, split, inductive)
+    dataset = dataset_name(dataset, data)
     spec, info = get_spec(dataset), _model(model)
-    _check_said(spec, task, metric, undirected, split, inductive)
+    data.check(spec)
     check_pair(info, spec)
     packed = _packed(spec, grid)
     where = f"gt-bench try {info.name} {dataset}"
@@ -216,39 +200,6 @@ def debug_pair(
     _encode(recipe, packed)
     prepare_process(grid.run)
     return debug(Experiment(recipe, where, dataset, grid.run, Store(), DATA), preset, seed, print_text)
-
-
-def _check_said(
-    spec: DatasetSpec,
-    task: str | None,
-    metric: str | None,
-    undirected: bool | None,
-    split: Split | None,
-    inductive: bool | None,
-) -> None:
-    """Raise DatasetError if another task, metric, direction or split is requested for a dataset of the benchmark."""
-    for what, said, has in (("task", task, spec.task), ("metric", metric, spec.metric)):
-        if said not in (None, has):
-            raise DatasetError(
-                f"dataset {spec.name!r} has the {what} {has}, not {said}: only user-supplied data, named by path, can "
-                "have another"
-            )
-    reader = spec.arguments.get("reader")
-    if undirected is not None and undirected != getattr(reader, "undirected", None):
-        raise DatasetError(
-            f"dataset {spec.name!r} is used as it is stored: only user-supplied data, named by path, can be read "
-            f"{'undirected' if undirected else 'directed'}"
-        )
-    if split is not None and section_of(split, "--split") != getattr(reader, "section", None):
-        raise DatasetError(
-            f"dataset {spec.name!r} has its own split: only user-supplied data, named by path, can be split in another "
-            "way; without --split it is used as it is"
-        )
-    if inductive is not None and inductive != getattr(reader, "inductive", False):
-        raise DatasetError(
-            f"dataset {spec.name!r} is used as it is stored: only user-supplied data, named by path, can be trained on "
-            f"{'inductively' if inductive else 'transductively'}"
-        )
 
 
 def _pair(
@@ -417,9 +368,8 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
     header = packed.header
     if header.split_kind == "hyperedge" and task.loader is not None:
         encoded = EncodedDataset(packed, packed.folder, {})
-        batch = next(
-            iter(task.loader(packed, encoded, 0, recipe.batch, 0, torch.device("cpu"), torch.float32).training(0))
-        )[0]
+        data = SplitData(cast(Packed, packed), cast(Encoded, encoded), 0, recipe.batch, 0, CPU, torch.float32)
+        batch = next(iter(task.loader(data).training(0)))[0]
     else:
         batch = packed.batch(torch.tensor([0]))
         if batch.num_nodes > PROBED:

@@ -3,16 +3,21 @@
 A module of this package imports only typer; what a command needs is imported when it runs.
 """
 
+import functools
+import inspect
 import json
 import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 if TYPE_CHECKING:
     from gt_bench.config.grid import Grid
     from gt_bench.config.search_space import SearchMethod
+    from gt_bench.plugins.data_options import DataOptions
 
 CellName = Annotated[str, typer.Argument(metavar="CELL", help="SUITE/DATASET/ROW; `gt-bench list` shows them")]
 Names = Annotated[
@@ -29,39 +34,123 @@ Plan = Annotated[
 Records = Annotated[Path, typer.Option(metavar="FOLDER", help="folder of suites with shipped records")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON (docs/json.md)")]
 RECORDS = Path("suites")
-# of a search; names are those of `search:` in a recipe (docs/search.md)
-Sampler = Annotated[
-    str | None, typer.Option(metavar="NAME", help="of the search: tpe, random, grid, gp, cmaes, nsga2, nsga3, qmc")
-]
-SamplerOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="argument of the sampler: n_startup_trials=5")
-]
-Pruner = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="of the search: none, median, percentile, hyperband, successive_halving, threshold"
-    ),
-]
-PrunerOption = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="argument of the pruner: reduction_factor=2")
-]
-Objective = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="besides validation: parameters or seconds_per_epoch, which are minimised"),
-]
-SelectWithin = Annotated[
-    float | None,
-    typer.Option(
-        metavar="FRACTION", help="with --objective: the cheapest trial this close to the best validation value"
-    ),
-]
-WarmStart = Annotated[
-    str | None,
-    typer.Option(metavar="NAME,...", help="first trials of the search: defaults, records, neighbours"),
-]
-SearchSeeds = Annotated[
-    str | None, typer.Option(metavar="SEEDS", help="of each trial, whose value is their mean: 0-2; default: 0")
-]
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """Options of a search, of several commands; names are those of `search:` in a recipe (docs/search.md)."""
+
+    sampler: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of the search: tpe, random, grid, gp, cmaes, nsga2, nsga3, qmc")
+    ] = None
+    sampler_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="argument of the sampler: n_startup_trials=5")
+    ] = None
+    pruner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="of the search: none, median, percentile, hyperband, successive_halving, threshold"
+        ),
+    ] = None
+    pruner_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="argument of the pruner: reduction_factor=2")
+    ] = None
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="besides validation: parameters or seconds_per_epoch, which are minimised"),
+    ] = None
+    select_within: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FRACTION", help="with --objective: the cheapest trial this close to the best validation value"
+        ),
+    ] = None
+    warm_start: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="first trials of the search: defaults, records, neighbours"),
+    ] = None
+    search_seeds: Annotated[
+        str | None, typer.Option(metavar="SEEDS", help="of each trial, whose value is their mean: 0-2; default: 0")
+    ] = None
+
+    def method(self) -> "SearchMethod":
+        """Return the keys of `search:` that are given.
+
+        Raises:
+            OptionError, RecipeError: an option is invalid.
+        """
+        from gt_bench.config.search_options import method_in
+
+        return method_in(**vars(self))
+
+
+@dataclass(frozen=True)
+class UserDataOptions:
+    """Options that describe user-supplied data."""
+
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TASK", help="of user-supplied data: node-classification, graph-regression, link-prediction, ..."
+        ),
+    ] = None
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="METRIC", help="of user-supplied data: accuracy, mae, ..., or path/to/file.py:function"),
+    ] = None
+    undirected: Annotated[
+        bool | None,
+        typer.Option(
+            "--undirected/--directed", help="of user-supplied data: add the reverse of each edge where it is missing"
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPLIT",
+            help="of user-supplied data: random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 "
+            "(docs/add_a_dataset.md)",
+        ),
+    ] = None
+    inductive: Annotated[
+        bool | None,
+        typer.Option(
+            "--inductive/--transductive",
+            help="of user-supplied data: training sees neither validation nor test nodes",
+        ),
+    ] = None
+
+    def stated(self) -> "DataOptions":
+        """Return what the options state about the data.
+
+        Raises:
+            DatasetError, RecipeError: an option is invalid.
+        """
+        from gt_bench.plugins.data_options import DataOptions
+
+        return DataOptions.parsed(vars(self))
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace each parameter of a command whose type is a dataclass of options by the fields of the dataclass."""
+    groups: dict[str, Any] = {name: kind for name, kind in get_type_hints(command).items() if is_dataclass(kind)}
+    parameters, annotations = [], {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        for one in (
+            inspect.signature(groups[name], eval_str=True).parameters.values() if name in groups else [parameter]
+        ):
+            parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            annotations[one.name] = one.annotation
+
+    @functools.wraps(command)
+    def expanded(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values)
+
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = annotations
+    return expanded
 
 
 def every_cell() -> "Grid":
@@ -88,34 +177,3 @@ def _finite(content: object) -> object:
     if isinstance(content, list | tuple):
         return [_finite(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
-def search_method(
-    sampler: str | None,
-    sampler_option: list[str] | None,
-    pruner: str | None,
-    pruner_option: list[str] | None,
-    objective: list[str] | None,
-    select_within: float | None,
-    warm_start: str | None,
-    search_seeds: str | None,
-) -> "SearchMethod":
-    """Return the keys of `search:` that the options of a command give.
-
-    Raises:
-        RecipeError: an option is invalid.
-        SettingError: seeds are invalid.
-    """
-    from gt_bench.config.search_options import method_in
-    from gt_bench.plugins.default_recipes import seeds_in
-
-    return method_in(
-        sampler,
-        sampler_option or (),
-        pruner,
-        pruner_option or (),
-        objective or (),
-        select_within,
-        [name.strip() for name in warm_start.split(",")] if warm_start else (),
-        seeds_in(search_seeds) if search_seeds else (),
-    )

@@ -16,18 +16,12 @@ from gt_bench.cli.options import (
     AsJson,
     CellName,
     Names,
-    Objective,
     Plan,
-    Pruner,
-    PrunerOption,
-    Sampler,
-    SamplerOption,
-    SearchSeeds,
-    SelectWithin,
-    WarmStart,
+    SearchOptions,
+    UserDataOptions,
     every_cell,
     print_json,
-    search_method,
+    with_groups,
 )
 from gt_bench.utils.format import print_text
 
@@ -82,6 +76,7 @@ def train(
         raise typer.Exit(1)
 
 
+@with_groups
 def try_(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="a name, or path/to/file.py:MyModel")],
     dataset: Annotated[
@@ -90,6 +85,7 @@ def try_(
             metavar="DATASET", help="a name, a folder of CSV, an npz file, path/to/file.py:load, or pyg:Planetoid/Cora"
         ),
     ],
+    *,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="a dotted key of a recipe: optimizer.lr=0.01")
     ] = None,
@@ -111,14 +107,7 @@ def try_(
             help="with --search: model.hidden=16,32,64, model.layers=1..4, optimizer.lr=1e-4..1e-2:log",
         ),
     ] = None,
-    sampler: Sampler = None,
-    sampler_option: SamplerOption = None,
-    pruner: Pruner = None,
-    pruner_option: PrunerOption = None,
-    objective: Objective = None,
-    select_within: SelectWithin = None,
-    warm_start: WarmStart = None,
-    search_seeds: SearchSeeds = None,
+    search_options: SearchOptions,
     ensemble: Annotated[
         bool,
         typer.Option(
@@ -128,37 +117,7 @@ def try_(
     members: Annotated[
         int, typer.Option(metavar="N", help="trials that are trained with all seeds as candidates of the ensemble")
     ] = 5,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TASK", help="of user-supplied data: node-classification, graph-regression, link-prediction, ..."
-        ),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(metavar="METRIC", help="of user-supplied data: accuracy, mae, ..., or path/to/file.py:function"),
-    ] = None,
-    undirected: Annotated[
-        bool | None,
-        typer.Option(
-            "--undirected/--directed", help="of user-supplied data: add the reverse of each edge where it is missing"
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPLIT",
-            help="of user-supplied data: random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 "
-            "(docs/add_a_dataset.md)",
-        ),
-    ] = None,
-    inductive: Annotated[
-        bool | None,
-        typer.Option(
-            "--inductive/--transductive",
-            help="of user-supplied data: training sees neither validation nor test nodes",
-        ),
-    ] = None,
+    data_options: UserDataOptions,
     save: Annotated[
         str | None, typer.Option(metavar="SUITE", help="write the recipe that was used to suites/SUITE/recipes/")
     ] = None,
@@ -176,19 +135,18 @@ def try_(
     """
     from gt_bench.api.evaluate import check_suite, try_pair
     from gt_bench.api.evaluate import save as save_recipe
+    from gt_bench.config.option_text import seeds_in, values_in
     from gt_bench.config.search_options import options_of
     from gt_bench.config.space_text import space_in
-    from gt_bench.plugins.default_recipes import seeds_in, settings
     from gt_bench.reports.comparison import shown
 
     if save is not None:
         check_suite(save)
-    method = search_method(
-        sampler, sampler_option, pruner, pruner_option, objective, select_within, warm_start, search_seeds
-    )
-    given = settings(set_ or [])
+    method, data = search_options.method(), data_options.stated()
+    given = values_in("--set", set_ or (), "optimizer.lr=0.01")
     if epochs is not None:
         given["epochs"] = epochs
+    which = None if seeds is None else seeds_in(seeds)
     if debug is not None:
         from gt_bench.api.evaluate import debug_pair
         from gt_bench.config.schema import RecipeError
@@ -199,10 +157,7 @@ def try_(
             raise RecipeError(
                 f"--debug {debug.value}: stores no run and cannot be combined with {taken[0]}; remove one"
             )
-        seed = 0 if seeds is None else seeds_in(seeds)[0]
-        told = {"task": task, "metric": metric, "split": split}
-        read = {"undirected": undirected, "inductive": inductive}
-        if not debug_pair(model, dataset, debug.value, given, seed, **told, **read):  # type: ignore[arg-type]
+        if not debug_pair(model, dataset, debug.value, given, which[0] if which else 0, data):
             raise typer.Exit(1)
         return
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
@@ -210,18 +165,14 @@ def try_(
             model,
             dataset,
             given,
-            None if seeds is None else seeds_in(seeds),
+            which,
             search,
             against=[name.strip() for name in against.split(",")] if against else (),
             space=dict(map(space_in, space or [])),
-            task=task,
-            metric=metric,
-            undirected=undirected,
+            data=data,
             method=method,
             ensemble=ensemble,
             members=members,
-            split=split,
-            inductive=inductive,
         )
     if as_json:
         columns = {"tuned": found.tuned.content()} if found.tuned else {}
@@ -309,16 +260,11 @@ def sweep(
         raise typer.Exit(1)
 
 
+@with_groups
 def tune(
     cell: CellName,
-    sampler: Sampler = None,
-    sampler_option: SamplerOption = None,
-    pruner: Pruner = None,
-    pruner_option: PrunerOption = None,
-    objective: Objective = None,
-    select_within: SelectWithin = None,
-    warm_start: WarmStart = None,
-    search_seeds: SearchSeeds = None,
+    *,
+    search_options: SearchOptions,
 ) -> None:
     """Run the hyperparameter search of a cell; an interrupted search is resumed.
 
@@ -329,9 +275,7 @@ def tune(
 
     grid = every_cell()
     found = grid.find(cell)
-    method = search_method(
-        sampler, sampler_option, pruner, pruner_option, objective, select_within, warm_start, search_seeds
-    )
+    method = search_options.method()
     if method.model_fields_set:
         both = grid.search[found.cell].merged(method) if found.cell in grid.search else method
         grid = grid.model_copy(update={"search": {**grid.search, found.cell: type(method).model_validate(both)}})

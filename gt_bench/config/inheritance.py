@@ -5,19 +5,18 @@
     model: {num_frequencies: 5}          # sections are merged key by key, everything else is replaced
     origin: {model.num_frequencies: "printed: PPGT, Table 12"}
 
-Keys that describe one row (`ROW`) are not inherited. A file whose name begins with "_" is only a base and not a cell of
-the grid. Digests are computed from the resolved content, so that splitting a recipe into base and rest does not change
-them.
+Keys that describe one row (`gt_bench.config.origins.ROW`) are not inherited. A file whose name begins with "_" is only
+a base and not a cell of the grid. Digests are computed from the resolved content, so that splitting a recipe into base
+and rest does not change them.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
+from gt_bench.config.origins import ROW, ancestors
 from gt_bench.config.schema import RecipeError, nearest, read_yaml
 from gt_bench.schemas import Settings
 from gt_bench.utils.paths import place
 
-ROW = ("published", "parameters", "reduced", "search", "start", "keep_weights", "predictions")
 # mappings that are replaced and not merged
 WHOLE = frozenset({"published", "search"})
 
@@ -113,27 +112,6 @@ def _drop(content: Settings, key: str, where: str) -> None:
     if not isinstance(section, dict) or last not in section:
         raise RecipeError(f"{where} has no {key!r:.200}")
     del section[last]
-
-
-def ancestors(key: str) -> list[str]:
-    """Returns `a`, `a.b` and `a.b.c` for the dotted key `a.b.c`."""
-    parts = key.split(".")
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
-
-
-def origin_of(key: str, origin: Mapping[str, str]) -> str | None:
-    """Returns the origin of the value of a dotted key.
-
-    Args:
-        key: the dotted key.
-        origin: section `origin` of the recipe.
-
-    Returns:
-        The origin of the key, else of the nearest section that contains it, else of `all` (not for keys in `ROW`), else
-            None.
-    """
-    names = [*reversed(ancestors(key)), *(["all"] if key.split(".")[0] not in ROW else [])]
-    return next((origin[name] for name in names if name in origin), None)
 
 
 def _changed(content: Settings, inherited: object, prefix: str = "") -> list[str]:

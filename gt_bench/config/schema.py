@@ -250,7 +250,8 @@ def _explain(problem: "ErrorDetails", schema: type[BaseModel], prefix: str) -> s
         if problem["type"] in ("model_type", "dict_type")
         else problem["msg"].removeprefix("Value error, ")
     )
-    return f"{where.rstrip('.') or 'the file'}: {reason}{given}"
+    where = where.rstrip(".")
+    return f"{where}: {reason}{given}" if where else f"{reason}{given}"
 
 
 def _fields_at(schema: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-import yaml
-
-from gt_bench.config.schema import RecipeError, parse_yaml, validated
+from gt_bench.config.option_text import seeds_in, values_in
+from gt_bench.config.schema import validated
 from gt_bench.config.search_space import VALIDATION, SearchMethod
 from gt_bench.schemas import Settings
 
@@ -12,41 +11,42 @@ WHERE = "options of the search"
 
 
 def method_in(
+    *,
     sampler: str | None = None,
-    sampler_options: Sequence[str] = (),
+    sampler_option: Sequence[str] | None = None,
     pruner: str | None = None,
-    pruner_options: Sequence[str] = (),
-    objectives: Sequence[str] = (),
+    pruner_option: Sequence[str] | None = None,
+    objective: Sequence[str] | None = None,
     select_within: float | None = None,
-    warm_start: Sequence[str] = (),
-    seeds: Sequence[int] = (),
+    warm_start: str | None = None,
+    search_seeds: str | None = None,
 ) -> SearchMethod:
     """Returns the keys of `search:` of a recipe that options of a command replace.
 
     Args:
         sampler: --sampler.
-        sampler_options: --sampler-option, `KEY=VALUE` each.
+        sampler_option: each --sampler-option, `KEY=VALUE`.
         pruner: --pruner.
-        pruner_options: --pruner-option, `KEY=VALUE` each.
-        objectives: --objective, besides validation.
+        pruner_option: each --pruner-option, `KEY=VALUE`.
+        objective: each --objective, besides validation.
         select_within: --select-within.
-        warm_start: --warm-start.
-        seeds: --search-seeds.
+        warm_start: --warm-start, names separated by commas.
+        search_seeds: --search-seeds, `0-2`.
 
     Raises:
-        RecipeError: an option is invalid.
+        OptionError, RecipeError: an option is invalid.
     """
     given: Settings = {
         "sampler": sampler,
-        "sampler_options": _options("--sampler-option", sampler_options),
+        "sampler_options": values_in("--sampler-option", sampler_option or (), "n_startup_trials=5"),
         "pruner": pruner,
-        "pruner_options": _options("--pruner-option", pruner_options),
-        "objectives": [VALIDATION, *(one for one in objectives if one != VALIDATION)] if objectives else None,
+        "pruner_options": values_in("--pruner-option", pruner_option or (), "reduction_factor=2"),
+        "objectives": [VALIDATION, *(one for one in objective if one != VALIDATION)] if objective else None,
         "select_within": select_within,
-        "warm_start": list(warm_start),
-        "seeds": list(seeds),
+        "warm_start": [name.strip() for name in warm_start.split(",")] if warm_start else None,
+        "seeds": seeds_in(search_seeds, "--search-seeds") if search_seeds else None,
     }
-    content = {key: value for key, value in given.items() if value not in (None, {}, [])}
+    content = {key: value for key, value in given.items() if value not in (None, {})}
     # whether keys fit each other is checked together with the recipe
     return validated(SearchMethod, content, WHERE)
 
@@ -69,16 +69,3 @@ def options_of(method: SearchMethod) -> list[str]:
     if given.get("seeds", [0]) != [0]:
         words += ["--search-seeds", ",".join(map(str, given["seeds"]))]
     return words
-
-
-def _options(name: str, texts: Sequence[str]) -> Settings:
-    found: Settings = {}
-    for text in texts:
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not key or not value:
-            raise RecipeError(f"{name} {text}: expected KEY=VALUE, for example n_startup_trials=5")
-        try:
-            found[key] = parse_yaml(value)
-        except yaml.YAMLError as error:
-            raise RecipeError(f"{name} {text}: invalid YAML: {error}") from None
-    return found

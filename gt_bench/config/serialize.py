@@ -2,7 +2,7 @@
 
 import yaml
 
-from gt_bench.config.inheritance import ROW, origin_of
+from gt_bench.config.origins import ROW, origin_of
 from gt_bench.config.recipe import Recipe
 
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import yaml
 
-from gt_bench.config.schema import RecipeError, parse_yaml
+from gt_bench.config.option_text import OptionError, key_and_text
+from gt_bench.config.schema import parse_yaml
 from gt_bench.config.search_space import Choice, Space
 from gt_bench.schemas import Settings
 
@@ -25,11 +26,9 @@ def space_in(text: str) -> tuple[str, Settings]:
         (key, its entry in `search.space` of a recipe).
 
     Raises:
-        RecipeError: the text is invalid.
+        OptionError: the text is invalid.
     """
-    key, equals, values = (part.strip() for part in text.partition("="))
-    if not equals or not key or not values:
-        raise RecipeError(f"--space {text}: expected KEY=VALUES, for example {EXAMPLES}")
+    key, values = key_and_text("--space", text, EXAMPLES)
     if found := _RANGE.fullmatch(values):
         low, high = (parse_yaml(found[i]) for i in (1, 2))
         space: Settings = {"low": low, "high": high}
@@ -42,14 +41,14 @@ def space_in(text: str) -> tuple[str, Settings]:
             elif name == "step" and value:
                 space["step"] = parse_yaml(value)
             else:
-                raise RecipeError(f"--space {text}: unknown option {option!r} of a range; known: log, step=NUMBER")
+                raise OptionError(f"--space {text}: unknown option {option!r} of a range; known: log, step=NUMBER")
         return key, space
     if ".." in values:
-        raise RecipeError(f"--space {text}: expected a range LOW..HIGH of two numbers, for example {EXAMPLES}")
+        raise OptionError(f"--space {text}: expected a range LOW..HIGH of two numbers, for example {EXAMPLES}")
     try:
         return key, {"choices": [parse_yaml(part.strip()) for part in values.split(",")]}
     except yaml.YAMLError as error:
-        raise RecipeError(f"--space {text}: invalid YAML: {error}") from None
+        raise OptionError(f"--space {text}: invalid YAML: {error}") from None
 
 
 def space_text(space: Space) -> str:

@@ -18,14 +18,13 @@ from pydantic import Discriminator, Field, Tag
 
 from gt_bench.config.schema import Strict, nearest, read_yaml, tag_of, validated
 from gt_bench.data.custom.csv import read_table
-from gt_bench.data.custom.dataset import SHARES, custom_dataset, level_of_task
-from gt_bench.data.custom.edges import LINK
+from gt_bench.data.custom.dataset import SHARES, custom_dataset
 from gt_bench.data.custom.folders import form_of, level_of_folder
 from gt_bench.data.custom.frames import tables_of
-from gt_bench.data.custom.pyg import BY_EDGES, Graphs, graphs_of, nodes_of
+from gt_bench.data.custom.pyg import BY_EDGES, EXPECTED, Graphs, graphs_of, nodes_of
 from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.splits import SplitSection
-from gt_bench.data.custom.table import Table
+from gt_bench.data.custom.table import Table, is_target
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
@@ -141,7 +140,7 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
         source_of(entry.source),
         task=entry.task,
         metric=entry.metric,
-        split=entry.split or SHARES["link" if entry.task == LINK else level_of_task(entry.task)],
+        split=entry.split,
         num_splits=entry.num_splits,
         seed=entry.seed,
         undirected=entry.undirected,
@@ -265,7 +264,7 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     """
     sample = list(islice(graphs, SAMPLED_GRAPHS))
     if not sample:
-        raise DatasetError(f"{where}: returned no graphs; return a Data, a list of Data or a torch_geometric dataset")
+        raise DatasetError(f"{where}: found no graphs; expected {EXPECTED}")
     counted = [nodes_of(data) for data in sample]
     nodes = [count or 0 for count, _ in counted]
     rows = [_rows(getattr(data, "y", None)) for data in sample]
@@ -332,9 +331,7 @@ def level_in(source: Path | Given) -> str:
 
 def _level_of_tables(tables: Mapping[str, Table]) -> str:
     """Return "graph" if there is a table of graphs, "edge" if only the table of edges has targets, else "node"."""
-    with_targets = {
-        name for name, table in tables.items() if any(key == "y" or key.startswith("y_") for key in table.columns)
-    }
+    with_targets = {name for name, table in tables.items() if any(map(is_target, table.columns))}
     return "graph" if "graphs" in tables else "edge" if with_targets == {"edges"} else "node"
 
 

@@ -114,7 +114,7 @@ def read_npy(content: bytes, where: str) -> np.ndarray:
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(stream)
         if dtype.hasobject:
-            raise DatasetError(f"{where}: contains pickled objects, which are not read")
+            raise DatasetError(f"{where}: contains pickled objects, which are not read; save numbers")
         count = 1
         for length in shape:
             count *= length
@@ -372,7 +372,8 @@ def ids_to_split(count: int, train: np.ndarray, val: np.ndarray, test: np.ndarra
         if ids.size and (ids.min() < 0 or ids.max() >= count):
             raise DatasetError(f"a split names id {ids.min() if ids.min() < 0 else ids.max()} of {count} rows")
         if split[ids].any() or np.unique(ids).size != ids.size:
-            raise DatasetError("duplicate id in a split")
+            values, counts = np.unique(np.concatenate([ids, np.flatnonzero(split)]), return_counts=True)
+            raise DatasetError(f"duplicate id {values[counts > 1][0]} in a split")
         split[ids] = code
     return split
 

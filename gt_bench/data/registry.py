@@ -84,6 +84,7 @@ def get_spec(name: str) -> DatasetSpec:
             return custom
         name = name[:100]  # it is repeated in the message
         raise UnknownDataset(
-            f"no dataset named {name!r}{nearest(name, list(catalog()))}; expected one of {', '.join(catalog())}"
+            f"no dataset named {name!r}{nearest(name, list(catalog()))}; expected one of {', '.join(catalog())}, or "
+            "a path of your own data: ./NAME (docs/own_data.md)"
         )
     return catalog()[name]

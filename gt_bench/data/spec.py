@@ -165,6 +165,21 @@ class DatasetSpec:
         )
 
 
+def node_classification(name: str, prepare: Prepare, *, metric: str = "accuracy", **others: Any) -> DatasetSpec:
+    """Make the spec of a dataset of one graph with a class per node.
+
+    Args:
+        name: unique name.
+        prepare: packs the dataset.
+        metric: the metric that selects and compares models.
+        others: further fields of `DatasetSpec`.
+
+    Returns:
+        The spec.
+    """
+    return DatasetSpec(name, "node-classification", metric, prepare, level="node", split_kind="node", **others)
+
+
 def files(*paths: str) -> tuple[RemoteFile, ...]:
     """Look up raw files in files.json.
 

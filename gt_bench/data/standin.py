@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from gt_bench.config.protocols import PROTOCOLS
-from gt_bench.data.packed import SEEN, PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import SEEN, PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import write_bytes

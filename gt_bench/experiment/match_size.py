@@ -12,7 +12,8 @@ from typing import cast
 
 import torch
 
-from gt_bench.config.recipe import FeaturesSection, Recipe
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe_sections import FeaturesSection
 from gt_bench.config.schema import RecipeError, nearest, validated
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.registry import get_spec

@@ -28,7 +28,7 @@ from gt_bench.training import pretrained_init
 from gt_bench.training.failures import failure, is_out_of_memory
 from gt_bench.training.feature_preparation import prepared, prepared_header
 from gt_bench.training.inductive_loader import TABLE, InductiveLoader
-from gt_bench.training.interfaces import Batches, Header, Packed
+from gt_bench.training.interfaces import Batches, Header, Packed, SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
@@ -279,12 +279,12 @@ class Setup:
             packed = StandardisedTargets(packed, recipe.targets, split)
         elif not recipe.features:
             packed = self._packed_or_sparse
-        data = (packed, self.encoded, split, recipe.batch, seed, self.device, dtype)
+        data = SplitData(packed, self.encoded, split, recipe.batch, seed, self.device, dtype)
         if self.inductive:
-            return InductiveLoader(*data, encodings=recipe.encodings)
+            return InductiveLoader(data, encodings=recipe.encodings)
         if recipe.subgraphs:
-            subgraphs = SubgraphLoader(*data, subgraphs=recipe.subgraphs, encodings=recipe.encodings)
+            subgraphs = SubgraphLoader(data, subgraphs=recipe.subgraphs, encodings=recipe.encodings)
             return cast(Batches, subgraphs)  # it has no method `on`: only whole graphs use another evaluation device
         if task.computes_encodings and task.loader:
-            return task.loader(*data, encodings=recipe.encodings)
-        return (task.loader or Loader)(*data)
+            return task.loader(data, encodings=recipe.encodings)
+        return (task.loader or Loader)(data)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from gt_bench.data.custom.edges import LINK
 from gt_bench.data.custom.frames import tables_of, to_csv
 from gt_bench.data.custom.pyg import graphs_of
 from gt_bench.data.custom.readers import BY, Given, Reader
-from gt_bench.data.custom.splits import SplitSection, section_of
 from gt_bench.data.custom.table import Table
 from gt_bench.data.declared import (
     FILE,
@@ -40,34 +38,22 @@ from gt_bench.data.declared import (
     task_in,
 )
 from gt_bench.data.registry import catalog
+from gt_bench.plugins.data_options import DataOptions
 from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.io import held as held_lock
-from gt_bench.utils.io import is_plain_name, make_folder, write_bytes
+from gt_bench.utils.io import held, is_plain_name, make_folder, write_bytes
 
-HELD = Path("data/own")  # where data of a program are stored
-Split = str | Mapping[str, object]  # as `gt_bench.data.custom.splits.section_of` reads it
+STORED = Path("data/own")  # where data of a program are stored
+NOTHING = DataOptions()
 FORMS = "a dataset is a name, a folder of CSV, an npz file, file.py:load or pyg:Class/Name (docs/add_a_dataset.md)"
 
 
-def named(
-    text: str,
-    task: str | None = None,
-    metric: str | None = None,
-    undirected: bool | None = None,
-    split: Split | None = None,
-    inductive: bool | None = None,
-) -> str:
+def dataset_name(text: str, options: DataOptions = NOTHING) -> str:
     """Returns the name of the dataset of `text`. A file, folder or `pyg:` name is added to datasets.yaml.
 
     Args:
         text: a name, or where the data are.
-        task: of the data, if it differs from what the targets suggest.
-        metric: of the data, if it differs from what the targets suggest.
-        undirected: whether the reverse of each edge is added; None: the value in datasets.yaml, otherwise no.
-        split: how the data are split, see `gt_bench.data.custom.splits.section_of`; None: as in datasets.yaml,
-            otherwise the split of the data or ten random ones.
-        inductive: whether training sees neither validation nor test nodes; None: as in datasets.yaml, otherwise no.
+        options: what the user states about them.
 
     Raises:
         DatasetError: the name is taken, or the task cannot be determined from the data.
@@ -81,7 +67,8 @@ def named(
     elif not file.exists():
         raise DatasetError(f"{file}: there is no such file or folder; {FORMS}")
     elif file.is_file() and file.suffix not in (".npz", ".py"):
-        raise DatasetError(f"{file}: a file of this kind is no dataset; {FORMS}")
+        folder = f": to read its folder, write {file.parent}/" if file.suffix in (".csv", ".parquet") else ""
+        raise DatasetError(f"{file}: a file of this kind is no dataset{folder}; {FORMS}")
     else:
         stem = file.stem if file.suffix else file.resolve().name
         stem += f"-{function}" if file.suffix == ".py" and function != "load" else ""
@@ -91,29 +78,17 @@ def named(
         raise DatasetError(
             f"{text}: a dataset is called by its file or folder, in letters from a to z and digits; rename that"
         )
-    return _declare(name, text, source_of(text), Said(task, metric, undirected, split, inductive))
+    return _declare(name, text, source_of(text), options)
 
 
-def held(
-    data: Any,
-    name: str = "own-data",
-    task: str | None = None,
-    metric: str | None = None,
-    undirected: bool | None = None,
-    split: Split | None = None,
-    inductive: bool | None = None,
-) -> str:
+def store_data(data: Any, name: str = "own-data", options: DataOptions = NOTHING) -> str:
     """Stores data of a program, and adds them to datasets.yaml.
 
     Args:
         data: a Data object, a list of them, DataFrames, a networkx graph, or a list of them. Graphs become
             data/own/NAME.npz, tables a folder data/own/NAME of CSV files.
         name: name of the dataset.
-        task: as for `named`.
-        metric: as for `named`.
-        undirected: as for `named`.
-        split: as for `named`.
-        inductive: as for `named`.
+        options: as for `dataset_name`.
 
     Returns:
         The name.
@@ -125,18 +100,17 @@ def held(
         raise DatasetError(
             f"a dataset cannot be named {name!r}: letters, digits, '.', '_' and '-', beginning with a letter or digit"
         )
-    said = Said(task, metric, undirected, split, inductive)
     if (tables := tables_of(data, name)) is not None:
-        return _held_tables(tables, name, said)
-    path = HELD / f"{name}.npz"
+        return _store_tables(tables, name, options)
+    path = STORED / f"{name}.npz"
     _check_place(name, str(path), entries().get(name))
     graphs = graphs_of(data, name)
     if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
         graphs = list(graphs)
-    of_edges = task in METRICS and level_of_task(task) == "edge"
+    of_edges = options.task in METRICS and level_of_task(options.task) == "edge"
     level = "edge" if of_edges else level_of(graphs, name)
-    read = "link" if task == LINK else level
-    section = said.section(entries().get(name))
+    read = "link" if options.task == LINK else level
+    section = options.section(entries().get(name))
     reader = Reader(Given(lambda: graphs, "", name), read, (1.0, 0.0, 0.0), 1, 0, section=section)
     blocks = list(reader.blocks())
     axes = {"edge_index": -1, "split": -1}
@@ -151,19 +125,19 @@ def held(
         arrays["remarks"] = np.array(reader.remarks)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez(path, **arrays)
-    return _declare(name, str(path), path, said, level)
+    return _declare(name, str(path), path, options, level)
 
 
-def _held_tables(tables: Mapping[str, Table], name: str, said: Said) -> str:
+def _store_tables(tables: Mapping[str, Table], name: str, options: DataOptions) -> str:
     """Writes tables as a folder of CSV files, and adds it to datasets.yaml."""
-    _check_place(name, str(HELD / name), entries().get(name))
-    folder = make_folder(HELD / name)
+    _check_place(name, str(STORED / name), entries().get(name))
+    folder = make_folder(STORED / name)
     for path in folder.iterdir():
         if path.stem not in tables:
             path.unlink()
     for table, content in tables.items():
         write_bytes(folder / f"{table}.csv", to_csv(content).encode())
-    return _declare(name, str(folder), folder, said)
+    return _declare(name, str(folder), folder, options)
 
 
 def _check_free(name: str) -> None:
@@ -175,28 +149,20 @@ def _check_free(name: str) -> None:
         )
 
 
-def _declare(
-    name: str,
-    text: str,
-    source: Path | Given,
-    said: Said,
-    level: str | None = None,
-) -> str:
+def _declare(name: str, text: str, source: Path | Given, options: DataOptions, level: str | None = None) -> str:
     if name in catalog():
-        raise DatasetError(
-            f"{text}: its name {name!r} is taken by a dataset of the benchmark; rename the file or folder"
-        )
+        raise DatasetError(f"{text}: its name {name!r} is taken by a dataset of the benchmark; {_other_name(text)}")
     content = entries()
     before = content.get(name)
-    if (known := _check_place(name, text, before)) and said.agrees(known):
+    if (known := _check_place(name, text, before)) and options.agree(known):
         return name
-    section = said.section(before)
-    chosen = said.task or task_in(source, level or level_in(source), text, section)
-    entry: Settings = {"source": text, "task": chosen, "metric": said.metric or USUAL_METRIC.get(chosen, "accuracy")}
-    entry |= said.kept(before)
+    section = options.section(before)
+    chosen = options.task or task_in(source, level or level_in(source), text, section)
+    entry: Settings = {"source": text, "task": chosen, "metric": options.metric or USUAL_METRIC.get(chosen, "accuracy")}
+    entry |= options.kept(before)
     spec = spec_of(name, validated(Entry, entry, text))
     check(spec)  # what the data do not fit is not written
-    with held_lock(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
+    with held(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(
@@ -207,57 +173,21 @@ def _declare(
     return name
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command states of user-supplied data; None: as in datasets.yaml, otherwise by the data.
-
-    Attributes are those of `named`.
-    """
-
-    task: str | None = None
-    metric: str | None = None
-    undirected: bool | None = None
-    split: Split | None = None
-    inductive: bool | None = None
-
-    def section(self, before: Settings | None) -> SplitSection | None:
-        """Returns the section of the split: the stated one, otherwise that of an entry of datasets.yaml."""
-        if self.split is not None:
-            return section_of(self.split, "--split")
-        known = (before or {}).get("split")
-        return section_of(known, f"{FILE}: split") if isinstance(known, Mapping) else None
-
-    def agrees(self, known: Entry) -> bool:
-        """Returns whether an entry of datasets.yaml has everything that is stated."""
-        pairs = [(getattr(self, key), getattr(known, key)) for key in ("task", "metric", "undirected", "inductive")]
-        same_split = self.split is None or section_of(self.split, "--split") == known.split
-        return same_split and all(said in (None, has) for said, has in pairs)
-
-    def kept(self, before: Settings | None) -> Settings:
-        """Returns the keys of an entry that decide how the data are read: the stated ones, and others of `before`."""
-        kept = {k: v for k, v in (before or {}).items() if k in ("split", "num_splits", "seed")}
-        if self.split is not None and (section := self.section(before)):
-            kept["split"] = section.content()
-        for key in ("undirected", "inductive"):
-            value = getattr(self, key)
-            if value or (value is None and (before or {}).get(key)):
-                kept[key] = True
-        return kept
-
-
 def _check_place(name: str, text: str, before: Settings | None) -> Entry | None:
     """Returns an entry of datasets.yaml. Raises DatasetError if it is of other data than `text`."""
     if before is None:
         return None
     known: Entry = validated(Entry, before, str(FILE), f"{name}.")
     if _place(known.source) != _place(text):
-        in_memory = Path(text).is_relative_to(HELD)
         raise DatasetError(
-            f"{text}: its name {name!r} is taken in {FILE} by {known.source}; "
-            f"{'give another name: evaluate(..., name=...)' if in_memory else 'rename the file or folder'}, or remove "
-            "that entry"
+            f"{text}: its name {name!r} is taken in {FILE} by {known.source}; {_other_name(text)}, or remove that entry"
         )
     return known
+
+
+def _other_name(text: str) -> str:
+    in_memory = Path(text).is_relative_to(STORED)
+    return "give another name: evaluate(..., name=...)" if in_memory else "rename the file or folder"
 
 
 def _place(text: str) -> tuple[str, str]:

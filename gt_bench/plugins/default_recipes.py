@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import parse_yaml, validated
 from gt_bench.data.custom.metric import is_custom
@@ -14,45 +13,9 @@ from gt_bench.plugins.adapter import GIVEN
 from gt_bench.plugins.argument_space import argument_space
 from gt_bench.plugins.models import is_own
 from gt_bench.schemas import Settings
-from gt_bench.utils.errors import UserError
 from gt_models.registry import ModelInfo
 
 RULES = Path(__file__).with_name("defaults.yaml")
-MOST_SEEDS = 10_000
-
-
-class SettingError(UserError, ValueError):
-    """A value of --set or --seeds is invalid; the message has what is expected."""
-
-
-def settings(texts: Sequence[str]) -> Settings:
-    """["optimizer.lr=0.01"] -> {"optimizer.lr": 0.01}. Values are YAML. Raises SettingError."""
-    found: Settings = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise SettingError(
-                f"--set {text}: expected key=value with a dotted key of a recipe, for example --set optimizer.lr=0.01"
-            )
-        try:
-            found[key.strip()] = parse_yaml(value)
-        except yaml.YAMLError as error:
-            raise SettingError(f"--set {text}: the value is not readable as YAML: {error}") from None
-    return found
-
-
-def seeds_in(text: str) -> list[int]:
-    """Returns the seeds of `0-9` or `0,2,5`. Raises SettingError."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise SettingError(f"--seeds {text}: expected 0-9, or 0,2,5")
-        more = range(int(first), int(last if dash else first) + 1)
-        if more[-1] - more[0] + len(seeds) >= MOST_SEEDS:  # a typo, which would fill the memory
-            raise SettingError(f"--seeds {text}: these are more than {MOST_SEEDS:,} seeds; give fewer")
-        seeds += more
-    return seeds
 
 
 def recipe_of(
@@ -77,10 +40,10 @@ def recipe_of(
 
     Raises:
         RecipeError: a key or a value is invalid in a recipe.
-        SettingError: nothing is left to search, or a key is both set and searched.
+        OptionError: nothing is left to search, or a key is both set and searched.
     """
     if "model.name" in given:
-        raise SettingError(
+        raise OptionError(
             f"--set model.name: the model is what the command names first: gt-bench try {given['model.name']} "
             f"{header.name}"
         )
@@ -101,11 +64,11 @@ def recipe_of(
         _put(content, key, value)
     if trials is not None:
         if both := [key for key in space or () if key in given]:
-            raise SettingError(f"--set {both[0]}: --space searches this key; leave one of the two out")
+            raise OptionError(f"--set {both[0]}: --space searches this key; leave one of the two out")
         whole = search_space(info, header, content["model"])
         searched = {key: values for key, values in whole.items() if key not in given} | (space or {})
         if not searched:
-            raise SettingError(
+            raise OptionError(
                 f"--search {trials}: nothing is left to search: --set gives {', '.join(whole)}; leave one out"
             )
         content["search"] = {"trials": trials, "space": searched}
@@ -208,7 +171,7 @@ def _put(content: Settings, key: str, value: object) -> None:
     *sections, last = key.split(".")
     for name in sections:
         if not isinstance(content.setdefault(name, {}), dict):
-            raise SettingError(f"--set {key}: {name} is a value, not a section")
+            raise OptionError(f"--set {key}: {name} is a value, not a section")
         content = content[name]
     if value is None:
         content.pop(last, None)

@@ -32,9 +32,12 @@ GROUP = "gt_bench.models"
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a user-supplied model: a file, or the text of a notebook's cell.
+    """The text of a user-supplied model.
 
-    `root`: the folder below which imports of the file count.
+    Attributes:
+        path: its file; None for a notebook.
+        root: the folder below which imports of the file count.
+        text: the text of a notebook's cell.
     """
 
     path: Path | None
@@ -56,9 +59,17 @@ _SOURCES: dict[str, Source] = {}
 
 
 def find(name: str) -> ModelInfo:
-    """Model `name`: of the library, `file.py:Class`, or of an entry point.
+    """Looks up a model.
 
-    Raises KeyError with the nearest name, OwnModelError.
+    Args:
+        name: a name of the library, `file.py:Class`, or the name of an entry point.
+
+    Returns:
+        The model, which is in the registry afterwards.
+
+    Raises:
+        KeyError: the name is unknown; the message has the nearest one.
+        OwnModelError: a user-supplied model cannot be used.
     """
     held = registry._INFOS.get(name)
     if held is not None and getattr(held.cls, "plain", held.cls).__module__ == "__main__":
@@ -72,7 +83,16 @@ def find(name: str) -> ModelInfo:
 
 
 def from_file(name: str, path: Path, cls: str) -> ModelInfo:
-    """The class `cls` of a file (its only model where it is empty), registered as `name`. Raises OwnModelError."""
+    """Registers a class of a file.
+
+    Args:
+        name: name of the model in recipes.
+        path: the file.
+        cls: name of the class. Empty for the only model of the file.
+
+    Raises:
+        OwnModelError: there is no such file or class, or it is no model.
+    """
     if not path.is_file():
         raise OwnModelError(f"{path}: there is no such file; a model of your own is named path/to/file.py:MyModel")
     module = _module_of(path.resolve(), str(path))
@@ -84,7 +104,11 @@ def from_file(name: str, path: Path, cls: str) -> ModelInfo:
 
 
 def from_entry_point(entry: EntryPoint) -> ModelInfo:
-    """The class of an installed package. Raises OwnModelError where it does not load or is no model."""
+    """Registers a class of an installed package.
+
+    Raises:
+        OwnModelError: it cannot be loaded, or is no model.
+    """
     found = _checked(loaded(entry, OwnModelError, "module:Class of a torch.nn.Module"), described(entry))
     path = Path(inspect.getfile(found)).resolve()
     parts = found.__module__.split(".")
@@ -93,9 +117,10 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
 
 
 def from_class(cls: type[nn.Module]) -> ModelInfo:
-    """A class in hand, as `gt_bench.evaluate` gets one.
+    """Registers a class that a program passes to `gt_bench.evaluate`.
 
-    Raises OwnModelError where its text cannot be read, which records depend on.
+    Raises:
+        OwnModelError: it is no model, or its text cannot be read, which records depend on.
     """
     _checked(cls, repr(cls))
     if cls.__module__.startswith("gt_models."):
@@ -177,7 +202,7 @@ def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[
 
 
 def taken_names() -> list[str]:
-    """What is wrong with installed entry points: names that are taken, one line each."""
+    """Returns a line for each installed entry point whose name is taken."""
     library: set[str] = set(registry.list_models()) - set(_SOURCES)
     seen: dict[str, EntryPoint] = {}
     wrong: list[str] = []
@@ -199,7 +224,7 @@ def _entry(name: str) -> EntryPoint | None:
 
 
 def _registered(name: str, cls: type[nn.Module], source: Source) -> ModelInfo:
-    """Puts the class into the registry under `name`."""
+    """Adds a class to the registry under `name`. Raises OwnModelError if the name is taken."""
     stated = next((info for key, info in registry._INFOS.items() if info.cls is cls and key not in _SOURCES), None)
     if stated is not None:
         info = replace(stated, name=name)
@@ -219,7 +244,7 @@ def _registered(name: str, cls: type[nn.Module], source: Source) -> ModelInfo:
 
 
 def _module_of(path: Path, shown: str) -> ModuleType:
-    """The module of a file. Raises ImportFails, and OwnModelError where it registers a name that is taken."""
+    """Imports a file. Raises ImportFails, and OwnModelError if it registers a name that is taken."""
     before = dict(registry._INFOS)
     module = imported(path, shown)
     name = module.__name__

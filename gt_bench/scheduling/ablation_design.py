@@ -16,8 +16,8 @@ from pathlib import Path
 import yaml
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.inheritance import ROW
-from gt_bench.config.recipe import DESCRIBED, Recipe, check_origins, load_recipe
+from gt_bench.config.origins import ROW, check_origins
+from gt_bench.config.recipe import DESCRIBED, Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_space import Choice, Range, SearchSection
 from gt_bench.config.space_text import space_in

@@ -9,7 +9,6 @@ configuration, which belongs to some nodes (layouts) or to all nodes (tiles).
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 
 from gt_bench.data.families.tpugraphs import OPCODES, configurations, ordered_pair_accuracy, segments
 from gt_bench.tasks.base import Task
-from gt_bench.training.interfaces import Encoded, Header, Packed
+from gt_bench.training.interfaces import Header, SplitData
 from gt_bench.training.loader import Loader, seed_of
 from gt_models.batch import GraphBatch
 
@@ -96,7 +95,8 @@ class RankingLoader(Loader):
     Validation and test use all configurations of a graph, or `batch.evaluated` evenly spaced ones. A training graph
     with more than `batch.segment` nodes has `extras["segment"]`: the nodes through which gradients flow.
 
-    Arguments are those of `Loader`.
+    Args:
+        data: a split of a dataset.
 
     Raises:
         ValueError: `batch.graphs` or `batch.configurations` is missing, or the recipe has encodings.
@@ -104,22 +104,13 @@ class RankingLoader(Loader):
 
     JOINS_LAST = False
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ):
-        super().__init__(packed, encoded, split, section, seed, device, dtype)
-        if not section.graphs or not section.configurations:
+    def __init__(self, data: SplitData):
+        super().__init__(data)
+        if not data.section.graphs or not data.section.configurations:
             raise ValueError("the task configuration-ranking requires batch.graphs and batch.configurations")
-        if encoded.digests:
+        if data.encoded.digests:
             raise ValueError(
-                f"the task configuration-ranking does not support encodings; remove {', '.join(encoded.digests)}"
+                f"the task configuration-ranking does not support encodings; remove {', '.join(data.encoded.digests)}"
             )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, None]]:

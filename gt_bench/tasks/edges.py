@@ -7,14 +7,13 @@ training.
 
 import copy
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import LongTensor, Tensor
 
 from gt_bench.data.custom.edges import LINK
 from gt_bench.tasks.standard import Classification, Regression
-from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.interfaces import Packed, SplitData
 from gt_bench.training.loader import Loader, seed_of
 from gt_models.batch import GraphBatch
 
@@ -31,7 +30,8 @@ class EdgeLoader(Loader):
     `extras["edge_label_attr"]` if edges have features, and their targets as `y`. A training batch has `batch.edges`
     edges in an order that is drawn again in every epoch.
 
-    Arguments are those of `Loader`.
+    Args:
+        data: a split of a dataset.
 
     Raises:
         ValueError: a part of the split is empty, or `batch:` does not fit.
@@ -39,16 +39,8 @@ class EdgeLoader(Loader):
 
     JOINS_LAST = False
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ):
+    def __init__(self, data: SplitData):
+        packed, section = data.packed, data.section
         for key in ("graphs", "nodes", "parts", "targets"):
             if getattr(section, key):
                 raise ValueError(
@@ -59,8 +51,8 @@ class EdgeLoader(Loader):
             raise ValueError(
                 f"batch.negatives: is for {LINK}; {packed.header.name!r} is {packed.header.task}: remove it"
             )
-        super().__init__(packed, encoded, split, section, seed, device, dtype)
-        self.split = split
+        super().__init__(data)
+        self.split = data.split
         self.pairs = packed.array("target_pair").long().T  # [2, L]
 
     @property

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from gt_bench.tasks.base import Task
 from gt_bench.tasks.metrics import detached
-from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader, seed_of
 from gt_models.batch import GraphBatch
 
@@ -131,29 +131,21 @@ class HyperedgeLoader(Loader):
     A training batch has `batch.hyperedges` hyperedges and negatives, which are drawn again in every epoch. The last
     partial batch is left out. Negatives of validation and test are drawn once per seed.
 
-    Arguments are those of `Loader`.
+    Args:
+        data: a split of a dataset.
 
     Raises:
         ValueError: `batch.hyperedges` is missing.
     """
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ):
-        if not section.hyperedges:
+    def __init__(self, data: SplitData):
+        if not data.section.hyperedges:
             raise ValueError(
                 "the task hyperedge-prediction requires batch.hyperedges, the number of hyperedges per batch"
             )
-        super().__init__(packed, encoded, split, section, seed, device, dtype)
-        self.members = packed.array("hyperedges").numpy().astype(np.int64)  # [H, order]
-        kinds = packed.array("x").numpy() > 0  # [N, types]
+        super().__init__(data)
+        self.members = self.packed.array("hyperedges").numpy().astype(np.int64)  # [H, order]
+        kinds = self.packed.array("x").numpy() > 0  # [N, types]
         # each position of a hyperedge has nodes of one type
         self.places = [
             np.flatnonzero(kinds[:, kinds[self.members[0, p]].argmax()]) for p in range(self.members.shape[1])

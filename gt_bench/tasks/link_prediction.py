@@ -31,7 +31,7 @@ from gt_bench.data.custom.dataset import METRICS
 from gt_bench.data.custom.edges import LINK
 from gt_bench.tasks.base import Task
 from gt_bench.tasks.edges import EdgeLoader, is_symmetric
-from gt_bench.training.interfaces import Encoded, Header, Packed
+from gt_bench.training.interfaces import Header, SplitData
 from gt_bench.training.loader import seed_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
@@ -132,26 +132,17 @@ class Negatives:
 class LinkLoader(EdgeLoader):
     """Batches of edges and negatives with the training graph of a split.
 
-    Arguments are those of `Loader`, and `encodings`: those of the recipe, which are computed on the training graph.
+    Args:
+        data: a split of a dataset. Its encodings are not used.
+        encodings: `encodings:` of the recipe, computed on the training graph.
 
     Raises:
         ValueError: as `EdgeLoader`; or `batch.negatives` is missing.
     """
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        encodings: Mapping[str, Mapping[str, Any]],
-    ):
-        super().__init__(packed, encoded, split, section, seed, device, dtype)
-        if not section.negatives:
+    def __init__(self, data: SplitData, *, encodings: Mapping[str, Mapping[str, Any]]):
+        super().__init__(data)
+        if not data.section.negatives:
             raise ValueError(
                 "the task link-prediction requires batch.negatives, the number of negatives per edge in training"
             )
@@ -159,9 +150,9 @@ class LinkLoader(EdgeLoader):
         self.links = self.pairs.T.numpy()  # [L, 2]
         held = torch.cat([self.ids["val"], self.ids["test"]])
         self.is_held = torch.zeros(len(self.links), dtype=torch.bool).index_fill(0, held, True)
-        self.ptr = np.concatenate([[0], packed.sizes.numpy().cumsum()])
-        self.symmetric = is_symmetric(packed)
-        self.count, self.data_seed = (int(value) for value in packed.array("protocol")[:2])
+        self.ptr = np.concatenate([[0], self.packed.sizes.numpy().cumsum()])
+        self.symmetric = is_symmetric(self.packed)
+        self.count, self.data_seed = (int(value) for value in self.packed.array("protocol")[:2])
         self._train_negatives = Negatives(self.links[~self.is_held.numpy()], self.ptr, self.symmetric)
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
-    from gt_bench.config.recipe import FeaturesSection
+    from gt_bench.config.recipe_sections import FeaturesSection
     from gt_bench.data.packed import PackedDataset, PackedHeader
 
 QUANTILES = 1000

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import LongTensor, Tensor
 
-from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
@@ -23,31 +23,15 @@ class InductiveLoader(Loader):
     """A loader for one split of nodes, in which each part has its own graph.
 
     Args:
-        packed: a dataset with the table "seen".
-        encoded: not used, because encodings are computed on the graph of each part.
-        split: index of the split.
-        section: `batch:` of the recipe.
-        seed: seed of the run.
-        device: device of the batches.
-        dtype: type of floating-point numbers.
+        data: a split of a dataset with the table "seen". Its encodings are not used: they are computed on the graph of
+            each part.
         encodings: `encodings:` of the recipe.
     """
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        encodings: dict[str, dict[str, Any]],
-    ):
-        super().__init__(packed, encoded, split, section, seed, device, dtype)
+    def __init__(self, data: SplitData, *, encodings: dict[str, dict[str, Any]]):
+        super().__init__(data)
         self.encodings = encodings
-        self.seen = packed.array(TABLE)[split]
+        self.seen = data.packed.array(TABLE)[data.split]
         self._graphs: dict[str, GraphBatch] = {}
         self.ids_in_part = {part: self._positions(part)[ids] for part, ids in self.ids.items()}
 

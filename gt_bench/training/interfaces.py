@@ -1,6 +1,7 @@
 """Structural interfaces (Protocols) of datasets, loaders and tasks. The training loop imports none of their classes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -144,6 +145,29 @@ class Encoded(Protocol):
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Adds the encodings of `graphs` to their batch."""
         ...
+
+
+@dataclass(frozen=True)
+class SplitData:
+    """One split of a dataset, and how its batches are made: the argument of every loader.
+
+    Attributes:
+        packed: the dataset.
+        encoded: its encodings.
+        split: index of the split.
+        section: `batch:` of the recipe.
+        seed: seed of the run. The batches of an epoch depend only on it and the epoch.
+        device: device of the batches.
+        dtype: type of floating-point numbers.
+    """
+
+    packed: Packed
+    encoded: Encoded
+    split: int
+    section: Any
+    seed: int
+    device: torch.device
+    dtype: torch.dtype
 
 
 class Batches(Protocol):

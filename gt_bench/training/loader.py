@@ -12,7 +12,7 @@ from torch import LongTensor, Tensor
 
 from gt_bench.runtime.resources import memory_free
 from gt_bench.training.device_data import DeviceData
-from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.neighbor_sampling import NeighborSampler
 from gt_bench.training.prefetch import prefetch
 from gt_models.batch import GraphBatch
@@ -128,13 +128,7 @@ class Loader:
     Iterators yield (batch, rows). `rows` are the rows of the model's output that count, None for all of them.
 
     Args:
-        packed: the dataset.
-        encoded: its encodings.
-        split: index of the split.
-        section: `batch:` of the recipe.
-        seed: seed of the run. The batches of an epoch depend only on it and the epoch.
-        device: device of the batches.
-        dtype: type of floating-point numbers.
+        data: a split of a dataset.
 
     Raises:
         ValueError: a part of the split is empty, or `batch:` does not fit the dataset.
@@ -143,18 +137,10 @@ class Loader:
     # False for loaders in which a graph has several rows in a batch
     JOINS_LAST = True
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-    ):
-        self.packed, self.encoded, self.section = packed, encoded, section
-        self.seed, self.device, self.dtype = seed, device, dtype
+    def __init__(self, data: SplitData):
+        self.packed, self.encoded, self.section = data.packed, data.encoded, data.section
+        self.seed, self.device, self.dtype = data.seed, data.device, data.dtype
+        packed, section, split = data.packed, data.section, data.split
         self.by_node = packed.header.split_kind == "node"
         # the runner of a task whose dataset has no splits uses `load`
         self.ids = (

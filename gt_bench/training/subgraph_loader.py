@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import LongTensor, Tensor
 
-from gt_bench.training.interfaces import Encoded, Packed
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import joined, seed_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
@@ -19,13 +19,8 @@ class SubgraphLoader:
     The subgraph of a node depends only on the seed of the run and the node. It is the same in all epochs and is cached.
 
     Args:
-        packed: the dataset.
-        encoded: not used, because encodings are computed on subgraphs.
-        split: index of the split.
-        section: `batch:` of the recipe. A batch has `section.graphs` subgraphs.
-        seed: seed of the run.
-        device: device of the batches.
-        dtype: type of floating-point numbers.
+        data: a split of a dataset. A batch has `section.graphs` subgraphs. Its encodings are not used: they are
+            computed on the subgraphs.
         subgraphs: `subgraphs:` of the recipe.
         encodings: `encodings:` of the recipe, computed on the subgraphs of each batch.
 
@@ -33,30 +28,19 @@ class SubgraphLoader:
         ValueError: the dataset is not split by nodes.
     """
 
-    def __init__(
-        self,
-        packed: Packed,
-        encoded: Encoded,
-        split: int,
-        section: Any,
-        seed: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        subgraphs: Any,
-        encodings: dict[str, dict[str, Any]],
-    ):
+    def __init__(self, data: SplitData, *, subgraphs: Any, encodings: dict[str, dict[str, Any]]):
+        packed = data.packed
         if packed.header.split_kind != "node":
             raise ValueError(
                 f"subgraphs: requires one large graph split by nodes; {packed.header.name!r} is split by "
                 f"{packed.header.split_kind}"
             )
-        self.packed, self.section, self.encodings = packed, section, encodings
-        self.seed, self.device, self.dtype = seed, device, dtype
-        self.ids = {part: packed.split(part, split) for part in ("train", "val", "test")}
+        self.packed, self.section, self.encodings = packed, data.section, encodings
+        self.seed, self.device, self.dtype = data.seed, data.device, data.dtype
+        self.ids = {part: packed.split(part, data.split) for part in ("train", "val", "test")}
         self.by_node = False
         self.subgraphs = Subgraphs(
-            packed.batch(torch.arange(packed.num_graphs)), subgraphs.hops, subgraphs.max_nodes, seed
+            packed.batch(torch.arange(packed.num_graphs)), subgraphs.hops, subgraphs.max_nodes, data.seed
         )
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:

@@ -28,7 +28,7 @@ import yaml
 
 from gt_bench.config.grid import load_grid
 from gt_bench.data import checksums
-from gt_bench.data.packed import pack
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec, RemoteFile

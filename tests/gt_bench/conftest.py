@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
-from gt_bench.data.packed import PackedHeader, pack
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.pipeline.grid import main as write_grid
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from gt_bench.cli import app
 from gt_bench.config.grid import load_grid
-from gt_bench.data.packed import PackedHeader, write_header
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import write_header
 from gt_bench.pipeline.train import train_cell
 from gt_bench.provenance.transfer import export_cell
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from gt_bench.config.recipe import check_origins, load_recipe
+from gt_bench.config.origins import check_origins
+from gt_bench.config.recipe import load_recipe
 from gt_bench.data.registry import get_spec
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.papers.published import METRIC_NAMES, further, resolve

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import compact
+from gt_bench.data.packed_writer import compact
 from gt_bench.utils.errors import DatasetError
 
 MAX_ID = 2**31  # ids and categories are stored as int32
@@ -145,8 +145,8 @@ def convert_arrays(arrays: dict[str, np.ndarray], where: str | Path) -> dict[str
     for key in ("num_nodes", "num_edges"):
         if check_whole_numbers(out[key], key, where).ndim != 1:
             raise DatasetError(f"{where}: {key} has shape {list(out[key].shape)}; expected one number per graph")
-    if (out["num_nodes"] == 0).any():
-        raise DatasetError(f"{where}: a graph has no nodes; remove it")
+    if (empty := np.flatnonzero(out["num_nodes"] == 0)).size:
+        raise DatasetError(f"{where}: graph {empty[0]} (counted from 0) has no nodes; remove it")
     as_table(out["y"], "y", where)
     continuous = out["y"].dtype.kind == "f"
     out["y"] = _as_float32(out["y"], "y", where, allow_nan=True) if continuous else out["y"].astype(np.int64)

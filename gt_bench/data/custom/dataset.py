@@ -17,7 +17,8 @@ from gt_bench.data.custom.readers import Reader, Source
 from gt_bench.data.custom.remarks import PARTS
 from gt_bench.data.custom.splits import SplitSection, section_of
 from gt_bench.data.custom.summary import TWO_CLASSES
-from gt_bench.data.packed import SEEN, PackedWriter
+from gt_bench.data.packed import SEEN
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
@@ -44,7 +45,7 @@ def custom_dataset(
     *,
     task: str,
     metric: str,
-    split: tuple[float, float, float] | Mapping[str, Any] | str | SplitSection = (0.8, 0.1, 0.1),
+    split: tuple[float, float, float] | Mapping[str, Any] | str | SplitSection | None = (0.8, 0.1, 0.1),
     num_splits: int = 1,
     seed: int = 0,
     undirected: bool = False,
@@ -64,7 +65,8 @@ def custom_dataset(
         task: node-, edge- or graph-classification or -regression, graph-multilabel, or link-prediction.
         metric: a metric of the task, see `METRICS`, or `path/to/file.py:function` (`gt_bench.data.custom.metric`).
         split: shares of train, val and test, if the data have no split; or how to split them in any case, as
-            `gt_bench.data.custom.splits.SplitSection`: {"kind": "temporal", "column": "year"}.
+            `gt_bench.data.custom.splits.SplitSection`: {"kind": "temporal", "column": "year"}. None for the usual
+            shares of the task.
         num_splits: number of splits to draw.
         seed: seed of the first split; the next ones use seed + 1, ...
         undirected: add the reverse of each edge where it is missing.
@@ -95,13 +97,15 @@ def custom_dataset(
     if not isinstance(num_splits, int) or num_splits < 1:
         raise DatasetError(f"{where}: num_splits is {num_splits!r}; expected 1 or more")
     section = section_of(split, f"{where}: split") if isinstance(split, str | Mapping | SplitSection) else None
-    shares = split if section is None else section.shares or SHARES["link" if task == LINK else level_of_task(task)]
+    usual = SHARES["link" if task == LINK else level_of_task(task)]
+    shares = (split or usual) if section is None else section.shares or usual
     if not isinstance(shares, tuple | list) or len(shares) != 3:
         raise DatasetError(f"{where}: split is {split!r}; expected the shares of train, val and test")
     if inductive and not task.startswith("node-"):
         raise DatasetError(
-            f"{where}: inductive is for targets of nodes; {task} splits whole graphs, and training never sees those of "
-            "val and test: remove it"
+            f"{where}: inductive is for targets of nodes; {task} splits "
+            + ("edges, and training sees all nodes" if level_of_task(task) == "edge" else "whole graphs")
+            + ": remove it"
         )
     if callable(source) and not inspect.isfunction(source):
         raise DatasetError(

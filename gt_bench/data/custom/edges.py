@@ -72,7 +72,7 @@ class EdgeSummary(Summary):
             count = len(self._links[0])
             if not count:
                 raise DatasetError(f"{self.name}: there is no edge between two different nodes to predict")
-            split = self._given_to_links() if self.keeps_split else self._drawn(count)
+            split = self._given_to_links() if self.keeps_split else self._random_codes(count)
             self._check_negatives(split)
             return split
         if self.keeps_split:
@@ -80,7 +80,7 @@ class EdgeSummary(Summary):
         labelled = np.flatnonzero(self._labelled)
         pairs = np.sort(np.concatenate(self.ends, axis=1)[:, np.concatenate(self.rows)[labelled]], axis=0)
         _, pair = np.unique(pairs[0] * self.sizes.sum() + pairs[1], return_inverse=True)
-        codes = self._drawn(int(pair.max(initial=-1)) + 1)[:, pair]
+        codes = self._random_codes(int(pair.max(initial=-1)) + 1)[:, pair]
         split = np.zeros((len(codes), len(self._labelled)), codes.dtype)
         split[:, labelled] = codes
         return split
@@ -161,23 +161,6 @@ class EdgeSummary(Summary):
                 "connected to all other nodes of the graph; name a split with these edges in the train part, or with "
                 "split none"
             )
-
-    def _drawn(self, count: int) -> np.ndarray:
-        """Draw splits of `count` targets by the shares of the reader, [S, count]."""
-        shares = self.reader.shares
-        if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-            raise DatasetError(f"{self.name}: the shares of a split must add up to 1; got {shares}")
-        sizes = [round(count * share) for share in shares[1:]]
-        sizes = [count - sum(sizes), *sizes]
-        for part, share, size in zip(PARTS, shares, sizes, strict=True):
-            if share > 0 and size < 1:
-                raise DatasetError(
-                    f"{self.name}: {count} edges with a target cannot be split {'/'.join(f'{s:g}' for s in shares)}: "
-                    f"the {part} part is empty; add edges, or a split"
-                )
-        codes = np.repeat(np.array([1, 2, 3], np.uint8), sizes)
-        seeds = range(self.reader.seed, self.reader.seed + self.reader.num_splits)
-        return np.stack([np.random.default_rng(seed).permutation(codes) for seed in seeds])
 
     def _scattered(self, split: np.ndarray) -> Sequence[str]:
         """Make a remark if edges between the same two nodes are in several parts of a split."""

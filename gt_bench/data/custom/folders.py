@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from gt_bench.data.custom.arrays import MAX_ID, check_whole_numbers, convert_arrays
+from gt_bench.data.custom.reading import Reading
 from gt_bench.data.custom.splits import named_column
 from gt_bench.data.readers import dataset_errors, ids_to_split
 from gt_bench.utils.errors import DatasetError
@@ -40,17 +41,12 @@ def level_of_folder(folder: Path) -> str:
     return "node" if form_of(folder) == "ogb" and (folder / "raw/node-label.csv.gz").exists() else "graph"
 
 
-def read_folder(
-    folder: Path, level: str, remarks: list[str], column: str | None, own_split: bool
-) -> dict[str, np.ndarray]:
+def read_folder(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
     """Read a folder.
 
     Args:
         folder: a folder for which `form_of` is not None.
-        level: "node" or "graph".
-        remarks: remarks for the user are added to this list.
-        column: what the data are split by.
-        own_split: whether the split of the folder is read.
+        reading: how to read it.
 
     Returns:
         Arguments of `PackedWriter.graphs`, and "by".
@@ -58,18 +54,14 @@ def read_folder(
     Raises:
         DatasetError: a file is missing or invalid.
     """
-    if form_of(folder) == "tu":
-        return _from_tu(folder, level, remarks, column)
-    return _from_ogb(folder, level, remarks, column, own_split)
+    return _from_tu(folder, reading) if form_of(folder) == "tu" else _from_ogb(folder, reading)
 
 
 # OGB
 
 
-def _from_ogb(
-    folder: Path, level: str, remarks: list[str], column: str | None, own_split: bool
-) -> dict[str, np.ndarray]:
-    raw = folder / "raw"
+def _from_ogb(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
+    raw, level, column = folder / "raw", reading.level, reading.column
     if not (raw / "edge.csv.gz").exists():
         raise DatasetError(
             f"{raw}/data.npz: the binary form of OGB is not read; save the graphs as CSV files, or "
@@ -94,7 +86,7 @@ def _from_ogb(
     count = nodes if level == "node" else len(arrays["num_nodes"])
     y = _rows(arrays["y"], count, label)
     arrays["y"] = y[:, 0] if y.shape[1] == 1 else y
-    if own_split and (split := _ogb_split(folder, count, remarks)) is not None:
+    if reading.own_split and (split := _ogb_split(folder, count, reading.remarks)) is not None:
         arrays["split"] = split
     by = {}
     if column is not None:
@@ -117,8 +109,11 @@ def _ogb_split(folder: Path, count: int, remarks: list[str]) -> np.ndarray | Non
     if missing := next((path for path in paths if not path.exists()), None):
         raise DatasetError(f"{missing}: no such file; add it, or draw a split: --split random")
     remarks.append(f"the split is that of {kinds[0]}")
-    with dataset_errors(kinds[0], "not a split"):
-        return ids_to_split(count, *(_csv(path, width=1)[:, 0] for path in paths))
+    ids = [_csv(path, width=1)[:, 0] for path in paths]
+    try:
+        return ids_to_split(count, *ids)
+    except DatasetError as error:
+        raise DatasetError(f"{kinds[0]}: {error}; correct it, or draw a split: --split random") from error
 
 
 def _csv(path: Path, width: int | None = None, numbers: bool = True) -> np.ndarray:
@@ -157,14 +152,15 @@ def _tu_files(folder: Path) -> list[Path]:
     return []
 
 
-def _from_tu(folder: Path, level: str, remarks: list[str], column: str | None) -> dict[str, np.ndarray]:
+def _from_tu(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
+    remarks = reading.remarks
     found = _tu_files(folder)
     prefix = next(path.name.removesuffix("A.txt") for path in found if path.name.endswith("_A.txt"))
     paths = {path.stem.removeprefix(prefix): path for path in found}
-    if level != "graph":
+    if reading.level != "graph":
         raise DatasetError(f"{folder}: a TUDataset has targets of graphs; use a task of graphs")
-    if column is not None:
-        raise named_column(column, ["no columns, so use random or k-fold"], str(folder))
+    if reading.column is not None:
+        raise named_column(reading.column, ["no columns, so use random or k-fold"], str(folder))
     if "graph_indicator" not in paths:
         raise DatasetError(f"{folder}/{prefix}graph_indicator.txt: no such file; a TUDataset has it")
     indicator = _ids(_txt(paths["graph_indicator"])[:, 0], paths["graph_indicator"], MAX_ID)

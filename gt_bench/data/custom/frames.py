@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gt_bench.data.custom.table import Table, shown
+from gt_bench.data.custom.identifiers import GRAPH_NAMES, ID_NAMES, names_rows, normalized_name
+from gt_bench.data.custom.table import Table, is_target, normalized, shown
 from gt_bench.data.readers import dataset_errors
 from gt_bench.utils.errors import DatasetError
 
@@ -53,7 +55,7 @@ def tables_of(data: Any, where: str) -> dict[str, Table] | None:
         for name, frame in data.items():
             if not _is_frame(frame):
                 raise DatasetError(f"{where}: {name} is a {type(frame).__name__}; expected {FORM}")
-        return {name: _table(_columns(frame), Path(where, name)) for name, frame in data.items()}
+        return {name: _table(_columns(frame, Path(where, name)), Path(where, name)) for name, frame in data.items()}
     if isinstance(data, list | tuple) and data and all(map(_is_networkx, data)):
         return _of_graphs(data, where)
     return _of_graph(data, where) if _is_networkx(data) else None
@@ -79,17 +81,7 @@ def read_parquet(path: Path) -> Table:
             "save the table as CSV"
         ) from error
     with dataset_errors(path, "not a readable Parquet file"):
-        frame = parquet.read_table(path)
-        columns = {name: frame.column(index).to_pylist() for index, name in enumerate(frame.column_names)}
-        names = frame.column_names
-    if len(set(names)) < len(names):
-        raise DatasetError(f"{path}: duplicate column {max(names, key=names.count)!r}; rename one")
-    if index := next((name for name in columns if name.startswith("__index_level_")), None):
-        raise DatasetError(
-            f"{path}: column {index} is the index of a DataFrame; write to_parquet(..., index=False), or reset_index() "
-            "and name it"
-        )
-    return _table(columns, path)
+        return _table(_arrow_columns(parquet.read_table(path), path), path)
 
 
 def to_csv(table: Table) -> str:
@@ -109,23 +101,68 @@ def _is_frame(data: Any) -> bool:
     )
 
 
-def _columns(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a DataFrame as Python values."""
-    if hasattr(frame, "column_names"):  # pyarrow
-        return {name: frame.column(index).to_pylist() for index, name in enumerate(frame.column_names)}
+def _columns(frame: Any, path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a DataFrame as Python values. Raise DatasetError for an index that would be lost."""
+    if hasattr(frame, "column_names"):
+        return _arrow_columns(frame, path)
     if hasattr(frame, "collect"):  # a LazyFrame of polars
         frame = frame.collect()
     names = list(frame.columns)
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        raise DatasetError(
+            f"{path}: columns are a MultiIndex ({names[0]!r}, ...); give each column one name: "
+            "frame.columns = ['_'.join(column) for column in frame.columns]"
+        )
     if len(set(names)) < len(names):
-        raise DatasetError(f"duplicate column {max(names, key=names.count)!r} in a DataFrame; rename one")
-    # of pandas, an index is not read: it is a column only after reset_index()
+        raise DatasetError(f"{path}: duplicate column {max(names, key=names.count)!r}; rename one")
+    if hasattr(frame, "index"):
+        _check_index(frame.index, list(map(str, names)), path)
     return {str(name): frame[name].to_list() for name in names}
+
+
+def _arrow_columns(table: Any, path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a table of pyarrow. Raise DatasetError for an index of pandas that it contains."""
+    names = table.column_names
+    if len(set(names)) < len(names):
+        raise DatasetError(f"{path}: duplicate column {max(names, key=names.count)!r}; rename one")
+    if index := next((name for name in names if name.startswith("__index_level_")), None):
+        raise DatasetError(
+            f"{path}: column {index} is the index of a DataFrame; write to_parquet(..., index=False), or reset_index() "
+            "and name it"
+        )
+    pandas = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    for index in pandas.get("index_columns", []):
+        if isinstance(index, dict):  # a range of numbers, which is no column
+            _check_labels(range(index["start"], index["stop"], index["step"]), names, path.with_suffix(""))
+    return {name: table.column(number).to_pylist() for number, name in enumerate(names)}
+
+
+def _check_index(index: Any, names: Sequence[str], path: Path) -> None:
+    """Raise DatasetError if the index of a pandas frame has content. Rows are counted from 0, whatever their labels."""
+    if named := [str(name) for name in index.names if name is not None] or ["MultiIndex"] * (index.nlevels > 1):
+        raise DatasetError(
+            f"{path}: the index ({', '.join(named)}) is not read; make it columns with reset_index(), or remove it "
+            "with reset_index(drop=True)"
+        )
+    _check_labels(index, names, path)
+
+
+def _check_labels(labels: Iterable[Any], names: Sequence[str], path: Path) -> None:
+    """Raise DatasetError if rows of nodes or graphs have other labels than 0, 1, ... and no column names the rows."""
+    known = (*ID_NAMES, *GRAPH_NAMES) if path.name == "graphs" else ID_NAMES
+    if path.name == "edges" or any(normalized_name(name) in known or names_rows(name) for name in names):
+        return
+    wrong = next(((row, label) for row, label in enumerate(labels) if not isinstance(label, int) or label != row), None)
+    if wrong is not None:
+        raise DatasetError(
+            f"{path}: row {wrong[0]} has the label {shown(str(wrong[1]))} in the index, and without a column id edges "
+            "name nodes by number of row: write reset_index(names='id') if edges name the labels, or "
+            "reset_index(drop=True)"
+        )
 
 
 def _table(columns: Mapping[str, Sequence[Any]], path: Path) -> Table:
     """Return a table of text. Names are as in CSV files: reserved ones in any case."""
-    from gt_bench.data.custom.table import normalized
-
     names = [normalized(str(name).strip()) for name in columns]
     if not names:
         raise DatasetError(f"{path}: has no columns")
@@ -146,7 +183,7 @@ def _text(value: Any, path: Path, name: str, row: int) -> str:
     """Return the text of a value in a CSV file. Missing values are empty, of targets `nan`."""
     kind = type(value).__name__
     if value is None or kind in ("NAType", "NaTType") or (isinstance(value, float) and math.isnan(value)):
-        return "nan" if name == "y" or name.startswith("y_") else ""
+        return "nan" if is_target(name) else ""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:  # a number of numpy or torch
         return _text(value.item(), path, name, row)
     if isinstance(value, bool):

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from gt_bench.data.custom.arrays import as_table, check_edge_index, convert_arrays
+from gt_bench.data.custom.frames import FORM
+from gt_bench.data.custom.reading import Reading
 from gt_bench.data.custom.splits import named_column
 from gt_bench.data.readers import concatenate_graphs
 from gt_bench.utils.errors import DatasetError
@@ -21,6 +23,7 @@ MASKS = ("train_mask", "val_mask", "test_mask")
 BY_EDGES = (
     ": nodes are counted by the edges, so that last nodes without edges are missing; give the Data num_nodes or x"
 )
+EXPECTED = f"a Data of torch_geometric, a list of them, a dataset of torch_geometric, or {FORM}"
 BLOCK = 1000  # graphs in memory at a time
 
 
@@ -43,30 +46,25 @@ def graphs_of(data: Graphs, where: str) -> "Iterable[BaseData]":
     if isinstance(data, BaseData):
         return data.to_data_list() if isinstance(data, Batch) else [data]
     if not isinstance(data, Iterable) and not hasattr(data, "__getitem__"):
-        raise DatasetError(
-            f"{where}: returned {type(data).__name__}; return a Data, a list of Data or a torch_geometric dataset"
-        )
+        raise DatasetError(f"{where}: found a {type(data).__name__}; expected {EXPECTED}")
     return cast("Iterable[BaseData]", data)  # Python iterates over an indexed object too
 
 
-def from_graphs(
-    dataset: Graphs, level: str, where: str, remarks: list[str], column: str | None = None
-) -> Iterator[dict[str, np.ndarray]]:
+def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[str, np.ndarray]]:
     """Read Data objects in blocks. Node-level masks [N] or [N, S] become a split.
 
     Args:
         dataset: as in `graphs_of`.
-        level: "node", "graph", "edge" (`edge_label`, or y with a row per edge) or "link" (no targets are read).
         where: name of the data for error messages.
-        remarks: remarks are added to this list.
-        column: attribute with a value per target, by which the data are split: "by" of the blocks.
+        reading: how to read them. Targets of edges are `edge_label`, or y with a row per edge.
 
     Yields:
-        Arguments of `PackedWriter.graphs`.
+        Arguments of `PackedWriter.graphs`, and "by" if the data are split by an attribute.
 
     Raises:
         DatasetError: a graph is invalid, differs from the others, or there are none.
     """
+    level, column, remarks = reading.level, reading.column, reading.remarks
     unread: set[str] = set()
     counted_by_edges = 0
 
@@ -89,7 +87,7 @@ def from_graphs(
                     )
             yield arrays
         if first is None:
-            raise DatasetError(f"{where}: returned no graphs; return a torch_geometric dataset or a list of Data")
+            raise DatasetError(f"{where}: found no graphs; expected {EXPECTED}")
 
     graphs = read()
     while block := list(islice(graphs, BLOCK)):
@@ -159,12 +157,15 @@ def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     """Convert one Data object."""
+    from torch_geometric.data.data import BaseData
 
     def has(key: str) -> bool:
         return getattr(data, key, None) is not None
 
     target = _target_key(data, level)
     missing = [key for key in ("edge_index", *([target] if target else [])) if not has(key)]
+    if missing and not isinstance(data, BaseData) and not has("edge_index"):
+        raise DatasetError(f"{where}: found a {type(data).__name__}; expected {EXPECTED}")
     if missing:
         hint = ""
         if others := [key for key in ("hyperedge_index", "edge_label", "edge_label_index") if has(key)]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,13 +13,14 @@ from gt_bench.data.custom.csv import check_level, from_csv, from_tables
 from gt_bench.data.custom.folders import files_of, form_of, read_folder
 from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import Graphs, from_graphs
+from gt_bench.data.custom.reading import Reading
 from gt_bench.data.custom.splits import SplitSection, named_column
 from gt_bench.data.readers import read_npz
-from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.errors import DatasetError, nearest
 
 BY = "split."  # prefix of arrays of an npz file that a split can name
-EDGE_LEVELS = ("edge", "link")
-ARRAYS = ("num_nodes", "num_edges", "x", "edge_index", "edge_attr", "y", "split")
+NEEDED, OPTIONAL = ("x", "edge_index", "y"), ("num_nodes", "num_edges", "edge_attr", "split")
+ARRAYS = (*NEEDED, *OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,10 @@ class Reader:
         return section + (" inductive" if self.inductive else "")
 
     @property
-    def column(self) -> str | None:
-        """Name of the column that the split needs."""
-        return self.section.column if self.section else None
+    def reading(self) -> Reading:
+        """How the source is read."""
+        column, own_split = (self.section.column, self.section.kind == "given") if self.section else (None, True)
+        return Reading(self.level, column, own_split, self.remarks, self.labels)
 
     def blocks(self) -> Iterator[dict[str, np.ndarray]]:
         """Read the data.
@@ -126,27 +128,26 @@ class Reader:
 
     def _with_targets(self) -> Iterator[dict[str, np.ndarray]]:
         for block in self._blocks():
-            if self.level in EDGE_LEVELS:
+            if self.reading.of_edges:
                 block = {**block, "target": np.arange(block["edge_index"].shape[1])}
             yield block
 
     def _blocks(self) -> Iterator[dict[str, np.ndarray]]:
-        source = self.source
+        source, reading = self.source, self.reading
         if callable(source):
             source = Given(source, "", f"{source.__module__}.{source.__qualname__}()")
         if isinstance(source, Given):
             data = source.load()
             tables = tables_of(data, source.where)
             if tables is None:
-                yield from from_graphs(data, self.level, source.where, self.remarks, self.column)
+                yield from from_graphs(data, source.where, reading)
             else:
                 check_level(tables, self.level, source.where)
-                yield from_tables(tables, source.where, self.level, self.remarks, self.labels, self.column)
+                yield from_tables(tables, source.where, reading)
         elif Path(source).is_dir() and form_of(Path(source)):
-            own_split = self.section is None or self.section.kind == "given"
-            yield read_folder(Path(source), self.level, self.remarks, self.column, own_split)
+            yield read_folder(Path(source), reading)
         elif Path(source).is_dir():
-            yield from_csv(Path(source), self.level, self.remarks, self.labels, self.column)
+            yield from_csv(Path(source), reading)
         elif Path(source).suffix == ".npz":
             arrays = read_npz(Path(source))
             # remarks on data that were converted to this file
@@ -154,11 +155,7 @@ class Reader:
             by = self._by(arrays, source)
             if self.level == "link" and "edge_index" in arrays:
                 arrays["y"] = np.ones(np.shape(arrays["edge_index"])[-1], np.int64)
-            if set(arrays) - set(ARRAYS) or not {"x", "edge_index", "y"} <= set(arrays):
-                raise DatasetError(
-                    f"{source}: has the arrays {', '.join(sorted(arrays))}; expected x, edge_index, y and optionally "
-                    f"others of {', '.join(ARRAYS)}"
-                )
+            _check_names(arrays, source)
             arrays["edge_index"] = check_edge_index(arrays["edge_index"], source)
             arrays.setdefault("num_nodes", np.array([arrays["x"].shape[0] if arrays["x"].ndim else 0]))
             arrays.setdefault("num_edges", np.array([arrays["edge_index"].shape[1]]))
@@ -168,10 +165,27 @@ class Reader:
 
     def _by(self, arrays: dict[str, np.ndarray], source: str | Path) -> dict[str, np.ndarray]:
         """Remove the arrays of columns that a split can name (`split.NAME`), and return the one that is needed."""
+        column = self.reading.column
         columns = {key.removeprefix(BY): arrays.pop(key) for key in list(arrays) if key.startswith(BY)}
-        if self.column is None:
+        if column is None:
             return {}
-        columns |= {key: arrays.pop(key) for key in [self.column] if key in arrays and key not in ARRAYS}
-        if self.column not in columns:
-            raise named_column(self.column, [*columns, *(key for key in arrays if key not in ARRAYS)], str(source))
-        return {"by": columns[self.column].reshape(-1)}
+        columns |= {key: arrays.pop(key) for key in [column] if key in arrays and key not in ARRAYS}
+        if column not in columns:
+            raise named_column(column, [*columns, *(key for key in arrays if key not in ARRAYS)], str(source))
+        return {"by": columns[column].reshape(-1)}
+
+
+def _check_names(arrays: Mapping[str, np.ndarray], where: str | Path) -> None:
+    """Raise DatasetError for a missing or unknown array of an npz file."""
+    if missing := [name for name in NEEDED if name not in arrays]:
+        known = ", ".join(sorted(arrays)) or "none"
+        raise DatasetError(
+            f"{where}: no array {missing[0]!r}{nearest(missing[0], arrays)}; it has {known}, and needs "
+            f"{', '.join(NEEDED)}"
+        )
+    if unknown := sorted(set(arrays) - set(ARRAYS)):
+        hint = "; write masks as split: 1 train, 2 val, 3 test, 0 none" if "mask" in " ".join(unknown) else ""
+        raise DatasetError(
+            f"{where}: unknown array {unknown[0]!r}{nearest(unknown[0], ARRAYS)}; optional arrays are "
+            f"{', '.join(OPTIONAL)}, and {BY}NAME, which a split can name: rename or remove it{hint}"
+        )

@@ -66,7 +66,8 @@ class SplitSection(Strict):
         if self.shares and self.cuts:
             raise ValueError("shares and cuts exclude each other; remove one")
         if self.shares and (min(self.shares) <= 0 or abs(sum(self.shares) - 1) > 1e-6):
-            raise ValueError(f"shares of train, val and test must be above 0 and add up to 1; got {self.shares}")
+            hint = ": write 0.6 for 60 %" if abs(sum(self.shares) - 100) < 1 else ""
+            raise ValueError(f"shares of train, val and test must be above 0 and add up to 1; got {self.shares}{hint}")
         return self
 
     def content(self) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def _from_text(text: str) -> dict[str, Any]:
     elif kind == "k-fold":
         if not rest:
             raise ValueError("the number of folds is missing")
-        found["folds"], rest = int(rest[0]), rest[1:]
+        found["folds"], rest = _value(int, rest[0]), rest[1:]
     elif kind not in ("random", "given"):
         raise ValueError(f"no kind {kind!r}{nearest(kind, ['random', 'temporal', 'grouped', 'k-fold', 'given'])}")
     if len(rest) > 1:
@@ -120,14 +121,21 @@ def _from_text(text: str) -> dict[str, Any]:
         return found
     values = rest[0].split(",")
     if kind == "k-fold":
-        found["val"] = float(rest[0])
+        found["val"] = _value(float, rest[0])
     elif kind == "temporal" and len(values) == 2:
         found["cuts"] = [parse_yaml(value) for value in values]
     elif len(values) == 3 and kind != "given":
-        found["shares"] = [float(value) for value in values]
+        found["shares"] = [_value(float, value) for value in values]
     else:
         raise ValueError(f"{rest[0]!r} is not {'two cuts or ' if kind == 'temporal' else ''}three shares")
     return found
+
+
+def _value(kind: type[int] | type[float], text: str) -> float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a {'whole ' if kind is int else ''}number") from None
 
 
 @dataclass
@@ -179,8 +187,8 @@ class Rows:
         """Raise DatasetError if a row with a target has no value."""
         if (wrong := np.flatnonzero(missing & self.labelled)).size:
             raise DatasetError(
-                f"{self.name}: column {column}: {self.level} {wrong[0]} (counted from 0) has a target and no {what}, "
-                f"like {wrong.size - 1} others; add it, or remove the target"
+                f"{self.name}: column {column}: {self.level} {wrong[0]} (counted from 0) has a target and no {what}"
+                f"{f', like {wrong.size - 1} others' if wrong.size > 1 else ''}; add it, or remove the target"
             )
 
 

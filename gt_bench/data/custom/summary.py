@@ -231,23 +231,26 @@ class Summary:
                     f"from all parts (in CSV: split none){hint if self.classification and not self.as_floats else ''}"
                 )
             return split
-        shares = train, val, test = self.reader.shares
+        split = np.zeros((self.reader.num_splits, len(labelled)), np.uint8)
+        split[:, labelled] = self._random_codes(int(labelled.sum()))
+        return split
+
+    def _random_codes(self, count: int) -> np.ndarray:
+        """Draw splits of `count` rows by the shares of the reader, [S, count]. Raise DatasetError for an empty part."""
+        shares, level = self.reader.shares, self.spec.level
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
             raise DatasetError(f"{self.name}: the shares of a split must add up to 1; got {shares}")
-        count = int(labelled.sum())
-        sizes = [round(count * val), round(count * test)]
+        sizes = [round(count * share) for share in shares[1:]]
         sizes = [count - sum(sizes), *sizes]
         for part, share, size in zip(PARTS, shares, sizes, strict=True):
             if share > 0 and size < 1:
                 raise DatasetError(
-                    f"{self.name}: {count} {level}{'s' if count > 1 else ''} with a target cannot be split "
-                    f"{train:g}/{val:g}/{test:g}: the {part} part is empty; add {level}s, or a split"
+                    f"{self.name}: {count} {level}{'' if count == 1 else 's'} with a target cannot be split "
+                    f"{'/'.join(f'{share:g}' for share in shares)}: the {part} part is empty; add {level}s, or a split"
                 )
-        codes = np.repeat([1, 2, 3], sizes)
-        split = np.zeros((self.reader.num_splits, len(labelled)), dtype=codes.dtype)
-        for number, row in enumerate(split):
-            row[labelled] = np.random.default_rng(self.reader.seed + number).permutation(codes)
-        return split
+        codes = np.repeat(np.array([1, 2, 3], np.uint8), sizes)
+        seeds = range(self.reader.seed, self.reader.seed + self.reader.num_splits)
+        return np.stack([np.random.default_rng(seed).permutation(codes) for seed in seeds])
 
     @property
     def keeps_split(self) -> bool:

@@ -136,7 +136,8 @@ class Table:
                 remedy = "-1 for an unknown label, nan for an unknown number" if name.startswith("y") else "a number"
                 raise DatasetError(f"{where} {what}; write {remedy}") from None
             raise DatasetError(
-                f"{where}: {cell[:100]!r} is not a number; expected a number: number categories 0, 1, ..."
+                f"{where}: {cell[:100]!r} is not a number; expected a number: number categories 0, 1, ..., or "
+                "write only words"
             ) from None
         if abs(value) > _LARGEST and "inf" not in cell.lower():
             raise DatasetError(
@@ -177,7 +178,7 @@ def read_columns(path: Path, remarks: list[str]) -> Table:
 
 
 def _decode(path: Path) -> str:
-    with dataset_errors(path, "cannot be read"):
+    with dataset_errors(path, "cannot be read; expected a text file"):
         content = path.read_bytes()
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS if content.startswith(mark)), "utf-8")
     try:
@@ -225,7 +226,7 @@ def _detect_separator(path: Path, text: str) -> str:
             continue
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1:
             names = [normalized(name.strip()) for name in rows[0]]
-            consistent[separator] = any(name in RESERVED or name.startswith("y_") for name in names)
+            consistent[separator] = any(name in RESERVED or is_target(name) for name in names)
     consistent = {separator: True for separator, reserved in consistent.items() if reserved} or consistent
     if len(consistent) > 1:
         candidates = " or by ".join(SEPARATORS[separator] for separator in consistent)
@@ -256,10 +257,15 @@ def _line_of_error(text: str, separator: str) -> int:
     return last + 1  # where the row begins
 
 
+def is_target(name: str) -> bool:
+    """Test whether a column contains targets."""
+    return name == "y" or name.startswith("y_")
+
+
 def normalized(name: str) -> str:
     """Return reserved names in lower case, other names unchanged."""
     lower = name.lower()
-    return lower if lower in RESERVED or lower.startswith("y_") else name
+    return lower if lower in RESERVED or is_target(lower) else name
 
 
 def _check_names(path: Path, names: list[str], rows: list[list[str]]) -> None:

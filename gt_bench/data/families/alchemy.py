@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.archives import Limits, read_member
-from gt_bench.data.packed import pack
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import consecutive_split, numbers, read_index_lines
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.archives import Limits, decompress
-from gt_bench.data.packed import PackedWriter, pack
+from gt_bench.data.packed_writer import PackedWriter, pack
 from gt_bench.data.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from gt_bench.data.packed import PackedWriter, pack, pack_graph
+from gt_bench.data.packed_writer import PackedWriter, pack, pack_graph
 from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
-from gt_bench.data.spec import DatasetSpec
+from gt_bench.data.spec import DatasetSpec, node_classification
 
 BLOCK = 1000
 NO_EDGES = np.zeros((2, 0), np.uint8)
@@ -266,13 +266,9 @@ def _basis(name: str, high: int, **expected: object) -> DatasetSpec:
 
 
 def _er(nodes: int) -> DatasetSpec:
-    return DatasetSpec(
-        name=f"er-scaling-{nodes}",
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare_er,
+    return node_classification(
+        f"er-scaling-{nodes}",
+        prepare_er,
         arguments={"seed": 0, "nodes": nodes, "mean_degree": 5, "features": 100, "classes": 10},
         expected={"nodes": nodes, "edges": 5 * nodes, "features": 100, "symmetric": True, "self_loops": 0},
         licence="generated here",

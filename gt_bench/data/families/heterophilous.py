@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack_graph
+from gt_bench.data.packed_writer import pack_graph
 from gt_bench.data.readers import both_directions, masks_to_split, read_npz
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 
 KEYS = ("node_features", "node_labels", "edges", "train_masks", "val_masks", "test_masks")
 
@@ -29,13 +29,10 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 def _spec(name: str, nodes: int, edges: int, classes: int, features: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="node-classification",
+    return node_classification(
+        name,
+        prepare,
         metric="roc-auc" if classes == 2 else "accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare,
         files=files(f"heterophilous/{name.replace('-', '_')}.npz"),
         arguments={"classes": classes},
         # Polynormer, Table 4

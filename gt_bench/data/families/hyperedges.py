@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import read_npz
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import PackedWriter
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import consecutive_split, dataset_errors
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gt_bench.data.archives import Limits, read_member
-from gt_bench.data.packed import pack
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import (
     concatenate_graphs,
     consecutive_split,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gt_bench.data.archives import Limits, unpack
-from gt_bench.data.packed import PackedWriter
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import both_directions, dataset_errors, ids_to_split
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 
 ROWS = 1 << 18
 
@@ -60,13 +60,9 @@ def _spec(
     features: int,
     *notes: str,
 ) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare,
+    return node_classification(
+        name,
+        prepare,
         files=files(f"ogb/{folder}.zip"),
         arguments={"folder": folder, "split": split, "both_directions": both, "classes": classes, "features": features},
         # Polynormer, Table 4

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack_graph
+from gt_bench.data.packed_writer import pack_graph
 from gt_bench.data.readers import both_directions, dataset_errors, ids_to_split
 from gt_bench.data.safe_pickle import load_pickle
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 from gt_bench.utils.errors import DatasetError
 
 
@@ -49,13 +49,9 @@ def _splits(path: Path, count: int) -> list[dict[str, np.ndarray]]:
 
 
 DATASETS = [
-    DatasetSpec(
-        name="pokec",
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare,
+    node_classification(
+        "pokec",
+        prepare,
         files=files("pokec/pokec.mat", "pokec/pokec-splits.npy"),
         arguments={"splits": 5},
         # Polynormer, Table 4

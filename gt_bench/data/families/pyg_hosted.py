@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gt_bench.data.archives import Limits, read_member
-from gt_bench.data.packed import PackedHeader, PackedWriter
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import concatenate_graphs, consecutive_split, dataset_errors
 from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.data.spec import DatasetSpec, files

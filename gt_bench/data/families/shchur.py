@@ -5,17 +5,16 @@ training (TokenGT). Features are words that occur or not: the counts of the Coau
 torch_geometric, which the papers use.
 """
 
-# mypy: disable-error-code="arg-type"
-
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from gt_bench.data.packed import pack_graph
+from gt_bench.data.packed_writer import pack_graph
 from gt_bench.data.readers import both_directions, dataset_errors, ids_to_split, per_class_splits, read_npz
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 
 FIELDS = ("data", "indices", "indptr", "shape")  # of a sparse matrix
 KEYS = (*(f"adj_{field}" for field in FIELDS), *(f"attr_{field}" for field in FIELDS), "labels")
@@ -55,12 +54,7 @@ def _specs(
     name: str, file: str, split: str, nodes: int, edges: int, classes: int, features: int, notes: tuple[str, ...]
 ) -> list[DatasetSpec]:
     data = f"amazon_coauthor/{file}_plain.npz"
-    common = {
-        "task": "node-classification",
-        "metric": "accuracy",
-        "level": "node",
-        "split_kind": "node",
-        "prepare": prepare,
+    common: dict[str, Any] = {
         "licence": "MIT",
         "homepage": "https://github.com/shchur/gnn-benchmark",
         "citation": "Shchur et al., Pitfalls of Graph Neural Network Evaluation, 2018",
@@ -70,16 +64,18 @@ def _specs(
     expected |= {"classes": classes, "features": features}
     scaled = "features are 0 or 1, as in torch_geometric, and rows are divided by their sum, as in Polynormer's code"
     return [
-        DatasetSpec(
-            name=name,
+        node_classification(
+            name,
+            prepare,
             files=files(data, f"amazon_coauthor/polynormer_splits/{split}_split.npz"),
             arguments={"protocol": "polynormer", "classes": classes},
             expected=expected,
             notes=(*notes, scaled, "one fixed 60/20/20 split: a standard deviation over runs has no split variance"),
             **common,
         ),
-        DatasetSpec(
-            name=f"{name}-tokengt",
+        node_classification(
+            f"{name}-tokengt",
+            prepare,
             files=files(data),
             arguments={"protocol": "tokengt", "classes": classes, "splits": 7},
             expected=expected | {"val": 30 * classes, "test": 30 * classes},

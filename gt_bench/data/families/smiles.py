@@ -18,7 +18,7 @@ import numpy as np
 
 from gt_bench.data.archives import read_member
 from gt_bench.data.families.molecules import OGB_ATOM, OGB_BOND
-from gt_bench.data.packed import PackedWriter
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import dataset_errors, ids_to_split
 from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.data.spec import DatasetSpec, files

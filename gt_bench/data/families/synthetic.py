@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
 from gt_bench.data.spec import DatasetSpec
 

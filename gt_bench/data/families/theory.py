@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from gt_bench.data.families.generated import prepare_basis
-from gt_bench.data.packed import pack, pack_graph
+from gt_bench.data.packed_writer import pack, pack_graph
 from gt_bench.data.readers import both_directions, concatenate_edges, consecutive_split
-from gt_bench.data.spec import DatasetSpec
+from gt_bench.data.spec import DatasetSpec, node_classification
 
 PARTS = ("train", "val", "test")
 
@@ -173,13 +173,9 @@ DATASETS = [
         citation="the 4 x 4 rook's graph and the Shrikhande graph, the two strongly regular graphs (16, 6, 2, 2)",
         notes=("two graphs, each in 50 random node orders; " + _CHOSEN,),
     ),
-    DatasetSpec(
-        name="torus-colours",
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare_torus_colours,
+    node_classification(
+        "torus-colours",
+        prepare_torus_colours,
         arguments={"seed": 0, "side": 70, "noise": 0.7, "splits": 5},
         expected={
             "nodes": 4900,

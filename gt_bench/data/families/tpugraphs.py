@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from gt_bench.data.archives import ArchiveError, Limits, tar_members
-from gt_bench.data.packed import PackedDataset, PackedWriter
+from gt_bench.data.packed import PackedDataset
+from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import dataset_errors, read_npz
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError

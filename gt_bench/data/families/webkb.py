@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack_graph
+from gt_bench.data.packed_writer import pack_graph
 from gt_bench.data.readers import masks_to_split, read_npz, read_table
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 
 SPLITS = 10
 MASKS = ("train_mask", "val_mask", "test_mask")
@@ -40,13 +40,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 def _spec(name: str, nodes: int, edges: int, undirected: int, loops: int, label_counts: list[int]) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare,
+    return node_classification(
+        name,
+        prepare,
         files=files(
             f"webkb/{name}/out1_node_feature_label.txt",
             f"webkb/{name}/out1_graph_edges.txt",

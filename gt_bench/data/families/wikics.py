@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.packed import pack_graph
+from gt_bench.data.packed_writer import pack_graph
 from gt_bench.data.readers import both_directions, dataset_errors, masks_to_split, read_json
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 
 
 def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
@@ -32,13 +32,9 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
 
 DATASETS = [
-    DatasetSpec(
-        name="wikics",
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare,
+    node_classification(
+        "wikics",
+        prepare,
         files=files("wikics/data.json"),
         expected={"nodes": 11701, "classes": 10, "features": 300, "self_loops": 0, "symmetric": True, "splits": 20},
         licence="MIT",

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.archives import read_member
-from gt_bench.data.packed import pack_graph
+from gt_bench.data.packed_writer import pack_graph
 from gt_bench.data.readers import both_directions, dataset_errors, numbers, per_class_splits
-from gt_bench.data.spec import DatasetSpec, files
+from gt_bench.data.spec import DatasetSpec, files, node_classification
 from gt_bench.utils.errors import DatasetError
 
 CLASSES = 6
@@ -57,13 +57,9 @@ def _features(archive: Path, member: str, nodes: int, width: int) -> np.ndarray:
 
 
 def _spec(name: str, nodes: int, undirected: int, features: int, notes: tuple[str, ...] = ()) -> DatasetSpec:
-    return DatasetSpec(
-        name=name,
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        split_kind="node",
-        prepare=prepare,
+    return node_classification(
+        name,
+        prepare,
         files=files("wikipedia/wikipedia.zip"),
         arguments={"features": features, "splits": 7},
         expected={

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.inheritance import origin_of
+from gt_bench.config.origins import origin_of
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, Gathered, Version

@@ -18,7 +18,8 @@ from gt_bench.config.grid import load_grid
 from gt_bench.data.prepare import prepare
 from gt_bench.experiment.debug import Debugger
 from gt_bench.experiment.run import Experiment
-from gt_bench.plugins.datasets import named
+from gt_bench.plugins.data_options import DataOptions
+from gt_bench.plugins.datasets import dataset_name
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.store.run_store import Store
 from gt_models.registry import list_models, model_info
@@ -66,7 +67,7 @@ def friends(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         write_friends(root / "lab/friends", nodes=24)
-        named("lab/friends", "link-prediction", undirected=True)
+        dataset_name("lab/friends", DataOptions(task="link-prediction", undirected=True))
         assert prepare("friends", Path("data"), [], print).state != "unavailable"
     return root
 

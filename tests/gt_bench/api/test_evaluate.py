@@ -16,11 +16,13 @@ from typer.testing import CliRunner
 from gt_bench.api.evaluate import Incompatible, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.experiment.validate import check_fit, check_model
-from gt_bench.plugins.default_recipes import SettingError, recipe_of, seeds_in, settings
+from gt_bench.plugins.data_options import DataOptions
+from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.schemas import Named
 from gt_bench.store.run_store import Store
 from gt_bench.training.target_scaling import StandardisedTargets
@@ -154,7 +156,7 @@ def test_numbers_of_the_nodes_of_ones_own_graph(ours):
 def test_whole_numbers_are_quantities_where_that_is_stated(ours):
     """Whole numbers are standardised like others; as integers they would be rounded to 0 and 1."""
     (write_many(ours / "lab/counts") / "graphs.csv").write_text("y\n" + "".join(f"{20 + i}\n" for i in range(30)))
-    found = try_pair("mlp", "lab/counts", FAST, [0], task="graph-regression", metric="mae", bar=False)
+    found = try_pair("mlp", "lab/counts", FAST, [0], data=DataOptions(task="graph-regression", metric="mae"), bar=False)
     assert found.row["status"] == "ok"
     packed = PackedDataset.open(Path("data/packed/counts"))
     y = StandardisedTargets(packed, "all", 0).batch(torch.arange(30)).y
@@ -301,10 +303,10 @@ def test_states_of_all_pairs_that_do_not_fit(ours, monkeypatch):
     [
         ({"optimizer.lrr": 0.1}, RecipeError, r"unknown key 'optimizer.lrr' \(did you mean 'lr'\?\)"),
         ({"model.hidden": 3}, RecipeError, r"unknown key 'model.hidden' \(did you mean 'hidden_dim'\?\)"),
-        ({"epochs.x": 3}, SettingError, "epochs is a value, not a section"),
+        ({"epochs.x": 3}, OptionError, "epochs is a value, not a section"),
         (
             {"model.name": "mlp"},
-            SettingError,
+            OptionError,
             "--set model.name: the model is what the command names first: gt-bench try mlp web",
         ),
     ],
@@ -364,7 +366,7 @@ def test_nothing_is_left_to_search(ours):
         "model.dropout": 0.1,
     }
     with pytest.raises(
-        SettingError, match="--search 2: nothing is left to search: --set gives optimizer.lr, .*; leave one out"
+        OptionError, match="--search 2: nothing is left to search: --set gives optimizer.lr, .*; leave one out"
     ):
         try_pair("gcn", "web", space, [0], 2, bar=False)
 
@@ -372,24 +374,6 @@ def test_nothing_is_left_to_search(ours):
 def test_a_model_that_no_memory_holds_is_no_bug(ours):
     with pytest.raises(Incompatible, match="gt-bench try gcn: the model alone does not fit into memory"):
         try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 10**12}, [0], bar=False)
-
-
-def test_what_the_command_line_states_is_read():
-    assert settings(["optimizer.lr=1e-3", "model.norm=none", "x=[1, 2]"]) == {
-        "optimizer.lr": 0.001,
-        "model.norm": "none",
-        "x": [1, 2],
-    }
-    assert seeds_in("0-2,7") == [0, 1, 2, 7]
-    for wrong in ("a", "3-1", ""):
-        with pytest.raises(SettingError, match="expected 0-9"):
-            seeds_in(wrong)
-    with pytest.raises(SettingError, match="--seeds 0-10000000000: these are more than 10,000 seeds"):
-        seeds_in("0-10000000000")
-    with pytest.raises(SettingError, match="expected key=value"):
-        settings(["lr"])
-    with pytest.raises(SettingError, match="--set x=2024-13-45: the value is not readable as YAML"):
-        settings(["x=2024-13-45"])
 
 
 @pytest.mark.slow

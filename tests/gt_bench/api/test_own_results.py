@@ -14,6 +14,7 @@ from gt_bench.api.evaluate import Incompatible, try_pair
 from gt_bench.cli.app import app
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.plugins.data_options import DataOptions
 from gt_bench.reports.all_results import RESULT_COLUMNS, RUN_COLUMNS
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError
@@ -158,12 +159,12 @@ def test_undirected_data_of_ones_own(ours, capsys):
     assert any(note.startswith("undirected: the reverse of ") for note in header.notes)
     said = run("try", "mlp", str(folder), "--seeds", "0", "--epochs", "2")  # it is in datasets.yaml
     assert "symmetric" in said
-    found = try_pair("mlp", str(folder), FAST, [0], undirected=False, bar=False)
+    found = try_pair("mlp", str(folder), FAST, [0], data=DataOptions(undirected=False), bar=False)
     assert "directed: some have no reverse" in capsys.readouterr().out
     other = next(row for row in found.rows if row["of"] != "this run")
     assert other["against"] == "other data: not comparable"
     with pytest.raises(DatasetError, match="dataset 'texas' is used as it is stored"):
-        try_pair("gcn", "texas", FAST, [0], undirected=True, bar=False)
+        try_pair("gcn", "texas", FAST, [0], data=DataOptions(undirected=True), bar=False)
 
 
 @pytest.mark.slow
@@ -226,7 +227,7 @@ def test_classes_that_are_words(ours):
     header = json.loads(Path("data/packed/animals/header.json").read_text())
     assert header["provenance"]["arguments"]["labels"] == ["cat", "dog", "zebra"]
     with pytest.raises(DatasetError, match=r"the targets are words \(cat, dog, zebra\); node-regression needs numbers"):
-        try_pair("mlp", "lab/animals", FAST, [0], task="node-regression", bar=False)
+        try_pair("mlp", "lab/animals", FAST, [0], data=DataOptions(task="node-regression"), bar=False)
 
 
 @pytest.mark.slow

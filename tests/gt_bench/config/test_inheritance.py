@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
-from gt_bench.config.inheritance import bases_of, origin_of, read_recipe
+from gt_bench.config.inheritance import bases_of, read_recipe
+from gt_bench.config.origins import origin_of
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.dependencies import write_state

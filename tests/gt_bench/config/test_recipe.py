@@ -5,7 +5,8 @@ import math
 import pytest
 import yaml
 
-from gt_bench.config.recipe import Recipe, check_origins, load_recipe
+from gt_bench.config.origins import check_origins
+from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from tests.gt_bench.conftest import RECIPE, write_yaml
 

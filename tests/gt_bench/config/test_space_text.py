@@ -2,7 +2,7 @@
 
 import pytest
 
-from gt_bench.config.schema import RecipeError
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.search_space import SearchSection
 from gt_bench.config.space_text import space_in, space_text
 
@@ -31,13 +31,13 @@ def test_exponents_are_numbers():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("model.hidden", "expected KEY=VALUES, for example model.hidden=16,32,64"),
-        ("=1,2", "expected KEY=VALUES"),
+        ("model.hidden", "expected KEY=VALUE, for example model.hidden=16,32,64"),
+        ("=1,2", "expected KEY=VALUE"),
         ("a=1..x", "expected a range LOW..HIGH of two numbers"),
         ("a=1..2:lg", "unknown option 'lg' of a range; known: log, step=NUMBER"),
         ("a=[1,", "invalid YAML"),
     ],
 )
 def test_what_is_no_space(text, says):
-    with pytest.raises(RecipeError, match=says):
+    with pytest.raises(OptionError, match=says):
         space_in(text)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from gt_bench.data.brec_pairs import brec_pairs, packed
-from gt_bench.data.packed import PackedHeader, pack
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import pack
 
 
 def test_the_first_two_graphs_of_a_pair_without_its_controls(tmp_path):

@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.data import packed
-from gt_bench.data.packed import (
-    DatasetUnavailable,
-    PackedDataset,
-    PackedHeader,
-    PackedWriter,
-    compact,
-    pack,
-    replace_folder,
-)
+from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import PackedWriter, compact, pack, replace_folder
 from gt_bench.data.prepare import prepare
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
@@ -339,7 +332,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_folder(toy, tmp_path, monkey
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gt_bench.data.packed.shutil.copyfileobj", full)
+    monkeypatch.setattr("gt_bench.data.packed_writer.shutil.copyfileobj", full)
     with pytest.raises(WriteError, match="No space left"):
         pack(tmp_path / "toy", HEADER, arrays)
     assert sorted(p.name for p in tmp_path.glob("[!.]*")) == ["toy"]

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_models.encodings import ENCODINGS
 from tests.gt_models.checks import random_graphs
 

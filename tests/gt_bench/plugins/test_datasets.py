@@ -15,7 +15,8 @@ from gt_bench.data.declared import spec_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
-from gt_bench.plugins.datasets import held, named
+from gt_bench.plugins.data_options import DataOptions
+from gt_bench.plugins.datasets import dataset_name, store_data
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError, UserError
 from tests.gt_bench.custom_data import write_many, write_web
@@ -62,13 +63,13 @@ def test_the_task_is_read_off_the_targets(ours, targets, task):
         (folder / "graphs.csv").write_text("y_1,y_2\n" + "".join(f"{i % 2},{i % 3 > 0:d}\n" for i in range(30)))
     elif targets:
         (folder / "graphs.csv").write_text("y\n" + "".join(f"{y}\n" for y in targets))
-    assert get_spec(named("lab/mine")).task == task
+    assert get_spec(dataset_name("lab/mine")).task == task
 
 
 def test_a_task_that_is_stated(ours):
     folder = write_many(ours / "lab/mine")
     (folder / "graphs.csv").write_text("y\n" + "".join(f"{i}\n" for i in range(30)))
-    assert get_spec(named("lab/mine", "graph-regression", "mse")).metric == "mse"
+    assert get_spec(dataset_name("lab/mine", DataOptions(task="graph-regression", metric="mse"))).metric == "mse"
 
 
 @pytest.mark.slow
@@ -81,17 +82,17 @@ def test_a_task_that_the_data_do_not_fit_is_not_stored(ours):
             else "has the task node-classification, not graph-regression"
         )
         with pytest.raises(DatasetError, match=says):
-            try_pair("mlp", name, FAST, [0], task="graph-regression", bar=False)
+            try_pair("mlp", name, FAST, [0], data=DataOptions(task="graph-regression"), bar=False)
         assert try_pair("mlp", "lab/papers", FAST, [0], bar=False).row["status"] == "ok"
     with pytest.raises(DatasetError, match="dataset 'web' has the metric accuracy, not mae"):
-        try_pair("mlp", "web", FAST, [0], metric="mae", bar=False)
+        try_pair("mlp", "web", FAST, [0], data=DataOptions(metric="mae"), bar=False)
 
 
 def test_a_metric_that_the_data_do_not_fit_is_not_stored(ours):
     write_web(ours / "lab/papers")
     with pytest.raises(DatasetError, match="the metric roc-auc needs two classes; the targets have 3"):
-        named("lab/papers", metric="roc-auc")
-    assert get_spec(named("lab/papers")).metric == "accuracy"
+        dataset_name("lab/papers", DataOptions(metric="roc-auc"))
+    assert get_spec(dataset_name("lab/papers")).metric == "accuracy"
 
 
 @pytest.mark.parametrize(
@@ -120,20 +121,20 @@ def test_data_whose_task_cannot_be_trained_are_not_stored(ours, made, says):
             return {made}
     """)  # fmt: skip
     with pytest.raises(DatasetError, match=says):
-        named("a.py")
+        dataset_name("a.py")
     assert not Path("datasets.yaml").exists()
 
 
 def test_labels_as_floats_are_classes_where_that_is_stated(ours):
     folder = write_many(ours / "lab/mine")
     (folder / "graphs.csv").write_text("y\n" + "".join(f"{i % 2}.0\n" for i in range(29)) + "nan\n")
-    header = prepare(named("lab/mine")).header
+    header = prepare(dataset_name("lab/mine")).header
     assert header.task == "graph-regression"
     assert any(
         "all targets are whole numbers (0, 1)" in note and "--task graph-classification" in note
         for note in header.notes
     )
-    header = prepare(named("lab/mine", "graph-classification")).header
+    header = prepare(dataset_name("lab/mine", DataOptions(task="graph-classification"))).header
     assert (header.out_dim, header.statistics["label_counts"], header.statistics["unlabelled"]) == (2, [15, 14], 1)
 
 
@@ -141,12 +142,14 @@ def test_remarks_on_data_in_hand_are_stored(ours):
     data = graph()
     data.edge_weight = torch.rand(60)
     for _ in range(2):
-        assert any("edge_weight of the Data is not read" in note for note in prepare(held(data, "mine")).header.notes)
+        assert any(
+            "edge_weight of the Data is not read" in note for note in prepare(store_data(data, "mine")).header.notes
+        )
 
 
 def test_a_source_is_one_however_its_path_is_written(ours):
     write_web(ours / "lab/papers")
-    assert {named(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {
+    assert {dataset_name(text) for text in ("lab/papers", "lab/papers/", "./lab/papers", str(ours / "lab/papers"))} == {
         "papers"
     }
     assert len(yaml.safe_load(Path("datasets.yaml").read_text())) == 1
@@ -154,9 +157,9 @@ def test_a_source_is_one_however_its_path_is_written(ours):
 
 def test_an_entry_that_is_none_is_named(ours):
     write_web(ours / "lab/papers")
-    named("lab/papers")
+    dataset_name("lab/papers")
     Path("datasets.yaml").write_text("\n")  # its last entry was removed
-    assert named("lab/papers") == "papers"
+    assert dataset_name("lab/papers") == "papers"
     Path("datasets.yaml").write_text("papers: 3\n")
     for text in ("lab/papers", "papers"):
         with pytest.raises(UserError, match=r"^datasets.yaml: papers: expected a mapping of keys \(given: 3\)$"):
@@ -172,11 +175,11 @@ def test_two_that_are_declared_at_once_are_both_stored(ours, monkeypatch):
     def meanwhile(name, entry):  # another process does this while this one reads the data
         begun.append(name)
         if len(begun) == 1:
-            named("lab/b")
+            dataset_name("lab/b")
         return spec_of(name, entry)
 
     monkeypatch.setattr("gt_bench.plugins.datasets.spec_of", meanwhile)
-    assert named("lab/a") == "a"
+    assert dataset_name("lab/a") == "a"
     assert yaml.safe_load(Path("datasets.yaml").read_text()).keys() == {"a", "b"}
 
 
@@ -201,7 +204,7 @@ def test_whether_targets_are_per_node_is_read_off_more_than_the_first_graph(ours
         def load():
             return {made}
     """)  # fmt: skip
-    assert get_spec(named("a.py")).task == task
+    assert get_spec(dataset_name("a.py")).task == task
 
 
 def test_an_iterator_of_graphs_is_read_whole(ours):
@@ -209,7 +212,7 @@ def test_an_iterator_of_graphs_is_read_whole(ours):
         Data(x=torch.full((4, 1), float(i)), edge_index=torch.zeros(2, 0, dtype=torch.long), y=float(i))
         for i in range(12)
     ]
-    name = held((data for data in graphs), "twelve")
+    name = store_data((data for data in graphs), "twelve")
     assert np.load("data/own/twelve.npz")["y"].tolist() == [float(i) for i in range(12)]
     assert get_spec(name).task == "graph-regression"
 
@@ -224,12 +227,12 @@ def test_an_npz_file_of_graphs_of_one_node(ours):
         num_nodes=ones,
         num_edges=0 * ones,
     )
-    assert get_spec(named("dots.npz")).task == "graph-regression"
+    assert get_spec(dataset_name("dots.npz")).task == "graph-regression"
 
 
 def test_several_functions_of_one_file(ours):
     write("lab/rings.py", LOAD + LOAD.partition("\n\n")[2].replace("load()", "small()").replace("30", "20"))
-    assert [named(text) for text in ("lab/rings.py:load", "lab/rings.py:small", "lab/rings.py")] == [
+    assert [dataset_name(text) for text in ("lab/rings.py:load", "lab/rings.py:small", "lab/rings.py")] == [
         "rings",
         "rings-small",
         "rings",
@@ -240,28 +243,28 @@ def test_a_file_in_another_encoding(ours):
     Path("latin.py").write_bytes(
         textwrap.dedent("# -*- coding: latin-1 -*-\n# caf\xe9\n" + LOAD.replace("\n    ", "\n")).encode("latin-1")
     )
-    assert prepare(named("latin.py")).header.out_dim == 3
+    assert prepare(dataset_name("latin.py")).header.out_dim == 3
 
 
 def test_names_in_other_alphabets(ours):
     write_web(ours / "lab/é Größe")
-    assert named("lab/é Größe") == "e-groe"
+    assert dataset_name("lab/é Größe") == "e-groe"
     write_web(ours / "lab/日本")
     with pytest.raises(
         DatasetError,
         match="lab/日本: a dataset is called by its file or folder, in letters from a to z and digits; rename",
     ):
-        named("lab/日本")
+        dataset_name("lab/日本")
 
 
 def test_names_stay_in_their_folders(ours):
     for name in ("../evil", "", "a/b", ".hidden"):
         with pytest.raises(DatasetError, match="a dataset cannot be named"):
-            held(graph(), name)
+            store_data(graph(), name)
     with pytest.raises(DatasetError, match="'../../evil' is not a name of a dataset"):
-        named("pyg:Planetoid/../../evil")
+        dataset_name("pyg:Planetoid/../../evil")
     with pytest.raises(DatasetError, match="'/etc' is not a name of a dataset"):
-        named("pyg:Planetoid//etc")
+        dataset_name("pyg:Planetoid//etc")
     assert not list(ours.rglob("*evil*"))
     assert not Path("data").exists()
 
@@ -291,7 +294,7 @@ def test_a_function_that_returns_one_data(ours):
     "data", [graph(), [graph(), graph(20)], Batch.from_data_list([graph(), graph(20)])], ids=["data", "list", "batch"]
 )
 def test_data_in_hand(ours, data):
-    name = held(data, "mine")
+    name = store_data(data, "mine")
     assert get_spec(name).task == "node-classification"
     prepare(name)
     packed = PackedDataset.open(Path("data/packed/mine"))
@@ -303,7 +306,7 @@ def test_data_of_many_graphs_with_masks_and_edges(ours):
     data = graph()
     data.edge_attr = torch.randn(60, 2)
     data.train_mask, data.val_mask, data.test_mask = (torch.arange(30) % 3 == part for part in range(3))
-    prepare(held(data, "masked"))
+    prepare(store_data(data, "masked"))
     packed = PackedDataset.open(Path("data/packed/masked"))
     assert packed.split("val").tolist() == list(range(1, 30, 3))
     torch.testing.assert_close(packed.batch(torch.tensor([0])).edge_attr, data.edge_attr)
@@ -335,7 +338,7 @@ def test_a_dataset_of_an_installed_package(ours, monkeypatch):
     with pytest.raises(
         DatasetError, match=r"the entry point texas = .* of acme .*: the name is taken by a dataset of the benchmark"
     ):
-        named("texas")
+        dataset_name("texas")
 
 
 def test_a_category_next_to_continuous_columns_is_taken(ours):
@@ -344,7 +347,7 @@ def test_a_category_next_to_continuous_columns_is_taken(ours):
     (folder / "nodes.csv").write_text(
         "\n".join([f"{row},{'kind' if i == 0 else i % 3}" for i, row in enumerate(rows)]) + "\n"
     )
-    prepared = prepare(named("lab/papers"))
+    prepared = prepare(dataset_name("lab/papers"))
     assert prepared.header.in_dim == 4 + 3
     assert (
         "nodes.csv: column kind has only whole numbers and is used as a category, 3 columns of 0 and 1; "
@@ -374,7 +377,7 @@ def test_a_cell_that_is_missing_or_no_number(ours, line, text, says):
     folder = write_web(ours / "lab/papers")
     edited(folder, "nodes.csv", line, text)
     with pytest.raises(DatasetError) as error:
-        named("lab/papers")
+        dataset_name("lab/papers")
     assert says in str(error.value)
     assert not Path("datasets.yaml").exists()
 
@@ -395,7 +398,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
     path = write_web(ours / "lab/papers") / file
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(DatasetError) as error:
-        named("lab/papers")
+        dataset_name("lab/papers")
     assert says in str(error.value)
     assert not Path("datasets.yaml").exists()
 
@@ -407,7 +410,7 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
          "nowhere.npz: there is no such file or folder; a dataset is a name, a folder of CSV, an npz file, "
          "file.py:load or pyg:"),
         ("lab/nodes.csv", "a,y\n",
-         "lab/nodes.csv: a file of this kind is no dataset; a dataset is a name, a folder of CSV"),
+         "lab/nodes.csv: a file of this kind is no dataset: to read its folder, write lab/; a dataset is a name"),
         ("lab/a.py", LOAD.replace("import torch\n", "import sys\n    sys.exit(3)\n"),
          "lab/a.py, line 2: expected a file that Python can import; it raises SystemExit: 3; move"),
         ("lab/a.py", LOAD.replace("return Data(", "exit(Data)("), "lab/a.py, line 5: load() raises SystemExit"),
@@ -421,9 +424,9 @@ def test_a_folder_that_is_not_whole(ours, file, text, says):
          "lab/a.py:load: a dict with the keys 'x', 'edge_index', 'y'; expected a Data of torch_geometric, or a "
          "DataFrame per table"),
         ("lab/a.py", LOAD.replace("return Data(", "return [] and Data("),
-         "lab/a.py:load: returned no graphs; return a Data, a list of Data"),
+         "lab/a.py:load: found no graphs; expected a Data of torch_geometric, a list of them"),
         ("lab/a.py", LOAD.replace("return Data(", "Data("),
-         "lab/a.py:load: returned NoneType; return a Data, a list of Data"),
+         "lab/a.py:load: found a NoneType; expected a Data of torch_geometric, a list of them"),
         ("lab/texas.py", LOAD,
          "lab/texas.py: its name 'texas' is taken by a dataset of the benchmark; rename the file or folder"),
         ("lab/a.py", LOAD.replace("torch.arange(30) % 3", "torch.eye(30)"),
@@ -434,15 +437,15 @@ def test_sources_that_are_no_dataset(ours, text, source, says):
     if source:
         write(text.partition(":")[0], source)
     with pytest.raises(ValueError, match=re.escape(says)):
-        named(text)
+        dataset_name(text)
 
 
 def test_a_name_that_is_taken_in_this_folder(ours):
     write_web(ours / "lab/papers")
     write_web(ours / "other/papers", nodes=40)
-    named("lab/papers")
+    dataset_name("lab/papers")
     with pytest.raises(DatasetError, match="taken in datasets.yaml by lab/papers; rename the file or folder"):
-        named("other/papers")
+        dataset_name("other/papers")
 
 
 # splits, missing values, tables in memory
@@ -458,17 +461,17 @@ def with_year(folder: Path) -> Path:
 
 def test_a_split_is_stated_once_and_kept(ours, capsys):
     with_year(write_web(ours / "lab/papers"))
-    name = named("lab/papers", split="temporal:year:105,107", inductive=True)
+    name = dataset_name("lab/papers", DataOptions.parsed({"split": "temporal:year:105,107", "inductive": True}))
     assert "papers' from here on: node-classification, accuracy, inductive (datasets.yaml)" in capsys.readouterr().out
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert entry["split"] == {"kind": "temporal", "column": "year", "cuts": [105, 107]}
     digest = get_spec(name).digest
-    assert named("lab/papers") == name
+    assert dataset_name("lab/papers") == name
     assert get_spec(name).digest == digest, "as it was stated"
-    named("lab/papers", metric="f1-macro")
+    dataset_name("lab/papers", DataOptions(metric="f1-macro"))
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert (entry["metric"], entry["inductive"], entry["split"]["cuts"]) == ("f1-macro", True, [105, 107])
-    named("lab/papers", split="grouped:year", inductive=False)
+    dataset_name("lab/papers", DataOptions.parsed({"split": "grouped:year", "inductive": False}))
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert "inductive" not in entry
     assert entry["split"] == {"kind": "grouped", "column": "year"}
@@ -479,7 +482,7 @@ def test_a_split_is_stated_once_and_kept(ours, capsys):
     [
         (
             {"split": "temporal:yaer"},
-            "no column 'yaer' for the split (did you mean 'year'?); it has: year, y, a, b, c, d",
+            "no column 'yaer' for the split (did you mean 'year'?); it has: year, a, b, c, d",
         ),
         ({"split": "temporal:year:500,600"}, "the val part is empty: column year goes from 90 to 109"),
         ({"split": "temporal"}, "--split temporal: the column is missing; expected random"),
@@ -490,7 +493,7 @@ def test_a_split_is_stated_once_and_kept(ours, capsys):
 def test_a_split_that_the_data_do_not_have_is_not_kept(ours, said, says):
     with_year(write_web(ours / "lab/papers"))
     with pytest.raises(UserError) as error:
-        named("lab/papers", **said)
+        dataset_name("lab/papers", DataOptions.parsed(said))
     assert says in str(error.value)
     assert not Path("datasets.yaml").exists()
 
@@ -501,12 +504,14 @@ def test_a_dataset_of_the_benchmark_keeps_its_split(ours):
         ({"inductive": True}, "'web' is used as it is stored"),
     ):
         with pytest.raises(DatasetError, match=says):
-            try_pair("mlp", "web", FAST, [0], bar=False, **said)
+            try_pair("mlp", "web", FAST, [0], bar=False, data=DataOptions.parsed(said))
 
 
 def test_each_fold_is_tested_once(ours):
     write_web(ours / "lab/papers")
-    found = try_pair("mlp", "lab/papers", {**FAST, "epochs": 1}, split="k-fold:3:0.25", bar=False)
+    found = try_pair(
+        "mlp", "lab/papers", {**FAST, "epochs": 1}, data=DataOptions.parsed({"split": "k-fold:3:0.25"}), bar=False
+    )
     assert found.row["runs"] == 3
     (path,) = Path("tried/papers").glob("*.yaml")
     assert yaml.safe_load(path.read_text())["seeds"] == [0, 1, 2]
@@ -539,23 +544,23 @@ def test_frames_and_networkx_graphs(ours, capsys):
     nodes, edges = (pd.read_csv(folder / f"{table}.csv") for table in ("nodes", "edges"))
     nodes["year"] = [90 + i % 20 for i in range(60)]
     data = {"nodes": nodes, "edges": edges}
-    name = held(data, "shop", split="temporal:year:105,107")
+    name = store_data(data, "shop", DataOptions.parsed({"split": "temporal:year:105,107"}))
     entry = yaml.safe_load(Path("datasets.yaml").read_text())["shop"]
     assert entry["source"] == "data/own/shop"
     assert sorted(path.name for path in Path("data/own/shop").iterdir()) == ["edges.csv", "nodes.csv"]
     assert get_spec(name).task == "node-classification"
     before = get_spec(name).digest
-    held(data, "shop")
+    store_data(data, "shop")
     assert get_spec(name).digest == before, "the same data, and the split that was stated"
-    held({"nodes": nodes[::-1], "edges": edges}, "shop")
+    store_data({"nodes": nodes[::-1].reset_index(drop=True), "edges": edges}, "shop")
     assert get_spec(name).digest != before
     net = nx.from_pandas_edgelist(edges, create_using=nx.DiGraph)
     nx.set_node_attributes(net, {node: int(row["y"]) for node, row in nodes.to_dict("index").items()}, "y")
-    assert get_spec(held(net, "net")).task == "node-classification"
+    assert get_spec(store_data(net, "net")).task == "node-classification"
     with pytest.raises(
         DatasetError, match="'shop' is taken in datasets.yaml by data/own/shop; give another name: evaluate"
     ):
-        held(graph(), "shop")
+        store_data(graph(), "shop")
 
 
 def test_a_function_may_return_frames(ours):
@@ -569,18 +574,21 @@ def test_a_function_may_return_frames(ours):
             return {name: pd.read_csv(f"raw_papers/{name}.csv") for name in ("nodes", "edges")}
     """,
     )
-    assert get_spec(named("lab/shop.py:load", split="k-fold:4")).task == "node-classification"
+    assert (
+        get_spec(dataset_name("lab/shop.py:load", DataOptions.parsed({"split": "k-fold:4"}))).task
+        == "node-classification"
+    )
 
 
 def test_an_attribute_of_a_data_object_splits_it(ours):
     data = graph(60)
     data.year = torch.arange(60) // 3
-    name = held(data, "web2", split="temporal:year")
+    name = store_data(data, "web2", DataOptions.parsed({"split": "temporal:year"}))
     assert "split.year" in np.load("data/own/web2.npz")
-    held(data, "web2")
+    store_data(data, "web2")
     prepare(name)
     packed = PackedDataset.open("data/packed/web2")
     assert packed.split("train").tolist() == list(range(36))
     del data.year
     with pytest.raises(DatasetError, match="web2: graph 0: no column 'year' for the split"):
-        held(data, "web2")
+        store_data(data, "web2")

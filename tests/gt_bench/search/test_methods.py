@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_options import method_in, options_of
 from gt_bench.config.search_space import PRUNERS, SAMPLERS, SearchSection
@@ -181,12 +182,15 @@ def test_params_yaml_and_options_replace_the_method_of_a_recipe(project):
 
 
 def test_options_and_methods_are_inverse():
-    method = method_in("gp", ["n_startup_trials=3"], "none", (), ["parameters"], 0.02, ["defaults", "records"], [0, 1])
+    options = {"sampler": "gp", "sampler_option": ["n_startup_trials=3"], "pruner": "none", "objective": ["parameters"]}
+    method = method_in(**options, select_within=0.02, warm_start="defaults, records", search_seeds="0-1")
     words = options_of(method)
     assert json.dumps(words).count("--") == 7
     assert "--sampler-option n_startup_trials=3" in " ".join(words)
-    with pytest.raises(RecipeError, match="--sampler-option x: expected KEY=VALUE"):
-        method_in("gp", ["x"])
+    with pytest.raises(OptionError, match="--sampler-option x: expected KEY=VALUE"):
+        method_in(sampler="gp", sampler_option=["x"])
+    with pytest.raises(OptionError, match="--search-seeds 1-: expected 0-9, or 0,2,5"):
+        method_in(search_seeds="1-")
 
 
 def test_every_method_has_options():

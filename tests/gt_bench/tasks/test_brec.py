@@ -14,7 +14,8 @@ import yaml
 from gt_bench.config.grid import RunSettings, load_grid
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.encodings.compute import encode
 from gt_bench.experiment.run import Experiment
 from gt_bench.papers.brec import PUBLISHED
@@ -28,6 +29,7 @@ from gt_bench.tracking.figures import learning_curves
 from gt_bench.tracking.payload import tracked_run
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import WrongOutput
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader, seed_of
 
 # number -> (first graph, second graph); colour refinement cannot distinguish the last two pairs
@@ -330,7 +332,7 @@ def test_sides_that_do_not_alternate():
         "side": torch.tensor([0, 0, 1, 1, 0, 1, 0, 1]),
     }
     packed = SimpleNamespace(array=arrays.__getitem__, header=SimpleNamespace(num_splits=0, split_kind="graph"))
-    loader = Loader(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32)
+    loader = Loader(SplitData(packed, None, 0, Recipe(**RECIPE).batch, 0, torch.device("cpu"), torch.float32))
     with pytest.raises(ValueError, match="do not alternate"):
         brec.BrecRun(
             Recipe(**RECIPE),

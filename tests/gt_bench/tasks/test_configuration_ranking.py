@@ -26,6 +26,7 @@ from gt_bench.tasks.configuration_ranking import (
     undirected,
 )
 from gt_bench.tasks.registry import create_task
+from gt_bench.training.interfaces import SplitData
 from gt_models import GraphBatch
 from tests.gt_bench.data.raw_files import tpu_tar
 
@@ -76,7 +77,7 @@ def experiment(packed, tmp_path):
 
 
 def loader_of(experiment, seed=0):
-    parts = (
+    data = SplitData(
         experiment.packed,
         experiment.encoded,
         0,
@@ -85,7 +86,7 @@ def loader_of(experiment, seed=0):
         torch.device("cpu"),
         torch.float32,
     )
-    return experiment.task.loader(*parts)
+    return experiment.task.loader(data)
 
 
 def test_losses_are_the_written_ones():

@@ -10,9 +10,11 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedHeader, pack
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.hyperedge_prediction import HyperedgeTargets, Negatives, cooccurrence
 from gt_bench.tasks.registry import create_task
+from gt_bench.training.interfaces import SplitData
 from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import CooccurrenceEncoder
 from tests.gt_bench.tasks.runs import assert_resumes, experiment
@@ -238,7 +240,9 @@ def test_other_precisions_train(precision, tmp_path):
 def test_what_a_part_may_know(tmp_path):
     pack_hypergraph(tmp_path)
     done = experiment(tmp_path, "hyper", model=HOT | ENCODER, batch={"hyperedges": 16}, split=0)
-    loader = done.task.loader(done.packed, done.encoded, 0, done.recipe.batch, 0, torch.device("cpu"), torch.float32)
+    loader = done.task.loader(
+        SplitData(done.packed, done.encoded, 0, done.recipe.batch, 0, torch.device("cpu"), torch.float32)
+    )
     parts = {
         part: {tuple(t) for t in loader.members[loader.ids[part].numpy()].tolist()} for part in ("train", "val", "test")
     }

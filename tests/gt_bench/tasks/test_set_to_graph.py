@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedHeader, pack
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.registry import create_task
 from gt_bench.tasks.set_to_graph import Pairs, edge_scores, partition_scores
 from tests.gt_bench.tasks import reference_set_to_graph as plain

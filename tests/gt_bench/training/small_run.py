@@ -10,6 +10,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.runtime.environment import Clock
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
@@ -47,7 +48,7 @@ def make(
     recipe = Recipe(**{**RECIPE, **changes})
     packed = PackedDataset.open(folder)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-    loader = Loader(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype)
+    loader = Loader(SplitData(packed, NOTHING_ENCODED, 0, recipe.batch, seed, torch.device("cpu"), dtype))
     build = build or (lambda: Net(5, 3) if dataset == "web" else Net(4, 1, graph=True))
     return Run(
         recipe, create_task(*task), loader, build, seed=seed, meter=Clock(), checkpoint=checkpoint or Checkpoint(None)

@@ -14,8 +14,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import BatchSection, Recipe, load_recipe
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.recipe_sections import BatchSection
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
 from gt_bench.encodings.compute import encode
@@ -28,6 +30,7 @@ from gt_bench.runtime.environment import Clock
 from gt_bench.store.run_store import Store
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.ddp import SharedBatches
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
 from gt_bench.utils.paths import recipe_file
@@ -266,7 +269,7 @@ def _evaluated(share: Any, tell: Any) -> tuple[list[float], list[int], list[floa
 
     packed = PackedDataset.open(Path(os.environ["MANY"]))
     loader = SharedBatches(
-        Loader(packed, NOTHING_ENCODED, 0, BatchSection(graphs=4), 0, share.device, torch.float64), share
+        Loader(SplitData(packed, NOTHING_ENCODED, 0, BatchSection(graphs=4), 0, share.device, torch.float64)), share
     )
     model, drawn = share.model(Sums)().eval(), []
     with torch.no_grad():

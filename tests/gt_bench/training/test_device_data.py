@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.encodings.cache import EncodedDataset
 from gt_bench.encodings.compute import encode
 from gt_bench.training import loader as module
 from gt_bench.training.device_data import DeviceData
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.prefetch import prefetch
 from gt_bench.training.target_scaling import StandardisedTargets
@@ -79,7 +81,7 @@ def loaders(packed, encoded, dtype=torch.float32, **section):
         "targets": None,
         "neighbors": None,
     } | section
-    both = [Loader(packed, encoded, 0, SimpleNamespace(**values), 3, CPU, dtype) for _ in range(2)]
+    both = [Loader(SplitData(packed, encoded, 0, SimpleNamespace(**values), 3, CPU, dtype)) for _ in range(2)]
     both[1].place("device")
     return both
 

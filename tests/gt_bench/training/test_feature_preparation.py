@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import FeaturesSection, Recipe
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe_sections import FeaturesSection
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.packed import PackedDataset

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gt_bench.config.recipe import BatchSection, Recipe
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe_sections import BatchSection
 from gt_bench.training.neighbor_sampling import NeighborSampler
 from gt_models.batch import GraphBatch
 from tests.gt_bench.conftest import RECIPE

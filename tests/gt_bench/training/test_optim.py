@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gt_bench.config.recipe import ScheduleSection
+from gt_bench.config.recipe_sections import ScheduleSection
 from gt_bench.training.optim import lr_factor
 
 

@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe, SubgraphsSection
+from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe_sections import SubgraphsSection
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.encode_dataset import requests
 from gt_bench.experiment.run import Experiment
 from gt_bench.store.run_store import Store
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import seed_of
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_models.encodings import compute
@@ -40,18 +42,8 @@ def loader(tmp_path, graphs=8, seed=3):
     packed = PackedDataset.open(tmp_path / "packed" / "web")
     section = Recipe(**PPGT).batch.model_copy(update={"graphs": graphs})
     encodings = {"rrwp": {"steps": 2}}
-    device = torch.device("cpu")
-    return SubgraphLoader(
-        packed,
-        None,
-        0,
-        section,
-        seed,
-        device,
-        torch.float64,
-        subgraphs=SubgraphsSection(hops=2, max_nodes=7),
-        encodings=encodings,
-    )
+    data = SplitData(packed, None, 0, section, seed, torch.device("cpu"), torch.float64)
+    return SubgraphLoader(data, subgraphs=SubgraphsSection(hops=2, max_nodes=7), encodings=encodings)
 
 
 def test_batches_are_the_subgraphs_of_the_split(tmp_path):

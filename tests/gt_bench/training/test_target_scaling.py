@@ -7,7 +7,8 @@ import torch
 from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedDataset, PackedHeader, pack
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed_writer import pack
 from gt_bench.experiment.run import Experiment
 from gt_bench.store.run_store import Store
 from gt_bench.training.target_scaling import StandardisedTargets

@@ -46,7 +46,7 @@ def test_types_are_the_same_from_block_to_block():
             r"categories in x \(quantities are floating-point numbers\) must be whole numbers from 0",
         ),
         ({"x": np.array([[2**31], [0]])}, "must be whole numbers from 0 to 2147483647"),
-        ({"num_nodes": [2, 0]}, "a graph has no nodes"),
+        ({"num_nodes": [2, 0]}, "graph 1 .counted from 0. has no nodes; remove it"),
         ({"num_nodes": [[2]]}, "num_nodes has shape .* expected one number per graph"),
         ({"split": np.array([[1, 4]])}, "split codes must be whole numbers from 0 to 3"),
     ],

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gt_bench.data.custom.csv import from_csv
+from gt_bench.data.custom.reading import Reading
 from gt_bench.utils.errors import DatasetError
 
 EDGES = "source,target\n0,1\n1,2\n"
@@ -22,7 +23,7 @@ def folder(path: Path, encoding: str = "utf-8", **files: str) -> Path:
 
 def read(path: Path, level: str = "node") -> tuple[dict[str, np.ndarray], list[str]]:
     remarks: list[str] = []
-    return from_csv(path, level, remarks), remarks
+    return from_csv(path, Reading(level, remarks=remarks)), remarks
 
 
 def refused(path: Path, level: str = "node") -> str:
@@ -265,7 +266,7 @@ def test_words_are_classes_in_sorted_order(tmp_path):
     labels: list[str] = []
     remarks: list[str] = []
     folder(tmp_path, nodes="f,y\n0.5,dog\n1.5,cat\n2.5,zebra\n3.5,dog\n4.5,\n", edges="source,target\n0,1\n")
-    arrays = from_csv(tmp_path, "node", remarks, labels)
+    arrays = from_csv(tmp_path, Reading("node", remarks=remarks, labels=labels))
     assert arrays["y"].tolist() == [1, 0, 2, 1, -1]
     assert labels == ["cat", "dog", "zebra"]
     assert "nodes.csv: column y has words, numbered in sorted order: 0 = cat, 1 = dog, 2 = zebra" in remarks
@@ -282,7 +283,7 @@ def test_words_are_categories_and_gaps_are_missing(tmp_path):
     (tmp_path / "nodes.csv").write_text(nodes)
     (tmp_path / "edges.csv").write_text("source,target,bond\n0,1,single\n1,2,double\n2,3,single\n")
     remarks: list[str] = []
-    arrays = from_csv(tmp_path, "node", remarks)
+    arrays = from_csv(tmp_path, Reading("node", remarks=remarks))
     # place: north, south, missing; size; kind: 0, 1, 2, missing
     expected = [
         [1, 0, 0, 0.5, 0, 0, 1, 0],
@@ -309,14 +310,17 @@ def test_words_are_categories_and_gaps_are_missing(tmp_path):
     [
         (["north", "south", "7", "north"], "nodes.csv: line 2: column place: 'north' is not a number"),
         (["0.5", "1.5", "cheap", "2.5"], "nodes.csv: line 4: column place: 'cheap' is not a number"),
-        (["a", "b", "c", "d"], "nodes.csv: line 2: column place: 'a' is not a number"),
+        (
+            ["a", "b", "c", "d"],
+            "nodes.csv: line 2: column place: a is a word, and 4 rows have 4 different words; remove the column",
+        ),
     ],
 )
 def test_words_that_are_no_categories(tmp_path, column, message):
     (tmp_path / "nodes.csv").write_text("place,y\n" + "".join(f"{cell},{i % 2}\n" for i, cell in enumerate(column)))
     (tmp_path / "edges.csv").write_text("source,target\n0,1\n")
     with pytest.raises(DatasetError, match=message):
-        from_csv(tmp_path, "node", [])
+        from_csv(tmp_path, Reading("node"))
 
 
 def test_a_gap_in_a_feature_of_an_edge_is_an_error(tmp_path):
@@ -327,4 +331,37 @@ def test_a_gap_in_a_feature_of_an_edge_is_an_error(tmp_path):
     ):
         (tmp_path / "edges.csv").write_text(f"source,target,bond\n0,1,0.5\n1,0,{gap}\n")
         with pytest.raises(DatasetError, match=says):
-            from_csv(tmp_path, "node", [])
+            from_csv(tmp_path, Reading("node"))
+
+
+@pytest.mark.parametrize(("column", "known"), [("y", "id, t"), ("split", "id, t"), ("tt", "id, t")])
+def test_a_column_that_cannot_split_the_data(column, known, tmp_path):
+    folder(tmp_path, nodes="id,y,split,t\na,0,train,1\nb,1,test,2\n", edges="source,target\na,b\n")
+    with pytest.raises(DatasetError) as error:
+        from_csv(tmp_path, Reading("node", column))
+    assert f"nodes.csv: no column {column!r} for the split" in str(error.value)
+    assert str(error.value).endswith(f"it has: {known}")
+
+
+def test_identifiers_split_the_data_and_join_edges(tmp_path):
+    folder(tmp_path, nodes="id,y,f\n5,0,0.5\n7,1,1.5\n", edges="source,target\n7,5\n")
+    arrays = from_csv(tmp_path, Reading("node", "id"))
+    assert arrays["by"].tolist() == ["5", "7"]
+    assert arrays["edge_index"].tolist() == [[1], [0]]
+    assert arrays["x"].tolist() == [[0.5], [1.5]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "message"),
+    [
+        ("id,label\na,0\n", "source,target\n", "no column y (or y_1, y_2, ...) with the targets; it has id, label: "
+         "rename one"),
+        ("id,y\na,0\nb,1\n", "source,target\na,\n", "column target: an empty cell is not in column id of nodes.csv"),
+        ("id,y,c\na,0,1\nb,1,x\n", "source,target\n", "column c: 'x' is not a number; expected a number: "
+         "number categories 0, 1, ..., or write only words"),
+        ("id,y,c\na,0,2020-01-01\nb,1,2020-01-02\nc,0,2020-01-03\n", "source,target\n", "line 2: column c: 2020-01-01 "
+         "is a word, and 3 rows have 3 different words; remove the column, or write numbers (for a date, days since"),
+    ],
+)  # fmt: skip
+def test_mistakes_name_a_remedy(nodes, edges, message, tmp_path):
+    assert message in refused(folder(tmp_path, nodes=nodes, edges=edges))

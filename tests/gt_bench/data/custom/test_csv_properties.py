@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 from gt_bench.data.custom.csv import from_csv
 from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.custom.readers import Given, Reader
+from gt_bench.data.custom.reading import Reading
 from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
 
@@ -209,7 +210,7 @@ def test_a_table_is_read_as_its_graphs(tmp_path_factory, level, data):
     remarks: list[str] = []
     refused = None
     try:
-        arrays = from_csv(folder, level, remarks)
+        arrays = from_csv(folder, Reading(level, remarks=remarks))
     except DatasetError as error:
         refused = str(error)
     if refused is not None:  # the commas of numbers, or the separators in a single column name, are ambiguous
@@ -255,7 +256,7 @@ def test_a_wrong_cell_is_named(tmp_path_factory, data):
     rows[line][column] = text
     save(table, style, folder)
     with pytest.raises(DatasetError) as error:
-        from_csv(folder, "node", [])
+        from_csv(folder, Reading("node"))
     shown = name.lower() if ends else " ".join(name.split())
     assert re.search(rf"{table}\.csv: line {line + 1}: column {re.escape(shown)}\b", str(error.value)), error.value
 
@@ -279,7 +280,7 @@ def test_a_duplicate_or_unknown_identifier_is_named(tmp_path_factory, data):
             DatasetError,
             match=rf"nodes\.csv: line {max(first, second) + 1}: .*duplicate .* line {min(first, second) + 1};",
         ):
-            from_csv(folder, "node", [])
+            from_csv(folder, Reading("node"))
         rows[second] = before
     header, *edges = style.written["edges"]
     used = {row[header.index(style.names[end])] for row in edges for end in ("source", "target")}
@@ -290,7 +291,7 @@ def test_a_duplicate_or_unknown_identifier_is_named(tmp_path_factory, data):
         with pytest.raises(
             DatasetError, match=r"edges\.csv: line \d+: column (source|target): .* is not in column .* of nodes\.csv"
         ):
-            from_csv(folder, "node", [])
+            from_csv(folder, Reading("node"))
 
 
 @settings(fixed, max_examples=40)
@@ -302,7 +303,7 @@ def test_any_bytes_give_arrays_or_an_error_with_the_file(tmp_path_factory, data)
     (folder / "nodes.csv").write_bytes(b"y,f\n" + text)
     message = None
     try:
-        arrays = from_csv(folder, "node", [])
+        arrays = from_csv(folder, Reading("node"))
     except DatasetError as error:
         message = str(error)
     if message is None:

@@ -191,16 +191,34 @@ LOOP = {"x": np.eye(3), "edge_index": np.array([[0, 1], [1, 0]]), "y": np.arange
         ({"edge_index": np.array([[2**32, 1], [1, 0]])}, "edge ids must be whole numbers"),
         ({"y": np.array(1)}, "y is .*expected rows of numbers"),
         ({"y": np.array(["a", "b", "c"])}, "y is .*expected rows of numbers"),
+        ({"y": np.array(["a", "b", "c"], object)}, None),
+        ({"foo": np.arange(3)}, "unknown array 'foo'; optional arrays are num_nodes, num_edges, edge_attr, split, and"),
+        ({"edge_atr": np.arange(3)}, "unknown array 'edge_atr' .did you mean 'edge_attr'"),
+        ({"train_mask": np.arange(3)}, "unknown array 'train_mask'.*; write masks as split: 1 train, 2 val, 3 test"),
         ({"x": np.array(1.0)}, "x is .*expected rows of numbers"),
         ({"x": np.full((3, 1), 2**33)}, "categories in x .*must be whole numbers"),
-        ({"num_nodes": np.array([3, 0]), "num_edges": np.array([2, 0])}, "a graph has no nodes"),
+        (
+            {"num_nodes": np.array([3, 0]), "num_edges": np.array([2, 0])},
+            "graph 1 .counted from 0. has no nodes; remove it",
+        ),
         ({"num_nodes": np.array([3.5]), "num_edges": np.array([2])}, "num_nodes must be whole numbers"),
         ({"split": np.array([1, 2, 259])}, "split codes must be whole numbers from 0 to 3"),
     ],
 )
 def test_wrong_arrays_are_refused(change, message, tmp_path):
     np.savez(tmp_path / "a.npz", **(LOOP | change))
-    with pytest.raises(DatasetError, match=rf"a\.npz: {message}"):
+    message = f": {message}" if message else ", array 'y': contains pickled objects, which are not read; save numbers"
+    with pytest.raises(DatasetError, match=rf"a\.npz{message}"):
+        packed(
+            custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="accuracy"), tmp_path / "out"
+        )
+
+
+def test_a_missing_array_is_named(tmp_path):
+    np.savez(tmp_path / "a.npz", x=LOOP["x"], edges=LOOP["edge_index"], y=LOOP["y"])
+    with pytest.raises(
+        DatasetError, match=r"a\.npz: no array 'edge_index'.*; it has edges, x, y, and needs x, edge_index"
+    ):
         packed(
             custom_dataset("mine", tmp_path / "a.npz", task="node-classification", metric="accuracy"), tmp_path / "out"
         )
@@ -251,8 +269,8 @@ def graph(**change) -> Data:
             r"y is <U9 of shape \[1\]; expected rows of numbers; number classes and categories 0, 1, ...",
         ),
         ([graph(), graph(x=torch.full((2, 3), torch.inf))], "graph 1: x contains an infinite number; replace it"),
-        ([], "returned no graphs"),
-        (None, "returned NoneType; return a Data, a list of Data"),
+        ([], "found no graphs; expected a Data of torch_geometric"),
+        (None, "found a NoneType; expected a Data of torch_geometric, a list of them"),
     ],
 )
 def test_wrong_graphs_are_refused(graphs, message, tmp_path):

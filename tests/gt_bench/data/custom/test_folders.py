@@ -150,7 +150,10 @@ def test_splits_of_ogb(tmp_path):
     (folder / "split/random/train.csv.gz").unlink()
     (folder / "split/random").rmdir()
     gz(folder / "split/scaffold/test.csv.gz", [(0,)])
-    with pytest.raises(DatasetError, match="split/scaffold: not a split|duplicate id in a split"):
+    with pytest.raises(DatasetError, match="split/scaffold: duplicate id 0 in a split; correct it, or draw a split"):
+        arrays(folder)
+    gz(folder / "split/scaffold/test.csv.gz", [(99,)])
+    with pytest.raises(DatasetError, match="split/scaffold: a split names id 99 of .* rows; correct it"):
         arrays(folder)
     (folder / "split/scaffold/test.csv.gz").unlink()
     with pytest.raises(DatasetError, match="test.csv.gz: no such file; add it, or draw a split"):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from gt_bench.data.custom.dataset import custom_dataset
-from gt_bench.data.custom.frames import tables_of, to_csv
+from gt_bench.data.custom.frames import read_parquet, tables_of, to_csv
 from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.table import read_columns
 from gt_bench.data.packed import PackedDataset
@@ -323,3 +323,59 @@ def test_torch_data_are_no_tables():
     assert tables_of([Data()], "here") is None
     assert tables_of(HeteroData(), "here") is None
     assert tables_of([], "here") is None
+
+
+# the index of pandas
+
+
+ENDS = pd.DataFrame({"source": [0, 1], "target": [1, 2]})
+
+
+def labelled(index: object = None, **columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"y": [0, 1, 0], "f": [0.5, 1.5, 2.5], **columns}, index=index)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        (labelled([2, 0, 1]), r"here/nodes: row 0 has the label 2 in the index, .*reset_index\(drop=True\)"),
+        (labelled([0, 2, 3]), "here/nodes: row 1 has the label 2 in the index"),
+        (labelled(["a", "b", "c"]), r"row 0 has the label a .*reset_index\(names='id'\) if edges name the labels"),
+        (labelled(pd.Index([0, 1, 2], name="id")), r"the index \(id\) is not read; make it columns with reset_index"),
+        (labelled(pd.MultiIndex.from_tuples([(0, 0), (0, 1), (1, 0)])), r"the index \(MultiIndex\) is not read"),
+        (labelled().T.set_axis(["y", "f"]).T.set_axis(pd.MultiIndex.from_product([["a"], ["y", "f"]]), axis=1),
+         r"here/nodes: columns are a MultiIndex \(\('a', 'y'\), \.\.\.\); give each column one name"),
+    ],
+)  # fmt: skip
+def test_an_index_that_would_be_lost(nodes, message):
+    with pytest.raises(DatasetError, match=message):
+        tables_of({"nodes": nodes, "edges": ENDS}, "here")
+
+
+def test_an_index_without_content():
+    edges = ENDS.set_axis([7, 3])  # rows of edges are not named by anything
+    assert arrays({"nodes": labelled(), "edges": edges})["edge_index"].tolist() == [[0, 1], [1, 2]]
+    nodes = labelled([5, 3, 4], id=[2, 0, 1])  # edges are joined by the column
+    assert arrays({"nodes": nodes, "edges": edges})["edge_index"].tolist() == [[1, 2], [2, 0]]
+
+
+@pytest.mark.parametrize("data", [np.zeros((3, 3)), ["a", "b"], (labelled(), ENDS), None, 3])
+def test_what_is_no_graph(data):
+    with pytest.raises(DatasetError, match="here.*: found a .*; expected a Data of torch_geometric, a list of them"):
+        arrays(data)
+
+
+def test_the_index_of_a_parquet_file(tmp_path):
+    nodes = labelled()
+    ENDS.to_parquet(tmp_path / "edges.parquet")
+    for frame, column in ((nodes[1:], "range"), (nodes[nodes.f > 1], "stored"), (nodes.set_index("f"), "named")):
+        frame.to_parquet(tmp_path / "nodes.parquet")
+        if column == "named":  # pandas stores it as a column of this name
+            assert "f" in read_parquet(tmp_path / "nodes.parquet").columns
+            continue
+        with pytest.raises(DatasetError, match=r"nodes.*(row 0 has the label 1|__index_level_0__ is the index)"):
+            read_parquet(tmp_path / "nodes.parquet")
+    nodes.to_parquet(tmp_path / "nodes.parquet")
+    assert len(read_parquet(tmp_path / "nodes.parquet")) == 3
+    nodes.assign(id=["a", "b", "c"])[1:].to_parquet(tmp_path / "nodes.parquet")
+    assert read_parquet(tmp_path / "nodes.parquet").columns["id"] == ["b", "c"]

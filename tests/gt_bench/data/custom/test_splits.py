@@ -57,12 +57,14 @@ def test_forms_of_a_split(text, content):
         ("temporal", "the column is missing; expected random"),
         ("temporal:year:2018", "'2018' is not two cuts or three shares"),
         ("grouped:customer:1,2", "'1,2' is not three shares"),
-        ("k-fold:many", "invalid literal"),
+        ("k-fold:many", "split k-fold:many: 'many' is not a whole number; expected random"),
         ("k-fold", "the number of folds is missing"),
         ("k-fold:1", "folds: .*greater than or equal to 2"),
         ("k-fold:5:1.5", "val: .*less than 1"),
         ("random:0.6,0.2,0.3", "must be above 0 and add up to 1"),
         ("random:0.6,0.4,0", "must be above 0"),
+        ("random:60,20,20", "split random:60,20,20: shares of train, .*: write 0.6 for 60 %"),
+        ("random:a,b,c", "'a' is not a number; expected random"),
         ({"kind": "temporal", "column": "a", "cuts": [1, 2], "shares": [0.6, 0.2, 0.2]}, "exclude each other"),
         ({"kind": "grouped"}, "kind grouped needs column"),
         ({"kind": "random", "folds": 3}, "kind random has no folds; it has: shares"),
@@ -243,7 +245,7 @@ def test_the_column_is_no_feature_and_the_split_is_stated(tmp_path):
 
 def test_an_unknown_column(tmp_path):
     with pytest.raises(
-        DatasetError, match="nodes.csv: no column 'yaer' for the split .did you mean 'year'.*; it has: y, year, size"
+        DatasetError, match="nodes.csv: no column 'yaer' for the split .did you mean 'year'.*; it has: year, size"
     ):
         packed(shop(tmp_path / "shop"), tmp_path / "out", split="temporal:yaer")
 

@@ -1,0 +1,75 @@
+"""Arguments of `gt_bench.evaluate`, which a program may give in any type."""
+
+import operator
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, StrictBool
+
+from gt_bench.config.schema import Positive
+from gt_bench.config.search_space import SearchMethod
+from gt_bench.plugins.data_options import DataOptions, Text
+from gt_bench.schemas import Settings
+
+
+def _seeds(value: Any) -> list[int]:
+    is_number = not isinstance(value, list | tuple | range) and getattr(value, "ndim", 0) == 0
+    try:
+        seeds = [operator.index(seed) for seed in (range(operator.index(value)) if is_number else value)]
+    except TypeError:
+        seeds = []
+    if not seeds:
+        raise ValueError("expected a number of seeds of at least 1, or a list of them: 3 or [0, 1, 2]")
+    return seeds
+
+
+def _names(value: Any) -> Any:
+    return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+
+def _spaces(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: {"choices": list(one)} if isinstance(one, list | tuple) else one for key, one in value.items()}
+
+
+class Arguments(DataOptions):
+    """Arguments of `gt_bench.evaluate`; see there.
+
+    Attributes:
+        seeds: the seeds.
+        set: dotted keys of a recipe.
+        search: number of trials.
+        space: dotted keys with their spaces, as in `search.space` of a recipe.
+        method: keys of `search:` of a recipe.
+        ensemble: whether an ensemble is made.
+        against: names of further models.
+        name: name of a dataset that is not a text.
+        track: whether runs are logged to MLflow.
+    """
+
+    seeds: Annotated[list[int], BeforeValidator(_seeds)]
+    set: dict[str, Any]
+    search: Positive | None
+    space: Annotated[Settings, BeforeValidator(_spaces)]
+    method: SearchMethod
+    ensemble: StrictBool
+    against: Annotated[list[Text], BeforeValidator(_names)]
+    name: Text
+    track: StrictBool
+
+    @property
+    def data(self) -> DataOptions:
+        """What is stated about user-supplied data."""
+        return DataOptions(**{key: getattr(self, key) for key in DataOptions.model_fields})
+
+
+def checked(arguments: Settings) -> Arguments:
+    """Checks the arguments of `evaluate`. None stands for an empty mapping or list.
+
+    Raises:
+        RecipeError: an argument has a wrong type; the message names it.
+        DatasetError: the split is invalid.
+    """
+    given = {key: value for key, value in arguments.items() if value is not None}
+    empty: Settings = {"set": {}, "search": None, "space": {}, "method": {}, "against": []}
+    return Arguments.parsed(empty | given, "evaluate", "evaluate(split=...)")
