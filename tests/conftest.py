@@ -42,11 +42,11 @@ def _unmodified_code():
     Rows of shipped files are cached in a folder of their own, because this comparison did not take place. Child
     processes do compare.
     """
-    from gt_bench.experiment import golden_values
+    from gt_bench.experiment import modified_code
     from gt_bench.leaderboard import remembered
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(golden_values, "differences", lambda wanted, *_, **__: dict.fromkeys(wanted))
+        patch.setattr(modified_code, "differences", lambda wanted, *_, **__: dict.fromkeys(wanted))
         patch.setattr(remembered, "FOLDER", remembered.FOLDER.with_name("tests"))
         yield
 

@@ -6,6 +6,7 @@ is compared again only if its code has another hash.
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,7 @@ from gt_bench.utils.io import WriteError, write_json
 from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
 
 CHECKED = "golden_checked.json"  # in the folder of a suite
+NESTED = "GT_GOLDEN_RUN"  # environment variable of processes that compute golden runs
 
 
 def modified_code(path: str, model: str, task: str, code: str) -> str | None:
@@ -163,11 +165,14 @@ def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None
     Returns:
         By cell the entry of its golden run, or the error that ended it.
     """
+    # without this check, a golden run that compares golden values would start processes without end
+    if os.environ.get(NESTED):
+        raise GoldenError(f"{cells[0]}: compared within a golden run; a golden run must not have golden values itself")
     command = [sys.executable, "-m", "gt_bench.testing.golden_run", "--workers", str(workers), "--", *cells]
     done = subprocess.run(
         command,
         cwd=INSTALLED,
-        env=child_environment(),
+        env=child_environment() | {NESTED: "1"},
         stdout=subprocess.PIPE,
         encoding="utf-8",
         check=False,

@@ -109,10 +109,9 @@ class Setup:
     @cached_property
     def digests(self) -> Digests:
         """Digests of recipe, data, encodings and user-supplied files; see `gt_bench.schemas.Digests`."""
-        recipe = self.recipe
-        digests = digests_of(recipe, self.packed, self.encoded.digest, self.task)
-        if modified := modified_code(self.path, recipe.model.name, self.header.task, self.code):
-            digests["modified"] = modified
+        digests = digests_of(self.recipe, self.packed, self.encoded.digest, self.task)
+        if self.modified:
+            digests["modified"] = self.modified
         return digests
 
     @cached_property
@@ -120,6 +119,11 @@ class Setup:
         """Hash of the code that computes the runs. It is noted in records and is not part of any digest."""
         model = self.recipe.model.name
         return code_of(None if is_own(model) else model, self.header.task)
+
+    @cached_property
+    def modified(self) -> str | None:
+        """Hash of the code if it computes other numbers than the golden values of its versions, otherwise None."""
+        return modified_code(self.path, self.recipe.model.name, self.header.task, self.code)
 
     @property
     def predictions_mib(self) -> float:

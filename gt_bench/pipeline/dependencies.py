@@ -23,8 +23,8 @@ from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.inheritance import bases_of
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.experiment import modified_code
 from gt_bench.experiment.components import run_versions
-from gt_bench.experiment.modified_code import differences, reference_of
 from gt_bench.forecasting.counted import COUNTS, announcement
 from gt_bench.leaderboard.expectations import THEORY
 from gt_bench.papers.published import FLAGS, RESULTS
@@ -139,10 +139,11 @@ def _modified(grid: Grid, states: Mapping[str, Settings], tasks: Mapping[str, st
     for cell in grid.cells.values():
         if "versions" not in states.get(cell.cell, {}) or not Path("results", f"{cell.cell}.json").exists():
             continue
-        if reference := reference_of(cell.cell, load_recipe(cell.recipe_path).model.name, tasks[cell.dataset]):
+        model = load_recipe(cell.recipe_path).model.name
+        if reference := modified_code.reference_of(cell.cell, model, tasks[cell.dataset]):
             references[cell.cell] = next(iter(reference))
             codes |= reference
-    found = differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
+    found = modified_code.differences(codes, say=lambda line: print_text(line, file=sys.stderr, flush=True))
     for name, reference_cell in references.items():
         if found[reference_cell]:
             print_text(

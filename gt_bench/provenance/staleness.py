@@ -14,9 +14,9 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice
 from gt_bench.data.spec import DatasetSpec
+from gt_bench.experiment import modified_code
 from gt_bench.experiment.cell import limited
 from gt_bench.experiment.components import code_of, run_versions
-from gt_bench.experiment.modified_code import differences, reference_of
 from gt_bench.plugins.models import files_digest, is_own
 from gt_bench.schemas import Origins, Record, Settings
 from gt_bench.store.archive import Shipped
@@ -89,7 +89,7 @@ def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> None:
     for one in shipped:
         with contextlib.suppress(UserError, KeyError):
             wanted |= _reference(one, get_spec(grid.find(one.cell).dataset).task)
-    differences(wanted, say=partial(print, file=sys.stderr, flush=True))
+    modified_code.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
 
 
 def code_now(record: Record, task: str) -> str | None:
@@ -122,7 +122,7 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
     changed += ["files"] if files != ran["digests"].get("files") else []
     changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
-    differing = [text for text in differences(_reference(shipped, task)).values() if text]
+    differing = [text for text in modified_code.differences(_reference(shipped, task)).values() if text]
     return changed + [f"code ({text})" for text in differing if not changed]
 
 
@@ -131,7 +131,7 @@ def _reference(shipped: Shipped, task: str) -> dict[str, str]:
     model = shipped.records[0]["deterministic"]["recipe"]["model"]["name"]
     if {record["measured"]["code"] for record in shipped.records} == {code_now(shipped.records[0], task)}:
         return {}
-    return reference_of(shipped.cell, model, task)
+    return modified_code.reference_of(shipped.cell, model, task)
 
 
 def _recipe_changed(shipped: Shipped, grid: Grid, cell: Cell) -> bool:

@@ -78,6 +78,13 @@ def test_a_killed_golden_run_is_an_error_and_not_a_difference(monkeypatch, tmp_p
     assert not (tmp_path / "cached.json").exists()
 
 
+def test_a_golden_run_that_compares_golden_values_starts_no_further_ones(monkeypatch, tmp_path):
+    monkeypatch.setattr(modified_code, "ROOT", tmp_path)
+    monkeypatch.setenv(modified_code.NESTED, "1")
+    with pytest.raises(golden_values.GoldenError, match="compared within a golden run"):
+        differences({MLP: CODE})
+
+
 def test_a_raised_version_is_not_a_difference(computing, monkeypatch):
     computing.change = other_loss
     monkeypatch.setattr(modified_code, "same_computation", lambda kept, now: False)

@@ -48,7 +48,7 @@ def test_verify_states_which_shipped_cells_the_code_would_compute_otherwise(trai
     shipped, grid = read(export()), load_grid()
     monkeypatch.setattr("gt_bench.provenance.staleness.code_of", lambda model, task: CODE)
     monkeypatch.setattr(
-        "gt_bench.provenance.staleness.differences",
+        "gt_bench.experiment.modified_code.differences",
         lambda wanted, say=print: dict.fromkeys(wanted, "losses[0] differs"),
     )
     assert freshness(shipped, grid).stale == ["code (losses[0] differs)"]

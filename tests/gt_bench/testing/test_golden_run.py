@@ -119,3 +119,14 @@ def test_a_killed_process_fails_its_cell_alone(monkeypatch):
     outcomes = golden_run.compute_all(["embedded/chains/mlp", "embedded/chains/gcn"], ROOT, 2)
     assert "killed" in outcomes["embedded/chains/mlp"].error
     assert outcomes["embedded/chains/gcn"].error is None
+
+
+def test_a_golden_run_compares_no_golden_values_of_its_own(grid, monkeypatch):
+    grid.recipe()
+
+    def fail(*arguments):
+        raise AssertionError("compared")
+
+    monkeypatch.setattr("gt_bench.experiment.setup.modified_code", fail)
+    found = one()
+    assert found.error is None

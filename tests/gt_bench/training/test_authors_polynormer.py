@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.packed import PackedHeader, pack_graph
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.packed_writer import pack_graph
 from gt_models import create_model
 from gt_models.layers.dropout import Dropout
 from tests.gt_bench.training.small_run import make
