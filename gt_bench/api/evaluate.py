@@ -19,10 +19,11 @@ from gt_bench.config.search_options import options_of
 from gt_bench.config.search_space import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
-from gt_bench.data.custom.edges import LINK
-from gt_bench.data.packed import DatasetUnavailable, PackedDataset, say_notes
+from gt_bench.data.packed import PackedDataset, say_notes
+from gt_bench.data.prepare import prepared_dataset
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
+from gt_bench.encodings.encode_dataset import encode_for
 from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
@@ -136,7 +137,7 @@ def try_pair(
     section = getattr(spec.arguments.get("reader"), "section", None)
     if seeds is None and section and section.folds:  # each fold is tested once
         seeds = range(section.folds)
-    packed = _packed(spec, grid)
+    packed = prepared_dataset(spec.name, DATA, grid.run.mirrors, print)
     print_text("\n".join(summary(packed.header)), flush=True)
     say_notes(packed.folder)
     protocol = {key: value for key, value in given.items() if key.split(".")[0] not in OF_MODELS}
@@ -190,14 +191,14 @@ def debug_pair(
     spec, info = get_spec(dataset), _model(model)
     data.check(spec)
     check_pair(info, spec)
-    packed = _packed(spec, grid)
+    packed = prepared_dataset(spec.name, DATA, grid.run.mirrors, print)
     where = f"gt-bench try {info.name} {dataset}"
     recipe = resolved(recipe_of(info, packed.header, given or {}, [seed], None), dataset, where)
     recipe = with_encodings(recipe, info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)
-    _encode(recipe, packed)
+    encode_for(recipe, packed, DATA)
     prepare_process(grid.run)
     return debug(Experiment(recipe, where, dataset, grid.run, Store(), DATA), preset, seed, print_text)
 
@@ -222,7 +223,7 @@ def _pair(
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)
-    _encode(recipe, packed)
+    encode_for(recipe, packed, DATA)
     cell = _cell(info, dataset, given, trials)
     if trials is not None:
         check_space(recipe, cell)
@@ -409,25 +410,6 @@ def _model(name: str) -> ModelInfo:
     if wrong := [line for line in taken_names() if f" {name} = " in line]:
         raise OwnModelError(wrong[0])
     return found
-
-
-def _packed(spec: DatasetSpec, grid: Grid) -> PackedDataset:
-    from gt_bench.data.prepare import prepare
-
-    prepared = prepare(spec.name, DATA, grid.run.mirrors, print)
-    if prepared.state == "unavailable":
-        raise DatasetUnavailable(f"dataset {spec.name!r} is not available: {prepared.reason}")
-    return PackedDataset.open(prepared.folder)
-
-
-def _encode(recipe: Recipe, packed: PackedDataset) -> None:
-    from gt_bench.encodings.compute import encode
-    from gt_bench.encodings.encode_dataset import requests
-
-    if packed.header.task == LINK:  # they are computed on the training graph of each run
-        return
-    for name, arguments in requests(recipe):
-        encode(packed, DATA / "encodings" / packed.header.name, name, arguments)
 
 
 def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:

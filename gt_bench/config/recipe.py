@@ -32,6 +32,7 @@ from gt_bench.config.recipe_sections import (
 from gt_bench.config.schema import Positive, RecipeError, Strict, validated
 from gt_bench.config.search_space import SearchSection
 from gt_bench.schemas import Settings
+from gt_bench.utils.nested import flat
 
 BY_SET = "chosen: by --set"  # origin of a value given to `gt-bench try`
 TRIED = "tried"  # suite of the cells of `gt-bench try`
@@ -228,7 +229,7 @@ class Recipe(Strict):
             exclude={"published", "parameters", "keep_weights", "predictions", "reduced", "origin"},
         )
         content["model"].pop("name")
-        return [key for key, _ in _flat(content) if not key.startswith("search.space.")] + ["search.space"] * (
+        return [key for key, _ in flat(content) if not key.startswith("search.space.")] + ["search.space"] * (
             "search" in content
         )
 
@@ -307,7 +308,7 @@ class Recipe(Strict):
 
     def value(self, key: str) -> object:
         """Returns the value of a dotted key, None if there is none."""
-        return dict(_flat(self.model_dump(exclude_unset=True))).get(key)
+        return dict(flat(self.model_dump(exclude_unset=True))).get(key)
 
     def with_tied(self, values: Settings) -> Settings:
         """Returns `values` with the same values for keys that the search ties to them (`also`)."""
@@ -348,14 +349,6 @@ def load_recipe(path: str | Path) -> Recipe:
         # imported on first use: it builds models, which no other recipe needs
         recipe = import_module("gt_bench.experiment.match_size").resolved(recipe, Path(path).parent.name, str(path))
     return recipe
-
-
-def _flat(content: Settings, prefix: str = "") -> list[tuple[str, object]]:
-    """Returns dotted keys and values of nested mappings. An empty mapping is a value."""
-    pairs: list[tuple[str, object]] = []
-    for key, value in content.items():
-        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else [(f"{prefix}{key}", value)]
-    return pairs
 
 
 def _without_empty(content: Settings) -> Settings:

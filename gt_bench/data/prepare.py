@@ -44,6 +44,22 @@ class Prepared:
     seconds: float = 0.0
 
 
+def prepared_dataset(
+    name: str, data_root: str | Path = "data", mirrors: Sequence[str] = (), say: Say = lambda line: None
+) -> PackedDataset:
+    """Prepare a dataset unless it is packed, and open it; arguments as of `prepare`.
+
+    Raises:
+        DatasetUnavailable: it cannot be fetched here.
+        DatasetError: files are damaged, or statistics differ from the published ones.
+        UnknownDataset: there is no such dataset.
+    """
+    prepared = prepare(name, data_root, mirrors, say)
+    if prepared.state == "unavailable":
+        raise DatasetUnavailable(f"dataset {name!r} is not available: {prepared.reason}")
+    return PackedDataset.open(prepared.folder)
+
+
 def prepare(
     name: str, data_root: str | Path = "data", mirrors: Sequence[str] = (), say: Say = lambda line: None
 ) -> Prepared:

@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import Recipe, load_recipe
@@ -20,6 +21,9 @@ from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
+
+if TYPE_CHECKING:
+    from gt_bench.data.packed import PackedDataset
 
 
 def encode_dataset(
@@ -102,6 +106,27 @@ def encode_dataset(
     if not union:
         print(f"{dataset}: no recipe requests an encoding", flush=True)
     return paths
+
+
+def encode_for(recipe: Recipe, packed: "PackedDataset", data: Path = Path("data")) -> None:
+    """Computes the encodings that runs of one recipe need and that are missing.
+
+    Args:
+        recipe: the recipe.
+        packed: its dataset.
+        data: folder with packed/ and encodings/.
+
+    Raises:
+        RecipeError: an argument of an encoding cannot be used.
+        DatasetError: an encoding cannot be computed.
+    """
+    from gt_bench.data.custom.edges import LINK
+    from gt_bench.encodings.compute import encode
+
+    if packed.header.task == LINK:  # they are computed on the training graph of each run
+        return
+    for name, arguments in requests(recipe):
+        encode(packed, data / "encodings" / packed.header.name, name, arguments)
 
 
 def requests(recipe: Recipe) -> list[tuple[str, Settings]]:

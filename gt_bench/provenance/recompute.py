@@ -23,6 +23,8 @@ from pathlib import Path
 from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.prepare import prepared_dataset
+from gt_bench.encodings.encode_dataset import encode_for
 from gt_bench.experiment.cell import experiment_of
 from gt_bench.experiment.run import Experiment
 from gt_bench.provenance.staleness import recipe_now
@@ -37,6 +39,7 @@ from gt_bench.store.run_store import FINAL, Store, StoreError
 from gt_bench.utils.io import read_bytes
 
 FOLDER = Path("store/recomputed")
+DATA = Path("data")
 FIRST_LOSS = 0.01  # relative difference of the training losses of the first epoch on another processor
 ROUNDED = ("epochs", "best_epoch", "val", "test", "test_metrics")  # parts of a record that depend on rounding
 EQUAL, CLOSE, DIFFERENT, UNDECIDED = "equal", "within tolerance", "different", "undecided"
@@ -102,7 +105,7 @@ def verify(path: Path, grid: Grid, runs: int = 1, seeds: Sequence[int] = (), mar
     Raises:
         StoreError: the file is damaged, or its records are invalid.
         RecipeError: the cell does not exist, or its runs would have other keys here.
-        DatasetError: data or encodings are missing.
+        DatasetError: the dataset is not available here, or is damaged. Otherwise missing data are prepared.
     """
     one = read(path)
     if problems := content_problems(one):
@@ -113,7 +116,7 @@ def verify(path: Path, grid: Grid, runs: int = 1, seeds: Sequence[int] = (), mar
         _check_key(experiment, theirs[seed], path)
     pairs = []
     for seed in wanted:
-        print(f"{one.cell}: seed {seed} is computed again", file=sys.stderr, flush=True)
+        _tell(f"{one.cell}: seed {seed} is computed again")
         if experiment.source:
             experiment.source.run(seed)
         pairs.append((theirs[seed], experiment.run(seed, on_epoch=_progress(seed, experiment.recipe.reports))[0]))
@@ -133,8 +136,12 @@ def _experiment(one: Shipped, grid: Grid) -> Experiment:
             f"{one.path}: the value of {error.args[0]} is not in the search space of {cell.recipe_path}; see "
             f"`gt-bench submit {one.path}`"
         ) from None
+    packed = prepared_dataset(cell.dataset, DATA, grid.run.mirrors, _tell)
+    encode_for(recipe, packed, DATA)
+    if recipe.start:
+        encode_for(load_recipe(grid.find(recipe.start.cell).recipe_path), packed, DATA)
     allocator = prepare_process(grid.run)
-    return experiment_of(cell, recipe, grid, Store(FOLDER), Path("data"), allocator)
+    return experiment_of(cell, recipe, grid, Store(FOLDER), DATA, allocator)
 
 
 def _check_key(experiment: Experiment, record: Record, path: Path) -> None:
@@ -151,10 +158,14 @@ def _check_key(experiment: Experiment, record: Record, path: Path) -> None:
     )
 
 
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _progress(seed: int, epochs: int) -> Callable[[int, dict[str, float]], None]:
     def tell(epoch: int, _: dict[str, float]) -> None:
         if epoch % max(1, epochs // 10) == 0:
-            print(f"seed {seed}: {epoch} of {epochs}", file=sys.stderr, flush=True)
+            _tell(f"seed {seed}: {epoch} of {epochs}")
 
     return tell
 

@@ -24,6 +24,7 @@ from gt_bench.store.run_store import SCHEMA, StoreError
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.format import markdown_line, markdown_text, print_text
 from gt_bench.utils.io import read_bytes
+from gt_bench.utils.nested import flat
 from gt_bench.utils.paths import recipe_file, suite_name
 from gt_bench.utils.redact import printable
 
@@ -320,17 +321,9 @@ def _published(reference: Settings | None) -> Settings | None:
 
 def _differing(one: Settings, other: Settings) -> list[str]:
     """Returns the dotted keys in which two recipes differ, with both values."""
-    a, b = dict(_flat(one)), dict(_flat(other))
+    a, b = ({key: json.dumps(value, sort_keys=True) for key, value in flat(side)} for side in (one, other))
     keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
     return [f"{key} {a.get(key, 'none')} and {b.get(key, 'none')}" for key in keys]
-
-
-def _flat(content: Settings, before: str = "") -> Iterator[tuple[str, str]]:
-    for key, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", json.dumps(value, sort_keys=True)
 
 
 def _seeds(one: Shipped, recipe: Recipe, cell: Cell, grid: Grid) -> Iterator[str]:

@@ -18,6 +18,7 @@ from gt_bench.store.attempts import attempt_id, attempts, records_of, when
 from gt_bench.store.run_store import Store
 from gt_bench.utils.code_digest import ROOT, closure
 from gt_bench.utils.errors import UserError
+from gt_bench.utils.nested import flat
 from gt_bench.utils.redact import commit_id
 
 ABSENT = "(default)"  # value that the recipe does not set
@@ -175,7 +176,8 @@ def changes(before: Attempt, after: Attempt) -> list[str]:
 def recipe_changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[tuple[str, str, str]]:
     """Return (key, value before, value after) of each value that differs; `ABSENT` if one side does not set it."""
     old, new = (
-        _flat({k: v for k, v in recipe.items() if k not in ("origin", "published")}) for recipe in (before, after)
+        {key: str(value) for key, value in flat(recipe) if key.split(".")[0] not in ("origin", "published")}
+        for recipe in (before, after)
     )
     keys = [*old, *(key for key in new if key not in old)]
     return [
@@ -258,15 +260,6 @@ def _environment(records: Sequence[Record]) -> dict[str, str]:
             if key != "commit":
                 found.setdefault(key, set()).add(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
     return {key: ", ".join(sorted(values)) for key, values in found.items()}
-
-
-def _flat(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in content.items():
-        flat |= (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": str(value)}
-        )
-    return flat
 
 
 def _digests(digests: set[str]) -> str:

@@ -13,6 +13,7 @@ from gt_bench.config.search_space import Choice, Range, SearchSection
 from gt_bench.schemas import Settings
 from gt_bench.store.archive import ROOT, file_of, read
 from gt_bench.store.run_store import StoreError
+from gt_bench.utils.nested import flat
 from gt_models.registry import model_info
 
 
@@ -99,15 +100,8 @@ def values_of(recipe: Recipe) -> dict[str, object]:
         for name, parameter in inspect.signature(model_info(recipe.model.name).cls).parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
-    return defaults | dict(_flat(recipe.model_dump(mode="json", exclude={"search", "origin", "published"})))
-
-
-def _flat(content: Settings, prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+    given = flat(recipe.model_dump(mode="json", exclude={"search", "origin", "published"}))
+    return defaults | {key: value for key, value in given if value != {}}
 
 
 def _in_space(space: Choice | Range, value: object) -> tuple[object] | None:

@@ -27,6 +27,7 @@ from gt_bench.search.artifacts import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.format import markdown_text
+from gt_bench.utils.nested import flat
 from gt_bench.utils.paths import recipe_file
 from gt_bench.utils.redact import commit_id, without_credentials
 from gt_bench.utils.versions import version_text
@@ -336,7 +337,8 @@ def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
 
 def _arguments(record: Record) -> dict[str, str]:
     """Return all arguments of the model's constructor with defaults, if the record has them."""
-    return flatten(record["measured"].get("arguments") or {}, "model.")
+    arguments = record["measured"].get("arguments")
+    return flatten({"model": arguments}) if arguments else {}
 
 
 def _origin(records: Sequence[Record]) -> dict[str, str]:
@@ -430,18 +432,14 @@ def cell_tags(cell: Named) -> dict[str, str]:
     }
 
 
-def flatten(content: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+def flatten(content: Mapping[str, object]) -> dict[str, str]:
     """Return nested settings as MLflow parameters: dotted keys, lists as JSON, long values cut with a digest."""
-    flat: dict[str, str] = {}
-    for key, value in content.items():
-        name = prefix + _key(str(key))
-        if isinstance(value, Mapping) and value:
-            flat |= flatten(value, f"{name}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value)
-            mark = f"… ({len(text)} characters, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]})"
-            flat[name] = text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - len(mark)] + mark
-    return flat
+    found: dict[str, str] = {}
+    for key, value in flat(content):
+        text = value if isinstance(value, str) else json.dumps(value)
+        mark = f"… ({len(text)} characters, sha256 {hashlib.sha256(text.encode()).hexdigest()[:12]})"
+        found[_key(key)] = text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - len(mark)] + mark
+    return found
 
 
 def milliseconds(moment: str) -> int:

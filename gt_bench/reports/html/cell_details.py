@@ -3,7 +3,7 @@
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.origins import origin_of
@@ -13,6 +13,7 @@ from gt_bench.leaderboard.collect import OWN, Gathered, Version
 from gt_bench.leaderboard.columns import remarks_of
 from gt_bench.reports.html.content import id_of, readable, short, texts_of
 from gt_bench.schemas import Ran, Row, Settings
+from gt_bench.utils.nested import flat
 from gt_bench.utils.redact import commit_id, shareable
 
 POINTS = 60  # of a learning curve on the page; records have all epochs
@@ -79,18 +80,10 @@ def _recipe_of(recipe: Recipe | RecipeError) -> list[list[str]]:
 def _recipe(recipe: Settings) -> list[list[str]]:
     """[key, value, origin] of every value."""
     origins = recipe.get("origin") or {}
-    flat = _flat({k: v for k, v in recipe.items() if k != "origin"})
-    return [[key, value, origin_of(key, origins) or ""] for key, value in flat]
-
-
-def _flat(content: Mapping[str, object], before: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for key, value in content.items():
-        if isinstance(value, Mapping) and value:
-            found += _flat(value, f"{before}{key}.")
-        else:
-            found.append((f"{before}{key}", value if isinstance(value, str) else json.dumps(value)))
-    return found
+    return [
+        [key, value if isinstance(value, str) else json.dumps(value), origin_of(key, origins) or ""]
+        for key, value in flat({k: v for k, v in recipe.items() if k != "origin"})
+    ]
 
 
 def _version(version: Version, cell: Cell) -> dict[str, object]:

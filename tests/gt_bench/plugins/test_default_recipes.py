@@ -42,14 +42,14 @@ def arguments_of(model: str) -> set[str]:
 def packed(ours, monkeypatch):
     """Replace datasets by their miniatures."""
 
-    def made(spec, grid):
-        folder = Path("data/packed", spec.name)
+    def made(name, *_):
+        folder = Path("data/packed", name)
         if not folder.exists():
-            miniature(spec, folder)
+            miniature(get_spec(name), folder)
         return PackedDataset.open(folder)
 
-    monkeypatch.setattr("gt_bench.api.evaluate._packed", made)
-    return lambda name: made(get_spec(name), None)
+    monkeypatch.setattr("gt_bench.api.evaluate.prepared_dataset", made)
+    return made
 
 
 def test_every_task_has_a_case():

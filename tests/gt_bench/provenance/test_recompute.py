@@ -9,10 +9,12 @@ import pytest
 
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.packed import PackedDataset
 from gt_bench.provenance.recompute import chosen_seeds, compare
 from gt_bench.store.archive import read
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import StoreError, sealed
+from gt_bench.utils.errors import UserError
 from gt_bench.utils.paths import record_file
 from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run
 
@@ -147,7 +149,7 @@ def test_the_seeds_are_drawn_by_the_digest_of_the_file(contributed):
             RecipeError,
             "recipe of its run is not the one of this checkout",
         ),
-        (lambda file, project: shutil.rmtree("data"), None, "web"),
+        (lambda file, project: shutil.rmtree("data"), UserError, "web"),
         (lambda file, project: file.write_bytes(file.read_bytes()[:300]), StoreError, "not an export of records"),
         (
             lambda file, project: rewrite(file, in_first(lambda r: r["deterministic"].update(test=0.9))),
@@ -169,6 +171,21 @@ def test_what_cannot_be_computed_again_is_an_error_and_nothing_is_marked(contrib
     assert says in str(shown.exception)
     assert error is None or isinstance(shown.exception, error)
     assert contributed.read_bytes() == before
+
+
+def test_missing_data_and_encodings_are_prepared(contributed, monkeypatch):
+    packed = Path("data/packed/web")
+    packed.rename("packed")
+
+    def prepared(name, *_):
+        Path("packed").rename(packed)
+        return PackedDataset.open(packed)
+
+    monkeypatch.setattr("gt_bench.provenance.recompute.prepared_dataset", prepared)
+    encoded = []
+    monkeypatch.setattr("gt_bench.provenance.recompute.encode_for", lambda recipe, data, folder: encoded.append(data))
+    assert run("verify-submission", str(contributed)).exit_code == 0
+    assert [data.header.name for data in encoded] == ["web"]
 
 
 @pytest.mark.slow
