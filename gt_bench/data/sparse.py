@@ -2,6 +2,8 @@
 
 # mypy: disable-error-code="arg-type, assignment"
 
+import warnings
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -40,4 +42,6 @@ def sparse_rows(x: np.ndarray, normalise: bool = False) -> Tensor | None:
         value /= value.new_zeros(len(x)).index_add_(0, row, value).clamp_(min=1e-12)[row]
     ptr = torch.cat([count.new_zeros(1), count.cumsum(0)])
     column = torch.from_numpy(np.concatenate(columns))
-    return torch.sparse_csr_tensor(ptr, column, value, size=x.shape, check_invariants=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(ptr, column, value, size=x.shape, check_invariants=False)

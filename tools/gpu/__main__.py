@@ -250,10 +250,10 @@ def session(given: argparse.Namespace) -> int:
             print(f"{section.name}: {ended}, {time.monotonic() - start:.0f} s", flush=True)
             status |= ended != "ok"
             if section.name == "queue" and ended != "ok":
-                _collect(given, variables)
+                _collect(given, variables, budget.collection(total - (time.monotonic() - began)))
             archive.pack(given.out, given.limit_mib)  # a cut later loses nothing of this section
-    except Stopped:
-        _collect(given, variables)
+    except Stopped:  # whoever stops the command does not wait for the rest of the budget
+        _collect(given, variables, budget.PACK_SECONDS)
         status = 143
     path, dropped = archive.pack(given.out, given.limit_mib)
     for line in dropped:
@@ -277,11 +277,11 @@ def _check_cells(given: argparse.Namespace, variables: dict[str, str]) -> None:
         raise Refused((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1].removeprefix("error: "))
 
 
-def _collect(given: argparse.Namespace, variables: dict[str, str]) -> None:
-    """Export the records of the queue, also after it crashed."""
+def _collect(given: argparse.Namespace, variables: dict[str, str], seconds: float) -> None:
+    """Export the records of the queue within `seconds`, also after it crashed."""
     arguments = [sys.executable, "-m", "tools.gpu.runs", "--out", str(given.out.resolve())]
     arguments += ["--plan", str(queue_plan(given)), "--collect"]
-    ended = run(arguments, given.out / "collect.log", 2 * budget.PACK_SECONDS, variables)
+    ended = run(arguments, given.out / "collect.log", seconds, variables)
     if ended != "ok":
         print(f"records: not collected: {ended}; see {given.out / 'collect.log'}; they are in store/", flush=True)
 

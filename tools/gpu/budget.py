@@ -7,7 +7,8 @@ earlier sections leave unused goes to the last one, the queue. The end of the bu
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PACK_SECONDS = 20.0  # reserved for the archive, and for records of a queue that crashed
+PACK_SECONDS = 40.0  # reserved for the archive, and for records of a queue that was cut or crashed
+ARCHIVE_SECONDS = 5.0  # of these, for the archive alone
 PACK_SHARE = 0.1  # of a short budget
 GRACE_SECONDS = 10.0  # from SIGTERM to SIGKILL: runs finish their epoch and write a checkpoint
 
@@ -39,6 +40,14 @@ SECTIONS = (
 def reserve(total: float) -> float:
     """Return the seconds that are reserved for the archive."""
     return min(PACK_SECONDS, PACK_SHARE * total)
+
+
+def collection(left: float) -> float:
+    """Return the seconds in which records of a queue that was cut may be collected, if `left` of the budget are left.
+
+    Then the collection ends, if it must, within the grace period, and the archive is written.
+    """
+    return max(1.0, left - GRACE_SECONDS - ARCHIVE_SECONDS)
 
 
 def limit(section: Section, total: float, left: float) -> float:

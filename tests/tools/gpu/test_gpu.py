@@ -32,7 +32,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "SECTIONS", tuple(replace(section, least=0.1) for section in budget.SECTIONS))
     monkeypatch.setattr(machine, "probe", lambda environment: H100)
     monkeypatch.setattr(gpu, "_check_cells", lambda given, variables: None)
-    monkeypatch.setattr(gpu, "_collect", lambda given, variables: Path(given.out, "collected").touch())
+    monkeypatch.setattr(gpu, "_collect", lambda given, variables, seconds: Path(given.out, "collected").touch())
     return tmp_path
 
 
@@ -57,11 +57,20 @@ def test_sections_fit_into_the_budget_with_the_archive(minutes):
     assert (seconds[-1] > 0) == (minutes >= 1)
 
 
+@pytest.mark.parametrize("minutes", [7, 9.5, 13, 60])
+def test_a_queue_that_is_cut_is_collected_within_the_budget(minutes):
+    total, grace = 60 * minutes, budget.GRACE_SECONDS
+    after_queue = total - budget.limit(budget.SECTIONS[-1], total, total) - grace
+    collection = budget.collection(after_queue)
+    assert collection >= grace
+    assert after_queue - collection - grace >= budget.ARCHIVE_SECONDS
+
+
 def test_the_queue_gets_what_other_sections_leave():
     queue = budget.SECTIONS[-1]
     assert queue.name == "queue"
-    assert budget.limit(queue, 780, 700) == 680
-    assert budget.limit(queue, 780, 30) == 0  # 10 s would be left
+    assert budget.limit(queue, 780, 700) == 660
+    assert budget.limit(queue, 780, 50) == 0  # 10 s would be left
     assert budget.limit(budget.SECTIONS[0], 780, 0) == 0
 
 
