@@ -1,13 +1,9 @@
 """Section `origin:` of a recipe: the source of each of its values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gt_bench.config.schema import RecipeError, nearest
-
-if TYPE_CHECKING:
-    from gt_bench.config.recipe import Recipe
 
 # first words of an origin: published in the paper, from its authors' scripts, not published, result of a search,
 # different from the published value, chosen here
@@ -37,22 +33,24 @@ def origin_of(key: str, origin: Mapping[str, str]) -> str | None:
     return next((origin[name] for name in names if name in origin), None)
 
 
-def check_origins(recipe: "Recipe", path: str | Path = "recipe", complete: bool = False) -> None:
-    """Validates the origins of a recipe.
+def check_origins(
+    values: Sequence[str], origin: Mapping[str, str], path: str | Path = "recipe", complete: bool = False
+) -> None:
+    """Validates the origins of the values of a recipe.
 
     An origin of `model` applies to every `model.x` without one, and `all` to every value without one.
 
     Args:
-        recipe: the recipe.
+        values: dotted keys of the values that the recipe gives.
+        origin: section `origin` of the recipe.
         path: its file, for messages.
         complete: whether every value needs an origin.
 
     Raises:
         RecipeError: an origin has an unknown kind, applies to no value, or applies only to values with another origin.
     """
-    values = recipe.given_values()
-    covers = {key: {v for v in values if key == "all" or v == key or v.startswith(f"{key}.")} for key in recipe.origin}
-    for key, text in recipe.origin.items():
+    covers = {key: {v for v in values if key == "all" or v == key or v.startswith(f"{key}.")} for key in origin}
+    for key, text in origin.items():
         where = f"{path}: origin.{key:.200}"
         if not covers[key]:
             known = sorted({v for value in values for v in ancestors(value)})
@@ -60,9 +58,7 @@ def check_origins(recipe: "Recipe", path: str | Path = "recipe", complete: bool 
         if not text.startswith(ORIGINS):
             raise RecipeError(f"{where}: expected one of {', '.join(ORIGINS)} as first word (given: {text!r:.200})")
         # "tuned" may be added to the origin of the starting value
-        narrower = [
-            other for other in covers if covers[other] < covers[key] and not recipe.origin[other].startswith("tuned")
-        ]
+        narrower = [other for other in covers if covers[other] < covers[key] and not origin[other].startswith("tuned")]
         if narrower and covers[key] == set().union(*(covers[other] for other in narrower)):
             raise RecipeError(f"{where}: second origin of {', '.join(sorted(narrower))}; keep one of them")
     if complete:

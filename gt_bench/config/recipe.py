@@ -344,7 +344,7 @@ def load_recipe(path: str | Path) -> Recipe:
     if without_origin:
         key = without_origin[0]
         raise RecipeError(f"{path}: {key} differs from its base and has no origin here; add origin.{key}")
-    check_origins(recipe, path)
+    check_origins(recipe.given_values(), recipe.origin, path)
     if recipe.match:
         # imported on first use: it builds models, which no other recipe needs
         recipe = import_module("gt_bench.experiment.match_size").resolved(recipe, Path(path).parent.name, str(path))

@@ -211,7 +211,7 @@ def _changed(base: Recipe, change: Settings, cell: Cell, factor: str) -> Recipe:
         elif covering:
             origin[key] = base.origin[max(covering, key=lambda one: (one != "all", len(one)))]
     recipe = recipe.model_copy(update={"origin": origin})
-    check_origins(recipe, where)
+    check_origins(recipe.given_values(), recipe.origin, where)
     return recipe
 
 

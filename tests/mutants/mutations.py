@@ -456,7 +456,13 @@ MUTATIONS = [
         "self._pointers, graphs, to_batch=False)", "tokengt/pcqm4mv2/graphormer",
     ),
     # the second node of a pair first
-    Mutation(BATCHING, BATCH, "row[first] + self.local[second]", "row[second] + self.local[first]", "ppgt/zinc/ppgt"),
+    Mutation(
+        BATCHING,
+        BATCH,
+        "self.first_pairs[first] + self.local[second]",
+        "self.first_pairs[second] + self.local[first]",
+        "ppgt/zinc/ppgt",
+    ),
     # a degree that counts the node itself
     Mutation(
         BATCHING, BATCH, "index_add(0, self.edge_index[0], ones)", "index_add(0, self.edge_index[0], ones) + 1",

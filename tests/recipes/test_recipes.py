@@ -17,7 +17,7 @@ def test_a_recipe_fits_its_model_and_its_dataset(path):
     content, spec = recipe(path), get_spec(dataset(path))
     check_model(content, path)
     check_fit(content, spec.level, spec.name, path)
-    check_origins(content, path, complete=True)
+    check_origins(content.given_values(), content.origin, path, complete=True)
     assert bool(content.batch.parts) <= (spec.split_kind == "node")
     if content.phases:
         assert hasattr(model_info(content.model.name).cls, "set_phase")
@@ -82,4 +82,5 @@ def test_the_recipe_that_the_guide_shows_is_one(tmp_path):
     guide = (ROOT / "docs" / "add_a_model.md").read_text()
     path = tmp_path / "my-model.yaml"
     path.write_text(guide.split("```yaml\n")[1].split("```")[0])
-    check_origins(load_recipe(path), path, complete=True)
+    recipe = load_recipe(path)
+    check_origins(recipe.given_values(), recipe.origin, path, complete=True)

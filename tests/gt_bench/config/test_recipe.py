@@ -174,8 +174,9 @@ def test_a_duplicate_origin(tmp_path):
 def test_every_deciding_value_has_an_origin():
     recipe = Recipe(**RECIPE, origin={key: "chosen: for tests" for key in RECIPE if key not in ("seeds", "published")})
     with pytest.raises(RecipeError, match="no origin for seeds$"):
-        check_origins(recipe, complete=True)
-    check_origins(recipe.model_copy(update={"origin": {"all": "chosen: for tests"}}), complete=True)
+        check_origins(recipe.given_values(), recipe.origin, complete=True)
+    recipe = recipe.model_copy(update={"origin": {"all": "chosen: for tests"}})
+    check_origins(recipe.given_values(), recipe.origin, complete=True)
 
 
 def test_new_optional_keys_change_no_digest_of_old_recipes():

@@ -75,7 +75,7 @@ def test_a_run_learns_the_same_from_either(tmp_path, model):
     with use("reference", feature_projection="sparse", sparse_linear="numba"):
         sparse = experiment.run(0)[0]
     with use("reference"):
-        experiment.store, experiment.__dict__["_read"] = Store(tmp_path / "other"), experiment.packed
+        experiment.store, experiment.__dict__["_packed_or_sparse"] = Store(tmp_path / "other"), experiment.packed
         dense = experiment.run(0)[0]
     forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]
     assert forms == [["numba"], None]
@@ -93,4 +93,4 @@ def test_other_models_get_dense_features(tmp_path):
     experiment = Experiment(
         recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path
     )
-    assert experiment._read is experiment.packed
+    assert experiment._packed_or_sparse is experiment.packed

@@ -304,7 +304,7 @@ def test_graph_level_output_per_node_is_told_to_pool(ours, forked):
         ("nowhere.py:Plain", "nowhere.py: there is no such file; a model of your own is named path/to/file.py:MyModel"),
         ("lab/plain.py:Plian", "lab/plain.py: has no class 'Plian' (did you mean 'Plain'?); it has: Plain"),
         ("lab/plain.py:torch", "torch is a module; expected a class that derives from torch.nn.Module"),
-        ("gcnn", "no model named 'gcnn'; did you mean 'gcn'?"),
+        ("gcnn", "no model named 'gcnn' (did you mean 'gcn'?)"),
     ],
 )
 def test_names_that_are_no_model(ours, name, says):

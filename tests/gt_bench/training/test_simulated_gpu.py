@@ -13,6 +13,7 @@ from gt_bench.encodings.compute import encode
 from gt_bench.runtime.environment import Clock
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader, free_bytes
 from gt_bench.training.trainer import Run
 from gt_models import create_model
@@ -51,7 +52,7 @@ def create_run(folder, name: str, where: str, build=None, **changes) -> Run:
     encoded = EncodedDataset(packed, folder / "encodings" / dataset, encodings)
     batch = {} if dataset == "web" else {"graphs": 4}
     recipe = Recipe(**RECIPE | {"epochs": 2, "batch": batch} | changes)
-    loader = Loader(packed, encoded, 0, recipe.batch, 0, GPU, torch.float32)
+    loader = Loader(SplitData(packed, encoded, 0, recipe.batch, 0, GPU, torch.float32))
     loader.place(where)
 
     def model() -> nn.Module:

@@ -45,7 +45,20 @@ def build(level: str = "graph", **arguments) -> nn.Module:
 
 def layer_of(norm: str = "batch") -> GPSLayer:
     """A layer in which all parameters and running statistics affect the output."""
-    layer = GPSLayer(8, 2, "gin", True, "softmax", None, None, 0.0, 0.0, "relu", norm).double().eval()
+    layer = GPSLayer(
+        8,
+        2,
+        "gin",
+        with_edges=True,
+        attention="softmax",
+        num_features=None,
+        redraw_interval=None,
+        dropout=0.0,
+        attn_dropout=0.0,
+        activation="relu",
+        norm=norm,
+    )
+    layer = layer.double().eval()
     for name, value in [*layer.named_parameters(), *layer.named_buffers()]:
         if value.is_floating_point() and not name.endswith("eps"):
             nn.init.normal_(value, 1.0 if "var" in name else 0.0, 0.1 if "var" in name else 0.5)

@@ -45,3 +45,10 @@ def gated_norm_tensors(rows: int, width: int, dtype: torch.dtype = torch.float64
     torch.manual_seed(0)
     shapes = dict.fromkeys(ROWS, (rows, width)) | dict.fromkeys(VECTORS, (width,))
     return {name: torch.randn(shape, dtype=dtype, requires_grad=True) for name, shape in shapes.items()}
+
+
+def ada_rms_case(*shape: int, dtype: torch.dtype = torch.float64) -> tuple:
+    """Arguments of `ada_rms`: x of the given shape, alpha, beta and eps; the first three need gradients."""
+    torch.manual_seed(0)
+    draws = torch.randn(shape, dtype=dtype), torch.randn(shape[-1], dtype=dtype), torch.randn(shape[-1], dtype=dtype)
+    return (*(t.requires_grad_() for t in draws), 1e-6)

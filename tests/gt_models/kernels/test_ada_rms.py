@@ -6,14 +6,9 @@ import torch
 from gt_models.kernels import use
 from gt_models.kernels.ada_rms import ada_rms
 from tests.gt_models.checks import assert_threads_change_no_bit
+from tests.gt_models.kernels.cases import ada_rms_case
 
 CPU = [f.name for f in ada_rms.forms if "cpu" in f.devices]
-
-
-def case(*shape: int, dtype: torch.dtype = torch.float64) -> tuple:
-    torch.manual_seed(0)
-    draws = torch.randn(shape, dtype=dtype), torch.randn(shape[-1], dtype=dtype), torch.randn(shape[-1], dtype=dtype)
-    return (*(t.requires_grad_() for t in draws), 1e-6)
 
 
 def results(form: str, arguments: tuple) -> list[torch.Tensor]:
@@ -23,7 +18,7 @@ def results(form: str, arguments: tuple) -> list[torch.Tensor]:
 
 
 def test_the_reference_against_loops():
-    x, alpha, beta, eps = arguments = case(4, 3)
+    x, alpha, beta, eps = arguments = ada_rms_case(4, 3)
     with use("reference"):
         out = ada_rms(*arguments)
     for row, found in zip(x.tolist(), out.tolist(), strict=True):
@@ -36,7 +31,7 @@ def test_the_reference_against_loops():
 @pytest.mark.parametrize("shape", [(7, 5), (600, 64), (2, 3, 6), (0, 4)])
 @pytest.mark.parametrize("form", CPU)
 def test_forms_agree_with_the_reference(form, shape):
-    arguments = case(*shape)
+    arguments = ada_rms_case(*shape)
     for expected, found in zip(results("reference", arguments), results(form, arguments), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
@@ -44,7 +39,7 @@ def test_forms_agree_with_the_reference(form, shape):
 @pytest.mark.parametrize("form", CPU)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_token_that_is_not_finite_spoils_itself_alone(form, bad):
-    arguments = case(5, 6)
+    arguments = ada_rms_case(5, 6)
     arguments[0].data[2, 3] = bad
     outs = [results(name, arguments)[0] for name in ("reference", form)]
     assert torch.equal(outs[0].isnan(), outs[1].isnan())
@@ -52,12 +47,12 @@ def test_a_token_that_is_not_finite_spoils_itself_alone(form, bad):
 
 
 def test_the_zero_token_stays_finite():
-    x, *rest = case(1, 5)
+    x, *rest = ada_rms_case(1, 5)
     x.data.zero_()
     for form in CPU:
         assert all(t.isfinite().all() for t in results(form, (x, *rest)))
 
 
 def test_threads_do_not_change_a_bit():
-    arguments = case(1000, 8, dtype=torch.float32)
+    arguments = ada_rms_case(1000, 8, dtype=torch.float32)
     assert_threads_change_no_bit(lambda: results("numba", arguments))

@@ -11,7 +11,7 @@ AGAINST_THE_REFERENCE = """
 import json, torch
 from gt_models.kernels.ada_rms import reference
 from gt_models.kernels import ada_rms_triton as form
-from tests.gt_models.kernels.test_ada_rms import case
+from tests.gt_models.kernels.cases import ada_rms_case
 form.PROGRAMS, form.TILE = 2, 32  # several tiles for a program, several tokens in a tile
 found, nans = [], []
 
@@ -21,22 +21,22 @@ def step(function, given):
 
 for shape in ((1, 8), (23, 5), (2, 3, 6), (9, 64), (0, 4)):
     for dtype in (torch.float64, torch.float32):
-        given = case(*shape, dtype=dtype)
+        given = ada_rms_case(*shape, dtype=dtype)
         exact = tuple(t.detach().double().requires_grad_() for t in given[:3])
         both = zip(step(reference, (*exact, given[3])), step(form.ada_rms, given))
         found.append([str(dtype), max([0.0, *(float((a - b).abs().max()) for a, b in both if a.numel())])])
 columns = torch.randn(7, 10, dtype=torch.float64)
-given = (columns.t()[1:8].requires_grad_(), *(t[:7].detach().requires_grad_() for t in case(1, 7)[1:3]), 1e-6)
+given = (columns.t()[1:8].requires_grad_(), *(t[:7].detach().requires_grad_() for t in ada_rms_case(1, 7)[1:3]), 1e-6)
 strided = max(float((a - b).abs().max()) for a, b in zip(step(reference, given), step(form.ada_rms, given)))
 for bad in (float("nan"), float("inf"), -float("inf")):
-    given = case(9, 6)
+    given = ada_rms_case(9, 6)
     given[0].data[2, 3] = bad
     expected, others = (step(function, given)[:2] for function in (reference, form.ada_rms))
     nans.append(all(torch.equal(e.isnan(), o.isnan()) for e, o in zip(expected, others)))
-zero = case(2, 5)
+zero = ada_rms_case(2, 5)
 zero[0].data.zero_()
 finite = all(bool(t.isfinite().all()) for t in step(form.ada_rms, zero))
-twice = [step(form.ada_rms, case(40, 9)) for _ in range(2)]
+twice = [step(form.ada_rms, ada_rms_case(40, 9)) for _ in range(2)]
 print(json.dumps([found, strided, nans, finite, all(map(torch.equal, *twice))]))
 """
 
