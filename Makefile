@@ -15,7 +15,7 @@ reproduce: $(READY) ## the whole chain of one suite: make reproduce SUITE=edge-t
 test: $(READY) ## the whole test suite
 	@$(RUN) python -m pytest -n 2 --dist worksteal
 
-test-fast: $(READY) ## the tests that are not marked slow: about 90 s on two cores
+test-fast: $(READY) ## the tests that are not marked slow: about two minutes on two cores
 	@$(RUN) python -m pytest -n 2 --dist worksteal -m "not slow and not cluster"
 
 test-cluster: $(READY) ## sweeps on a real Slurm, which the test starts itself where it is installed

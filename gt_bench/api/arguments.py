@@ -64,7 +64,7 @@ class Arguments(DataOptions):
 
 
 def checked(arguments: Settings) -> Arguments:
-    """Checks the arguments of `evaluate`. None stands for an empty mapping or list.
+    """Checks the arguments of `evaluate`. None means an empty mapping or list.
 
     Raises:
         RecipeError: an argument has a wrong type; the message names it.
