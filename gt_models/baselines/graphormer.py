@@ -231,7 +231,6 @@ class GraphormerLayer(nn.Module):
         x = self.attn_norm(x + self.dropout(self.attention(x, bias, tokens)))
         return self.ffn_norm(x + self.feed_forward(x))
 
-    @accelerated
     def feed_forward(self, x: Tensor) -> Tensor:
         """W2 gelu(W1 x) with its dropouts, [T, d] -> [T, d]."""
         return self.dropout(self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x)))))
