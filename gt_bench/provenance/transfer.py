@@ -109,8 +109,9 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
             print_text(f"{path}: {path.stat().st_size:,} bytes")
             if (outputs := predictions.shipped_file(path)).exists():
                 print_text(f"{outputs}: {outputs.stat().st_size:,} bytes")
-    some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
-    print_text(f"{written} cells exported; {len(without)} without a run{some}")
+    some = f": {', '.join(without[:5])}{' ...' if without[5:] else ''}" if without else ""
+    remedy = f"; `gt-bench work {without[0]}` computes its runs, or takes them from the store" if without else ""
+    print_text(f"{written} cells exported; {len(without)} without a run{some}{remedy}")
 
 
 def commit_of_changed_code(cell: Cell, records: list[Record]) -> str | None:
