@@ -15,7 +15,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.expectations import with_expectation
 from gt_bench.leaderboard.verdicts import printed_number, with_verdict
 from gt_bench.papers.published import Published, PublishedError, further
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import COLUMNS, EnsembleSummary, Record, Result, Row, SearchSummary
 from gt_bench.stats.equivalence import STD_DDOF
 from gt_bench.store.archive import contribution_of
@@ -223,11 +223,8 @@ def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadab
 
 
 def _ensemble_note(ensemble: EnsembleSummary, metric: str | None) -> str:
-    scale, form = (100, ".2f") if metric in PERCENT else (1, ".4g")
-    default, mean = (
-        f"{scale * ensemble[f'{which}mean']:{form}} ± {scale * ensemble[f'{which}std']:{form}}"  # type: ignore[literal-required]
-        for which in ("default_", "")
-    )
+    default = mean_and_std(ensemble["default_mean"], ensemble["default_std"], metric in PERCENT)
+    mean = mean_and_std(ensemble["mean"], ensemble["std"], metric in PERCENT)
     return (
         f"with default settings: {default} ({ensemble['default_hours']:.3g} hours); ensemble of the search's trials, "
         f"chosen on validation: {mean} ({ensemble['hours']:.3g} hours; tuned alone {ensemble['tuned_hours']:.3g})"

@@ -7,9 +7,10 @@ from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
-from gt_bench.leaderboard.columns import SHOWN, cells, mean_and_std
+from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.papers.coverage import seconds_by_device
 from gt_bench.papers.table_layout import layouts
+from gt_bench.papers.units import mean_and_std
 from gt_bench.reports.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
 from gt_bench.schemas import Record, Row
 
@@ -57,7 +58,8 @@ def tuned(rows: Sequence[Row]) -> list[dict[str, str]]:
         }
         line = {"id": id_of(row), "dataset": row["dataset"], "model": row["model"], "metric": texts_of(row)["metric"]}
         for name, (mean, std, budget) in results.items():
-            line |= {name: mean_and_std(mean, std if row["runs"] > 1 else None, row), f"{name}_budget": budget}
+            shown = mean_and_std(mean, std if row["runs"] > 1 else None, row["unit"] == "percent")
+            line |= {name: shown, f"{name}_budget": budget}
         found.append(line)
     return found
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gt_bench.reports.html.content import id_of, short
+from gt_bench.reports.html.content import id_of, short, texts_of
 from gt_bench.reports.paper_table import kind_of
 from gt_bench.schemas import Row
 
@@ -51,6 +51,7 @@ def rows_for_plots(
         {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
         | {key: short(row.get(key)) for key in keep}
         | {
+            "mean_text": texts_of(row)["mean ± std"],
             "provisional": bool(row["provisional"]),
             "paper": papers.get((id_of(row), row["metric"])),
             "curves": bool(details[id_of(row)].get("curves")),
