@@ -171,7 +171,7 @@ def debug_pair(
     Args:
         model: as for `try_pair`.
         dataset: as for `try_pair`.
-        preset: one of `gt_bench.experiment.debug.PRESETS`.
+        preset: overfit, profile, nan or one-batch.
         given: as for `try_pair`.
         seed: seed of the run.
         data: as for `try_pair`.
