@@ -80,7 +80,7 @@ def texts_of(row: Row) -> dict[str, str]:
 
 
 def state_of(row: Row) -> str:
-    """One of few words, to filter by."""
+    """Returns the state of a row, by which the page filters."""
     status = str(row["status"])
     if "stale" in status:
         return "stale"
@@ -96,17 +96,17 @@ def state_of(row: Row) -> str:
 
 
 def id_of(row: Row) -> str:
-    """What a row is called in the page's data: ours and imported ones of a cell differ."""
+    """Returns the id of a row in the data of the page. Own and imported rows of a cell have different ids."""
     return f"{row['source']}:{row['cell']}"
 
 
 def tables(rows: Sequence[Row]) -> list[PaperTable]:
-    """Every printed table with our rows in it."""
+    """Returns all published tables with our rows."""
     return [paper_table(layout, rows) for layout in layouts()]
 
 
 def shipped(held: Gathered) -> list[Row]:
-    """Rows of shipped records, including those that the page replaces by this machine's own."""
+    """Returns the rows of shipped records, including those that the page replaces by own ones."""
     return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
 
 
@@ -122,7 +122,7 @@ def seconds(held: Gathered) -> dict[str, dict[str, float]]:
 
 
 def readable(cell: Cell) -> Recipe | RecipeError:
-    """The cell's recipe, or what is wrong with it."""
+    """Returns the recipe of a cell, or its error."""
     try:
         return load_recipe(cell.recipe_path)
     except RecipeError as error:
@@ -130,7 +130,7 @@ def readable(cell: Cell) -> Recipe | RecipeError:
 
 
 def short(value: object, digits: int = DIGITS) -> object:
-    """A number as JSON can hold it: few digits, and None for what is not finite."""
+    """Returns a number with few digits, None if it is not finite, which JSON does not have."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value

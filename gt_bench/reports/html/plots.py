@@ -62,7 +62,7 @@ def rows_for_plots(
 
 
 def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Seconds and memory of a model on datasets that differ in a number alone, which is their size."""
+    """Returns seconds and memory of models on datasets whose names differ only in a number, their size."""
     found = []
     for row in rows:
         family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
@@ -98,7 +98,7 @@ def growth(folder: Path | None = None) -> dict[str, object]:
 
 
 def hot_scaling(path: Path) -> list[dict[str, object]]:
-    """The rows of benchmarks/hot_scaling.py's file, as far as they succeeded; none where it was not measured here."""
+    """Returns the successful rows of the file of benchmarks/hot_scaling.py. Empty if there is no file."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return [

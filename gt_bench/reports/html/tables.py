@@ -1,4 +1,4 @@
-"""A published table as the templates take it."""
+"""A published table as content of a template."""
 
 from gt_bench.papers.table_layout import Column
 from gt_bench.reports.paper_table import PaperTable, caption, heading, kind_of, legend, name_of, our_number, sign_of
@@ -6,7 +6,7 @@ from gt_bench.utils.redact import printable
 
 
 def table_content(table: PaperTable) -> dict[str, object]:
-    """Heads, lines, legend and notes."""
+    """Returns heads, lines, legend and notes."""
     return {
         "layout": table.layout,
         "caption": caption(table.layout),
