@@ -28,7 +28,6 @@ from gt_bench.reports import over_datasets
 from gt_bench.reports.html import cell_details, content, custom_plots, overview, plots, progress
 from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.html.custom_plots import CustomPlot
-from gt_bench.reports.html.tables import table_content
 from gt_bench.reports.paper_summary import Summary, every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable
 from gt_bench.schemas import Row
@@ -163,8 +162,8 @@ def _paper(name: str, title: str, short: Summary | None, tables: Sequence[PaperT
         "title": title,
         "label": load_suite(name).label or name,
         "short": short,
-        "run_tables": [table_content(table) for table in mine if table.run],
-        "other_tables": [table_content(table) for table in mine if not table.run],
+        "run_tables": [content.table_content(table) for table in mine if table.run],
+        "other_tables": [content.table_content(table) for table in mine if not table.run],
         "numbers": sum(len(table.layout.printed) for table in mine),
         "run": sum(table.run for table in mine),
     }
@@ -229,4 +228,4 @@ def environment() -> "Environment":
 def table_html(table: PaperTable) -> str:
     """Returns a published table as HTML."""
     macros = vars(environment().get_template("table.html.jinja").module)
-    return macros["paper_table"](table_content(table)).strip() + "\n"
+    return macros["paper_table"](content.table_content(table)).strip() + "\n"

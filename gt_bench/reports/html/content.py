@@ -9,10 +9,23 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.papers.coverage import seconds_by_device
-from gt_bench.papers.table_layout import layouts
+from gt_bench.papers.table_layout import Column, layouts
 from gt_bench.papers.units import mean_and_std
-from gt_bench.reports.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
+from gt_bench.reports.paper_table import (
+    BY_WORD,
+    Kind,
+    PaperTable,
+    caption,
+    heading,
+    kind_of,
+    legend,
+    name_of,
+    our_number,
+    paper_table,
+    sign_of,
+)
 from gt_bench.schemas import Record, Row
+from gt_bench.utils.redact import printable
 
 DIGITS = 5
 
@@ -134,3 +147,43 @@ def short(value: object, digits: int = DIGITS) -> object:
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
+
+
+def table_content(table: PaperTable) -> dict[str, object]:
+    """Returns a published table as content of a template: heads, lines, legend and notes."""
+    return {
+        "layout": table.layout,
+        "caption": caption(table.layout),
+        "short": caption(table.layout).removeprefix(f"{table.layout.paper}, "),
+        "count": f"{table.run} of {len(table.layout.printed)} numbers have a run of ours",
+        "heads": [heading(column, table.layout) for column in table.layout.columns],
+        "lines": [
+            {"method": method, "cells": [_cell(table, method, column) for column in table.layout.columns]}
+            for method in table.layout.methods
+        ],
+        "legend": legend(table)[0],
+        "notes": [printable(note) for note in table.notes],
+        "remarks": [line for line in legend(table)[1:] if line.startswith("(!)")],
+    }
+
+
+def _cell(table: PaperTable, method: str, column: Column) -> dict[str, object]:
+    """Returns a cell of the table. `order`: the value by which the column sorts, the published mean."""
+    printed = table.layout.printed.get((method, column))
+    ours = [
+        {
+            "cell": id_of(row) if "source" in row else row["cell"],
+            "text": our_number(row, printed) if printed else "",
+            "sign": sign_of(row),
+            "kind": kind_of(row).word if row["mean"] is not None else "none",
+            "name": name_of(row),
+            "title": f"{name_of(row)}: {row['verdict']}",
+        }
+        for row in table.ours.get((method, column), ())
+    ]
+    return {
+        "printed": printed and printed.printed,
+        "order": printed and printed.mean,
+        "mark": table.marks.get((method, column)),
+        "ours": ours,
+    }
