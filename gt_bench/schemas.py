@@ -1,4 +1,4 @@
-"""What the JSON files of the benchmark hold: the record of a run, the result of a cell, the row of a leaderboard.
+"""Keys of the JSON files of the benchmark: record of a run, result of a cell, row of a leaderboard.
 
 These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is
 checked where it comes in: `gt_bench.store.archive` for records and results, `gt_bench.leaderboard.export.rows_in` for
@@ -62,7 +62,7 @@ class Ran(TypedDict):
 
 
 class Environment(TypedDict, total=False):
-    """What took part in a run besides its digest: machine, commit, and the version of each package that computed.
+    """Machine, commit and package versions of a run, which are not part of its digest.
 
     Computed by `gt_bench.runtime.environment.environment`. A key is missing in records that are older than it.
     """
@@ -89,7 +89,7 @@ class StoredArray(TypedDict):
 
 
 class ComputedBy(TypedDict):
-    """Which libraries decided the last digits of an encoding.
+    """Libraries that decide the last digits of an encoding.
 
     `flags`: number of graphs by flag, where their vectors are not unique.
     """
@@ -118,7 +118,7 @@ class EncodingHeader(TypedDict):
 
 
 class StaticReport(TypedDict):
-    """What padding (`batch.static`) and compilation (`compile`) did in a run.
+    """Effects of padding (`batch.static`) and compilation (`compile`) in a run.
 
     `sizes`: graphs, nodes, edges and pairs of each padded size. `batches`: number of batches by what was done: padded,
     unpadded (they fit no size), one size. `compile_seconds` is part of the seconds of the run. `not_replayed`: number
@@ -134,7 +134,7 @@ class StaticReport(TypedDict):
 
 
 class Measured(TypedDict):
-    """The other part: what a run cost on the machine that computed it.
+    """The measured part of a record: the cost of a run on the machine that computed it.
 
     Memory in MiB, moments in ISO 8601 to the second.
     """
@@ -174,7 +174,7 @@ class StoredPredictions(TypedDict, total=False):
 
 
 class Record(TypedDict):
-    """The artifact of a run: `store/<digest>/record.json`.
+    """The record of a run, `store/<first two digits>/<digest>/record.json`.
 
     `legacy_key`: its digest while keys contained the text of the code. `verified`: "schema only" or "recomputed" of a
     contributed record; records of the maintainers have none. `by`: who computed it, if stated (docs/submit.md).
@@ -192,7 +192,7 @@ class Record(TypedDict):
 
 
 class Origins(TypedDict, total=False):
-    """What data and encodings of a shipped cell were made from, by digest: comparable where the data are not."""
+    """Digests of the sources of data and encodings of a shipped cell, for machines without the data."""
 
     data: str
     spec: str
@@ -218,7 +218,7 @@ class EnsembleSummary(TypedDict):
 
 
 class SearchSummary(TypedDict):
-    """How a search went: trials by state, the best validation value, and what was searched.
+    """Summary of a search: trials by state, the best validation value, and the search space.
 
     `objectives` and `pareto`: of a search with several objectives, the trials that no other one dominates.
     `warm_starts`: trials whose values came from recipes and records. `ensemble`: of `gt-bench try --ensemble`.
@@ -237,14 +237,14 @@ class SearchSummary(TypedDict):
 
 
 class Imported(TypedDict):
-    """Where an imported result comes from. `stale`: what the current code would compute differently."""
+    """Source of an imported result. `stale`: what the current code would compute differently."""
 
     commit: str | None
     stale: list[str]
 
 
 class Named(TypedDict):
-    """By which names a cell is known."""
+    """Names of a cell."""
 
     cell: str
     suite: str
@@ -253,7 +253,7 @@ class Named(TypedDict):
 
 
 class Result(Named):
-    """What training leaves of a cell: `results/<cell>.json`.
+    """The result of a cell, `results/<cell>.json`.
 
     `runs` names the records by digest, in the order of `seeds`.
     """
@@ -336,7 +336,7 @@ class Columns(TypedDict):
 
 
 class Row(Columns):
-    """A row with the version of the cell that it is of: "own" or "shipped", where both were looked for.
+    """A row with its source, "own" or "shipped", if both were searched.
 
     `ensemble`: of a cell of `gt-bench try --search N --ensemble`, as in its result.
     """

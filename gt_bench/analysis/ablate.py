@@ -17,7 +17,7 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, difference_text, metric_label
 from gt_bench.schemas import Record, Settings
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, Paired, paired
 from gt_bench.store.archive import ROOT, file_of, problems_of, read, read_result
@@ -245,8 +245,8 @@ def summary(found: Sequence[Effect], rules: Rules | None = None) -> list[str]:
             differences = [one.found.difference for one in mine if one.first.metric == metric]
             if len(differences) > 1:
                 over = paired(differences, [0.0] * len(differences), "max", rules)
-                mean = _number(metric, statistics.fmean(differences))
-                lines.append(f"  {_unit(metric)}: mean {mean}{_interval(metric, over)} over pairs")
+                mean = difference_text(statistics.fmean(differences), over.interval, metric in PERCENT)
+                lines.append(f"  {metric_label(metric)}: mean {mean} over pairs")
     return lines
 
 
@@ -295,8 +295,8 @@ def show(
                 [
                     _names(one),
                     f"{one.before} -> {one.after}",
-                    f"{_unit(one.first.metric)} {_number(one.first.metric, one.found.difference)}"
-                    + _interval(one.first.metric, one.found),
+                    f"{metric_label(metric := one.first.metric)} "
+                    + difference_text(one.found.difference, one.found.interval, metric in PERCENT),
                     str(one.found.pairs),
                     _verdict(one.found),
                 ]
@@ -327,20 +327,6 @@ def _names(one: Effect) -> str:
     return f"{suite} {dataset}: {', '.join(dict.fromkeys(rows))}"
 
 
-def _unit(metric: str) -> str:
-    return f"{metric} %" if metric in PERCENT else metric
-
-
-def _number(metric: str, value: float) -> str:
-    return f"{100 * value:+.2f}" if metric in PERCENT else f"{value:+.4g}"
-
-
-def _interval(metric: str, found: Paired) -> str:
-    if found.interval is None:
-        return ""
-    return f" [{', '.join(_number(metric, end) for end in found.interval)}]"
-
-
 def _verdict(found: Paired) -> str:
     more = f" (+{found.more_pairs})" if found.more_pairs else ""
     return {FIRST: "better", SECOND: "worse", EQUAL: "equal"}.get(found.word, f"inconclusive{more}")
@@ -369,6 +355,10 @@ def _points(metric: str, pairs: Sequence[Effect]) -> tuple[list[str], list[float
     return labels, middle, low, [scale * end[1] - m for m, end in zip(middle, ends, strict=True)]
 
 
+def _axis(metric: str) -> str:
+    return f"difference of {metric_label(metric)}, positive: new value better"
+
+
 def _plotly(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suffix: str) -> bytes:
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
@@ -385,7 +375,7 @@ def _plotly(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suffix:
         )  # fmt: skip
         figure.add_trace(trace, row=number, col=1)
         figure.add_vline(x=0, line_dash="dot", row=number, col=1)
-        figure.update_xaxes(title_text=f"difference of {_unit(metric)}, positive: new value better", row=number, col=1)
+        figure.update_xaxes(title_text=_axis(metric), row=number, col=1)
         figure.update_yaxes(tickvals=list(range(len(labels))), ticktext=labels, autorange="reversed", row=number, col=1)
     figure.update_layout(title=factor, showlegend=False, height=200 + 26 * sum(heights), template="plotly_white")
     return figure.to_html(include_plotlyjs=True, full_html=True).encode()
@@ -410,7 +400,7 @@ def _matplotlib(factor: str, panels: Sequence[tuple[str, Sequence[Effect]]], suf
             axis.axvline(0, color="grey", linestyle=":", linewidth=1)
             axis.set_yticks(range(len(labels)), labels, fontsize="small")
             axis.set_ylim(len(labels) - 0.5, -0.5)
-            axis.set_xlabel(f"difference of {_unit(metric)}, positive: new value better", fontsize="small")
+            axis.set_xlabel(_axis(metric), fontsize="small")
         figure.suptitle(factor, fontsize="medium")
         file = io.BytesIO()
         metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 
-from gt_bench.config.match_section import count_in
 from gt_bench.config.option_text import values_in
 from gt_bench.config.recipe import Recipe
+from gt_bench.config.recipe_sections import count_in
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.experiment.match_size import FAR, matched, usual_width
 from gt_bench.leaderboard.terminal import print_wrapped

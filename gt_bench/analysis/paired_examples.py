@@ -23,7 +23,7 @@ from gt_bench.analysis.score import aligned, check_metrics, loaded
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
 from gt_bench.store.archive import ROOT
 from gt_bench.store.predictions import Part, Predictions
 from gt_bench.utils.format import print_text
@@ -232,7 +232,7 @@ def show(
     print_wrapped(f"paired bootstrap: {resamples} draws of the examples, mean over the seeds, first minus second")
     print_table(
         ["metric", "first", "second", f"difference [{100 * LEVEL:g} %]", "verdict"],
-        [[_label(one.metric), *_numbers(one), _verdict(one)] for one in found],
+        [[metric_label(one.metric), *_numbers(one), _verdict(one)] for one in found],
     )
     if tests:
         print_text("McNemar's exact test")
@@ -242,16 +242,11 @@ def show(
         )
 
 
-def _label(metric: str) -> str:
-    return f"{metric} %" if metric in PERCENT else metric
-
-
 def _verdict(one: Difference) -> str:
     return one.word if one.word == "inconclusive" else f"{one.word} is better"
 
 
 def _numbers(one: Difference) -> list[str]:
-    scale, form = (100, ".2f") if one.metric in PERCENT else (1, ".4g")
-    interval = f" [{scale * one.interval[0]:{form}}, {scale * one.interval[1]:{form}}]" if one.interval else ""
-    difference = scale * (one.first - one.second)
-    return [f"{scale * one.first:{form}}", f"{scale * one.second:{form}}", f"{difference:+{form}}{interval}"]
+    percent = one.metric in PERCENT
+    difference = difference_text(one.first - one.second, one.interval, percent)
+    return [*number_texts([one.first, one.second], percent), difference]

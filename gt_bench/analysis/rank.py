@@ -34,7 +34,6 @@ from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.format import print_text
 
 RUNS, PUBLISHED, ALL = "runs", "published", "all"
-SOURCES = (RUNS, OWN, SHIPPED, PUBLISHED, ALL)
 PAIRS, WORST = "pairs", "worst"
 
 
@@ -121,8 +120,8 @@ def entries(
         grid: the grid.
         cells: the cells.
         accepts: which datasets count.
-        source: one of SOURCES. RUNS: own results where they are complete, otherwise shipped ones. ALL: published
-            numbers in addition, for models without a run in a block.
+        source: RUNS, OWN, SHIPPED, PUBLISHED or ALL. RUNS: own results where they are complete, otherwise shipped ones.
+            ALL: published numbers in addition, for models without a run in a block.
         root: folder of shipped records.
 
     Returns:

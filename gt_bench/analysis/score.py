@@ -19,7 +19,7 @@ from gt_bench.data.custom.metric import is_custom, load_metric
 from gt_bench.data.custom.summary import TWO_CLASSES
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.leaderboard.terminal import print_table
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import Record
 from gt_bench.store.archive import ROOT, file_of, read, read_result
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
@@ -27,6 +27,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_text
 
 BY = ("class", "graph-size")
+_PERCENT = {*PERCENT, "recall", "precision", "f1"}  # of classes, next to the accuracy
 BINS = 4  # groups of graphs of similar size
 RELATIVE = 1e-6  # of a recomputed metric to the recorded one
 
@@ -358,11 +359,8 @@ def _finite(value: float | None) -> float | None:
 
 
 def _head(metric: str) -> str:
-    return f"{metric} %" if metric in (*PERCENT, "recall", "precision", "f1") else metric
+    return f"{metric} %" if metric in _PERCENT else metric
 
 
 def _text(metric: str, value: float | None, std: float | None = None) -> str:
-    if value is None or math.isnan(value):
-        return "–"
-    scale, form = (100, ".2f") if metric in (*PERCENT, "recall", "precision", "f1") else (1, ".4g")
-    return f"{scale * value:{form}}" + (f" ± {scale * std:{form}}" if std is not None else "")
+    return mean_and_std(_finite(value), std, metric in _PERCENT)

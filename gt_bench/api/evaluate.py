@@ -57,7 +57,7 @@ DATA = Path("data")
 CPU = torch.device("cpu")
 # sections of a recipe that belong to a model: `--against` trains other models without them
 OF_MODELS = frozenset({"model", "optimizer", "schedule", "encodings", "phases"})
-PROBED = 40  # nodes of a large graph that a model gets to find out which encodings it reads
+PROBE_NODES = 40  # nodes of the batch that shows which encodings a model reads
 
 
 class Incompatible(UserError, ValueError):
@@ -88,7 +88,7 @@ def try_pair(
     ensemble: bool = False,
     members: int = MEMBERS,
 ) -> Comparison:
-    """Train a model on a dataset with all seeds, and compare it with all results on this dataset.
+    """Trains a model on a dataset with all seeds, and compares it with all results on this dataset.
 
     Args:
         model: a name, `path/to/file.py:MyModel`, or one of an installed package.
@@ -171,7 +171,7 @@ def debug_pair(
     Args:
         model: as for `try_pair`.
         dataset: as for `try_pair`.
-        preset: one of `gt_bench.experiment.debug.PRESETS`.
+        preset: overfit, profile, nan or one-batch.
         given: as for `try_pair`.
         seed: seed of the run.
         data: as for `try_pair`.
@@ -192,15 +192,26 @@ def debug_pair(
     data.check(spec)
     check_pair(info, spec)
     packed = prepared_dataset(spec.name, DATA, grid.run.mirrors, print)
-    where = f"gt-bench try {info.name} {dataset}"
-    recipe = resolved(recipe_of(info, packed.header, given or {}, [seed], None), dataset, where)
-    recipe = with_encodings(recipe, info, packed)
+    recipe = _prepared(recipe_of(info, packed.header, given or {}, [seed], None), info, packed)
+    prepare_process(grid.run)
+    return debug(Experiment(recipe, _where(info, dataset), dataset, grid.run, Store(), DATA), preset, seed, print_text)
+
+
+def _where(info: ModelInfo, dataset: str) -> str:
+    """Returns what error messages name instead of the file of a recipe."""
+    return f"gt-bench try {info.name} {dataset}"
+
+
+def _prepared(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
+    """Returns the recipe with its width and encodings, checked; computes the encodings. Errors as of `try_pair`."""
+    dataset = packed.header.name
+    where = _where(info, dataset)
+    recipe = with_encodings(resolved(recipe, dataset, where), info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)
     encode_for(recipe, packed, DATA)
-    prepare_process(grid.run)
-    return debug(Experiment(recipe, where, dataset, grid.run, Store(), DATA), preset, seed, print_text)
+    return recipe
 
 
 def _pair(
@@ -212,18 +223,14 @@ def _pair(
     space: Settings | None,
     method: SearchMethod,
 ) -> Pair:
-    """Check a pair, compute its encodings and write its recipe; raises the errors of `try_pair`."""
+    """Checks a pair, computes its encodings and writes its recipe. Arguments and errors as of `try_pair`."""
     dataset = packed.header.name
-    where = f"gt-bench try {info.name} {dataset}"
+    where = _where(info, dataset)
     recipe = recipe_of(info, packed.header, given, seeds, trials, space)
     if recipe.search:
         section = validated(SearchSection, recipe.search.merged(method), where, "search.")
         recipe = recipe.model_copy(update={"search": section})
-    recipe = with_encodings(resolved(recipe, dataset, where), info, packed)
-    check_model(recipe, where)
-    check_fit(recipe, packed.header.level, dataset, where)
-    check_size(info, recipe, packed)
-    encode_for(recipe, packed, DATA)
+    recipe = _prepared(recipe, info, packed)
     cell = _cell(info, dataset, given, trials)
     if trials is not None:
         check_space(recipe, cell)
@@ -234,7 +241,7 @@ def _pair(
 
 
 def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
-    """Search and train a pair."""
+    """Searches, if the pair has trials, and trains."""
     from gt_bench.pipeline.train import train_cell
 
     if pair.trials is not None:
@@ -251,13 +258,13 @@ def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
 
 
 def check_suite(suite: str) -> None:
-    """Raise RecipeError for an invalid name of a suite, before anything is trained."""
+    """Checks the name of a suite before anything is trained; raises RecipeError."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", suite):
         raise RecipeError(f"--save {suite}: a name of a suite has lower-case letters, digits and dashes")
 
 
 def save(recipe_path: str | Path, suite: str) -> Path:
-    """Copy the recipe of a run to suites/SUITE/recipes/DATASET/ROW.yaml and update the grid; raises RecipeError."""
+    """Copies the recipe of a run to suites/SUITE/recipes/DATASET/ROW.yaml and updates the grid; raises RecipeError."""
     from gt_bench.pipeline.grid import write_grid
 
     source = Path(recipe_path)
@@ -274,14 +281,14 @@ def save(recipe_path: str | Path, suite: str) -> Path:
 
 
 def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
-    """Raise Incompatible if the model does not predict what the dataset needs."""
+    """Raises Incompatible if the model does not predict what the dataset needs."""
     level = model_level(spec.level)
     if level not in info.levels:
         fitting = [name for name in list_models() if level in model_info(name).levels]
         datasets = [other.name for other in catalog().values() if model_level(other.level) in info.levels]
         needed = "embeddings of nodes, for its edges" if spec.level == "edge" else f"a prediction per {spec.level}"
         raise Incompatible(
-            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} asks for "
+            f"model {info.name!r} predicts per {' or per '.join(info.levels)}, and dataset {spec.name!r} needs "
             f"{needed}.\n"
             f"models that fit {spec.name}: {', '.join(fitting) or 'none'}\n"
             f"datasets that fit {info.name}: {', '.join(datasets) or 'none'}"
@@ -289,7 +296,7 @@ def check_pair(info: ModelInfo, spec: DatasetSpec) -> None:
 
 
 def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
-    """Raise Incompatible if the states of all pairs of nodes of one layer exceed the memory."""
+    """Raises Incompatible if the states of all pairs of nodes of one layer exceed the memory."""
     from gt_bench.runtime.resources import available_mib
 
     pairwise = any("pair" in find_encoding(name).arrays.values() for name in recipe.encodings) or (
@@ -313,40 +320,39 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
 
 
 def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
-    """Return the recipe with the encodings that its model reads; those in the recipe keep their arguments.
+    """Returns the recipe with the encodings that its model reads; those in the recipe keep their arguments.
 
     Raises:
         Incompatible: the model needs encodings, and the dataset cannot have any.
         RecipeError: an encoding needs arguments that only a recipe can have.
     """
+    where = _where(info, packed.header.name)
     try:
         header = prepared_header(packed.header, recipe.features)
     except ValueError as error:
-        raise RecipeError(f"gt-bench try {info.name} {packed.header.name}: {error}") from None
-    if not info.encodings or issubclass(
-        info.cls, PlainModel
-    ):  # a plain module reads attributes, which nobody can ask for
+        raise RecipeError(f"{where}: {error}") from None
+    # which attributes of the batch a plain module reads cannot be found out
+    if not info.encodings or issubclass(info.cls, PlainModel):
         return recipe
-    arguments = check_model(recipe, f"gt-bench try {info.name} {header.name}")
+    arguments = check_model(recipe, where)
     try:
         task = create_task(header.task, header.metric, recipe.loss, header.also)
     except KeyError as error:
-        raise RecipeError(f"gt-bench try {info.name} {header.name}: {error.args[0]}") from None
+        raise RecipeError(f"{where}: {error.args[0]}") from None
     dims = {
         "in_dim": task.in_dim(cast(Header, header)),
         "out_dim": recipe.width_of(header.out_dim),
         "level": recipe.level_of(header.level),
         "edge_dim": header.edge_dim,
     }
-    model = _built(info, dims, arguments)
+    model = _probe_model(info, dims, arguments)
     try:
-        asked = needs(model, _shown(recipe, task, packed), recipe.encodings)
+        needed = needs(model, _probe_batch(recipe, task, packed), recipe.encodings)
     except EncodingError as error:  # the encoding is not for such a graph, or needs arguments of the recipe
-        raise RecipeError(f"gt-bench try {info.name} {header.name}: {error}") from error
-    found = {name: _without_defaults(name, arguments) for name, arguments in asked.items()}
-    if (
-        found and header.task == "configuration-ranking"
-    ):  # copies of a graph are made for each step, and encodings only for stored graphs
+        raise RecipeError(f"{where}: {error}") from error
+    found = {name: _without_defaults(name, arguments) for name, arguments in needed.items()}
+    # copies of a graph are made for each step, and encodings exist only for stored graphs
+    if found and header.task == "configuration-ranking":
         fitting = [
             name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings
         ]
@@ -361,8 +367,8 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     )
 
 
-def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
-    """Return a small batch of the task: hyperedges with their graph, otherwise a part of the first graph."""
+def _probe_batch(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
+    """Returns a small batch of the task: hyperedges with their graph, otherwise a part of the first graph."""
     from gt_bench.encodings.cache import EncodedDataset
     from gt_bench.training.loader import induced
 
@@ -373,8 +379,8 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
         batch = next(iter(task.loader(data).training(0)))[0]
     else:
         batch = packed.batch(torch.tensor([0]))
-        if batch.num_nodes > PROBED:
-            batch = induced(batch, torch.arange(PROBED))
+        if batch.num_nodes > PROBE_NODES:
+            batch = induced(batch, torch.arange(PROBE_NODES))
         width = task.in_dim(cast(Header, prepared_header(header, recipe.features)))
         if width != header.in_dim or "missing" in header.statistics:  # the task adds to the features, or some are NaN
             batch.x = torch.zeros(batch.num_nodes, width)
@@ -382,13 +388,15 @@ def _shown(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatch:
     return batch
 
 
-def _built(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.nn.Module:
+def _probe_model(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.nn.Module:
     import inspect
 
-    taken = inspect.signature(info.cls).parameters
+    parameters = inspect.signature(info.cls).parameters
     try:
         with torch.random.fork_rng():
-            return create_model(info.name, **{key: value for key, value in dims.items() if key in taken}, **arguments)
+            return create_model(
+                info.name, **{key: value for key, value in dims.items() if key in parameters}, **arguments
+            )
     except (ValueError, RuntimeError, ZeroDivisionError) as error:
         if is_out_of_memory(error):
             raise Incompatible(
@@ -413,7 +421,7 @@ def _model(name: str) -> ModelInfo:
 
 
 def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) -> TriedCell:
-    """Return the cell, named by the model and the settings that differ from the defaults.
+    """Returns the cell, named by the model and the settings that differ from the defaults.
 
     If another variant has this name (a class of the same name in another file, -1 and 1), a digest is appended.
     """
@@ -432,13 +440,13 @@ def _cell(info: ModelInfo, dataset: str, given: Settings, trials: int | None) ->
 
 
 def _is_of_another(path: Path, model: str, given: Settings) -> bool:
-    """Return whether the recipe in this file has another model, or other values of --set."""
+    """Returns whether the recipe in this file has another model, or other values of --set."""
     try:
         recipe = load_recipe(path)
     except RecipeError:  # missing or damaged: it will be written again
         return False
-    said = {key: recipe.value(key) for key, origin in recipe.origin.items() if origin == BY_SET}
-    return recipe.model.name != model or said != {
+    by_set = {key: recipe.value(key) for key, origin in recipe.origin.items() if origin == BY_SET}
+    return recipe.model.name != model or by_set != {
         key: value for key, value in given.items() if key in recipe.given_values() and key != "seeds"
     }
 
@@ -460,7 +468,7 @@ def _text(recipe: Recipe, given: Settings) -> str:
 
 
 def _track(result: Result, store: Store) -> None:
-    """Update the experiment `tried` of MLflow; an unusable store is reported in one line."""
+    """Updates the experiment `tried` of MLflow; an unusable store is reported in one line."""
     from gt_bench.tracking.sqlite import TrackingError
     from gt_bench.tracking.sync import complete
     from gt_bench.tracking.uri import tracking_uri

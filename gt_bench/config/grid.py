@@ -126,31 +126,30 @@ class RunSettings(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _moved(cls, content: object) -> object:
+    def _reject_old_keys(cls, content: object) -> object:
         if isinstance(content, dict) and "threads" in content:
             raise ValueError(
-                "threads is no longer a setting: it changes numbers and is now a key of recipes (`threads: 2` with "
-                "its origin; "
-                "the default is 1); remove it here, and use `parallel` for the number of seeds that train in parallel"
+                "threads is no longer a setting: it changes numbers and is now a key of recipes (`threads: 2` with its "
+                "origin; the default is 1); remove it here, and use `parallel` for the number of seeds that train in "
+                "parallel"
             )
         if isinstance(content, dict) and "margin_std" in content:
             raise ValueError(
-                "margin_std is no longer a setting: the margin follows from the published deviation and the "
-                "numbers of runs "
-                "(docs/verdicts.md); remove it here, and use the section `verdict` for the level and the power"
+                "margin_std is no longer a setting: the margin follows from the published deviation and the numbers of "
+                "runs (docs/verdicts.md); remove it here, and use the section `verdict` for the level and the power"
             )
         return content
 
     @field_validator("parallel", mode="before")
     @classmethod
-    def _at_once(cls, parallel: object) -> object:
+    def _check_parallel(cls, parallel: object) -> object:
         if parallel != "auto" and (type(parallel) is not int or parallel < 1):
             raise ValueError("expected auto, or a number of seeds that train in parallel: 1, 2, ...")
         return parallel
 
     @field_validator("tracking", mode="before")
     @classmethod
-    def _trackers(cls, tracking: object) -> object:
+    def _check_tracking(cls, tracking: object) -> object:
         names = tracking if isinstance(tracking, list) else []
         if not isinstance(tracking, bool | list) or any(name not in TRACKERS for name in names):
             raise ValueError(f"expected true, false, or a list of loggers: {', '.join(TRACKERS)}")
@@ -165,7 +164,7 @@ class RunSettings(Strict):
 
     @field_validator("device")
     @classmethod
-    def _known(cls, device: str) -> str:
+    def _check_device(cls, device: str) -> str:
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
             raise ValueError("expected auto, cpu, cuda or, for one of several GPUs, cuda:1")
         return device
@@ -204,7 +203,7 @@ class Grid(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _all_cells(cls, content: object) -> object:
+    def _add_finetunes(cls, content: object) -> object:
         if (
             isinstance(content, dict)
             and isinstance(content.get("cells"), dict)
@@ -218,7 +217,7 @@ class Grid(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _cut_by_path(cls, content: object) -> object:
+    def _keys_to_paths(cls, content: object) -> object:
         """Renames keys of `limits`, `resources` and `search` that are the key of a cell to the path of the cell."""
         if not isinstance(content, dict):
             return content
@@ -245,9 +244,8 @@ class Grid(Strict):
         ]:
             if not is_plain_name(name):  # each becomes a folder or a file
                 raise ValueError(
-                    f"invalid name {name!r:.200} of a {kind}; expected letters, digits, '.', '_' and '-', "
-                    "beginning with a "
-                    "letter or digit"
+                    f"invalid name {name!r:.200} of a {kind}; expected letters, digits, '.', '_' and '-', beginning "
+                    "with a letter or digit"
                 )
         for cell in self.cells.values():
             suite, *rest = cell.cell.split("/")
@@ -393,9 +391,8 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
     if grid.exists():
         if twice := sorted(generated & content.keys()):
             raise RecipeError(
-                f"{path}: {', '.join(twice)} are also in {grid}; remove them here, because `python -m "
-                "gt_bench.pipeline.grid` "
-                "writes that file"
+                f"{path}: {', '.join(twice)} are also in {grid}; remove them here, because "
+                "`python -m gt_bench.pipeline.grid` writes that file"
             )
         content |= read_yaml(grid)
     elif not generated & content.keys():

@@ -13,13 +13,13 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from gt_bench.config.inheritance import read_recipe
-from gt_bench.config.match_section import MatchSection
 from gt_bench.config.origins import check_origins
 from gt_bench.config.protocols import BrecSection, Protocol
 from gt_bench.config.recipe_sections import (
     BatchSection,
     FeaturesSection,
     HeadSection,
+    MatchSection,
     ModelSection,
     OptimizerSection,
     Phase,
@@ -36,13 +36,12 @@ from gt_bench.utils.nested import flat
 
 BY_SET = "chosen: by --set"  # origin of a value given to `gt-bench try`
 TRIED = "tried"  # suite of the cells of `gt-bench try`
-# keys that describe a recipe and do not change numbers of a run
-DESCRIBED = frozenset(
+# keys that do not change numbers of a run
+DESCRIPTIVE = frozenset(
     {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "match", "reduced", "origin"}
 )
-
-# keys that were added after the first records: these values are not part of a run's digest
-USUAL = {"select": "best", "threads": 1, "processes": 1}
+# defaults that a run's digest leaves out, because the first records do not have these keys
+OMITTED_DEFAULTS = {"select": "best", "threads": 1, "processes": 1}
 
 
 def model_level(level: str) -> str:
@@ -141,31 +140,31 @@ class Recipe(Strict):
 
     @field_validator("seeds")
     @classmethod
-    def _distinct(cls, seeds: list[int]) -> list[int]:
+    def _check_seeds(cls, seeds: list[int]) -> list[int]:
         if len(set(seeds)) != len(seeds):
             raise ValueError("duplicate seeds")
         return seeds
 
     @field_validator("encodings", mode="before")
     @classmethod
-    def _no_arguments(cls, value: object) -> object:
+    def _without_arguments(cls, value: object) -> object:
         return {k: v or {} for k, v in value.items()} if isinstance(value, dict) else value
 
     @field_validator("encodings")
     @classmethod
-    def _plain(cls, value: dict[str, Settings]) -> dict[str, Settings]:
+    def _check_encodings(cls, value: dict[str, Settings]) -> dict[str, Settings]:
         for name, arguments in value.items():
             check_plain(arguments, name)
         return value
 
     @field_validator("features")
     @classmethod
-    def _does_something(cls, value: FeaturesSection | None) -> FeaturesSection | None:
-        """Makes one identity of the two ways to prepare nothing."""
+    def _none_if_default(cls, value: FeaturesSection | None) -> FeaturesSection | None:
+        """Both ways to leave features unchanged give the same digest."""
         return None if value == FeaturesSection() else value
 
     @model_validator(mode="after")
-    def _length(self) -> Self:
+    def _check_combinations(self) -> Self:
         if (self.epochs is None) == (not self.phases):
             raise ValueError("expected either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
@@ -194,16 +193,14 @@ class Recipe(Strict):
                     f"processes: {self.processes} processes share the graphs of a step, but batch.graphs is "
                     f"{self.batch.graphs}; use at most {self.batch.graphs} processes"
                 )
-            listed = ("parts", "targets", "hyperedges", "edges", "configurations")
-            alone = [key for key in listed if getattr(self.batch, key)]
-            alone = [f"batch.{key}" for key in alone]
-            alone += [self.protocol.KEY] if self.protocol else []
-            alone += ["eval_device"] if self.eval_device else []
-            if alone:
+            keys = ("parts", "targets", "hyperedges", "edges", "configurations")
+            unsupported = [f"batch.{key}" for key in keys if getattr(self.batch, key)]
+            unsupported += [self.protocol.KEY] if self.protocol else []
+            unsupported += ["eval_device"] if self.eval_device else []
+            if unsupported:
                 raise ValueError(
-                    f"processes: {self.processes} processes share the graphs of a step, which {alone[0]} does "
-                    "not support; "
-                    "remove one of them"
+                    f"processes: {self.processes} processes share the graphs of a step, which {unsupported[0]} does "
+                    "not support; remove one of them"
                 )
         return self
 
@@ -279,8 +276,8 @@ class Recipe(Strict):
 
         Empty values are left out, so that a new optional key does not change existing digests.
         """
-        usual = {key for key, value in USUAL.items() if getattr(self, key) == value}
-        content = self.model_dump(mode="json", exclude=set(DESCRIBED) | usual)
+        omitted = {key for key, value in OMITTED_DEFAULTS.items() if getattr(self, key) == value}
+        content = self.model_dump(mode="json", exclude=set(DESCRIPTIVE) | omitted)
         # an empty argument of a constructor may override a default
         as_given = {key: content.pop(key) for key in ("model", "encodings")}
         return _without_empty(content) | as_given

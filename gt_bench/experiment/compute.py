@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -80,78 +81,73 @@ def compute(
     Raises:
         RecipeError: recipe, model and dataset do not fit, or the model changes global state.
     """
-    with computing_with(experiment.recipe.threads):
-        return _compute(experiment, seed, digest, test, on_epoch, share, recomputed)
+    recipe, folder, writes = experiment.recipe, experiment.store.folder(digest), share is None or share.rank == 0
+    with computing_with(recipe.threads):
+        freeze_loaded_objects()
+        clock, memory, usage = Clock(), PeakMemory(experiment.device), Usage(experiment.device)
+        after_epoch = _after_epoch(experiment, usage, on_epoch)
+        loader, run = _create_run(experiment, seed, folder, clock, after_epoch, share, recomputed)
+        run.examples_limit = int(experiment.predictions_mib * 2**20) if test else 0
+        memory.start()
+        outcome = _train(experiment, run, test)
+        _check_same(experiment, outcome, seed, digest)
+        if writes and (test or recipe.keep_weights) and outcome.status == "ok" and run.best:
+            # train_cell deletes all but those of the best seed
+            save_trained(
+                folder, run.best["model"], recipe.model.name, experiment.constructor_arguments(),
+                of_every_seed=recipe.keep_weights, head=experiment.head_arguments(),
+            )  # fmt: skip
+        with contextlib.suppress(RuntimeError):
+            if experiment.device.type == "cuda":
+                torch.cuda.empty_cache()
+        record = make_record(experiment, digest, run, clock, memory, usage)
+        if writes and test and outcome.status == "ok":
+            record["predictions"] = _save_predictions(experiment, run, loader, folder)
+        return record
 
 
-def _compute(
-    experiment: Setup,
-    seed: int,
-    digest: str,
-    test: bool,
-    on_epoch: OnEpoch | None,
-    share: "Share | None",
-    recomputed: bool,
-) -> Record:
-    freeze_loaded_objects()
-    recipe, path, device, folder = (
-        experiment.recipe,
-        experiment.path,
-        experiment.device,
-        experiment.store.folder(digest),
-    )
-    user_supplied = is_own(recipe.model.name)
-    expected = global_state() | {DETERMINISTIC: device.type == "cpu"} if user_supplied else {}
-    clock, memory, usage = Clock(), PeakMemory(device), Usage(device)
+def _after_epoch(experiment: Setup, usage: Usage, on_epoch: OnEpoch | None) -> OnEpoch:
+    """Returns a callback that measures usage and calls `on_epoch`.
+
+    It raises RecipeError if a user-supplied model has changed the global state of this moment.
+    """
+    user_supplied = is_own(experiment.recipe.model.name)
+    expected = global_state() | {DETERMINISTIC: experiment.device.type == "cpu"} if user_supplied else {}
 
     def after_epoch(epoch: int, values: dict[str, float]) -> None:
         usage.epoch(epoch)
         if expected and (changed := [what for what, value in global_state().items() if value != expected[what]]):
             raise RecipeError(
-                f"{path}: model: it changes {changed[0]} of the whole process; remove this from the model's "
+                f"{experiment.path}: model: it changes {changed[0]} of the whole process; remove this from the model's "
                 "code, because a run may not change global state"
             )
         if on_epoch:
             on_epoch(epoch, values)
 
+    return after_epoch
+
+
+def _create_run(
+    experiment: Setup, seed: int, folder: Path, clock: Clock, on_epoch: OnEpoch, share: "Share | None", recomputed: bool
+) -> tuple[Batches, Run]:
+    """Returns the batches of a seed, and the run that trains on them.
+
+    Raises:
+        RecipeError: the recipe does not fit the dataset.
+    """
     try:
         loader = experiment.loader(seed)
         if type(loader) is Loader and share is None:  # processes that share a batch each load their part
             loader.place(experiment.settings.data_on)
-        run = _runner(experiment, share, recomputed)(
-            recipe, experiment.task, loader, experiment.initial_model(seed), seed=seed, meter=clock,
+        return loader, _runner(experiment, share, recomputed)(
+            experiment.recipe, experiment.task, loader, experiment.initial_model(seed), seed=seed, meter=clock,
             checkpoint=Checkpoint(folder.absolute() / "checkpoint.safetensors", experiment.settings.checkpoint_seconds),
-            time_limit=experiment.time_limit, on_epoch=after_epoch,
+            time_limit=experiment.time_limit, on_epoch=on_epoch,
         )  # fmt: skip
     except RecipeError:  # its message names the file already
         raise
     except ValueError as error:
-        raise RecipeError(f"{path}: {error}") from error
-    run.keeps = int(experiment.predictions_mib * 2**20) if test else 0
-    memory.start()
-    try:
-        outcome = run.train(test)
-    except (MissingEncoding, WrongOutput, StaticError) as error:
-        raise RecipeError(f"{path}: {error}") from error
-    except ValueError as error:
-        if isinstance(error, UserError) or not (remedy := one_row(error)):
-            raise
-        raise RecipeError(f"{path}: model {recipe.model.name!r}: {error}; {remedy}") from error
-    _check_same(experiment, outcome, seed, digest)
-    writes = share is None or share.rank == 0
-    if writes and (test or recipe.keep_weights) and outcome.status == "ok" and run.best:
-        # train_cell deletes all but those of the best seed
-        save_trained(
-            folder, run.best["model"], recipe.model.name, experiment.constructor_arguments(),
-            of_every_seed=recipe.keep_weights, head=experiment.head_arguments(),
-        )  # fmt: skip
-    with contextlib.suppress(RuntimeError):
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-    record = make_record(experiment, digest, run, clock, memory, usage)
-    if writes and test and outcome.status == "ok":
-        record["predictions"] = _save_predictions(experiment, run, loader, digest)
-    return record
+        raise RecipeError(f"{experiment.path}: {error}") from error
 
 
 def _runner(experiment: Setup, share: "Share | None", recomputed: bool) -> Callable[..., Run]:
@@ -160,6 +156,18 @@ def _runner(experiment: Setup, share: "Share | None", recomputed: bool) -> Calla
     from gt_bench.training.ddp import SharedRun
 
     return partial(SharedRun, share=share, recomputed=recomputed)
+
+
+def _train(experiment: Setup, run: Run, test: bool) -> Outcome:
+    """Trains and tests; raises RecipeError if the model does not fit the dataset."""
+    try:
+        return run.train(test)
+    except (MissingEncoding, WrongOutput, StaticError) as error:
+        raise RecipeError(f"{experiment.path}: {error}") from error
+    except ValueError as error:
+        if isinstance(error, UserError) or not (remedy := one_row(error)):
+            raise
+        raise RecipeError(f"{experiment.path}: model {experiment.recipe.model.name!r}: {error}; {remedy}") from error
 
 
 def _check_same(experiment: Setup, outcome: Outcome, seed: int, digest: str) -> None:
@@ -179,16 +187,16 @@ def _check_same(experiment: Setup, outcome: Outcome, seed: int, digest: str) -> 
         )
 
 
-def _save_predictions(experiment: Setup, run: Run, loader: Batches, digest: str) -> StoredPredictions:
+def _save_predictions(experiment: Setup, run: Run, loader: Batches, folder: Path) -> StoredPredictions:
     """Writes outputs on validation and test next to the record, and returns their entry of the record."""
     recipe, header = experiment.recipe, experiment.header
-    if run.left_out is not None:
-        needed, limit = run.left_out / 2**20, experiment.predictions_mib
+    if run.examples_dropped is not None:
+        needed, limit = run.examples_dropped / 2**20, experiment.predictions_mib
         return {"left_out": f"{needed:.1f} MiB, limit {limit:g} MiB", "left_out_mib": round(needed, 3)}
-    if not run.keeps:
+    if not run.examples_limit:
         return {"left_out": "run.predictions is 0", "left_out_mib": 0.0}
     if not run.examples:
         return {"left_out": f"the protocol of the task {header.task} predicts no val and test part"}
     level = "edge" if recipe.head else recipe.level_of(header.level)
     content = predictions.pack(run.examples, loader, header.task, recipe.loss, level)
-    return predictions.save(experiment.store.folder(digest), content)
+    return predictions.save(folder, content)

@@ -331,15 +331,12 @@ def _own_time(row: Any, gpu: bool) -> float:
     return float(row.self_device_time_total if gpu else row.self_cpu_time_total)
 
 
-PRESETS = ("overfit", "profile", "nan", "one-batch")
-
-
 def debug(experiment: Experiment, preset: str, seed: int, say: Say, folder: Path = Path("debug")) -> bool:
     """Runs a preset.
 
     Args:
         experiment: the recipe on its data.
-        preset: one of PRESETS.
+        preset: overfit, profile, nan or one-batch.
         seed: seed of the run.
         say: prints a line.
         folder: folder of traces.

@@ -13,11 +13,11 @@ from torch import nn
 from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.custom.metric import metric_digest
 from gt_bench.experiment.components import code_of, run_versions
-from gt_bench.experiment.identity import digests_of
 from gt_bench.experiment.modified_code import modified_code
 from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_processes, check_static
-from gt_bench.plugins.models import is_own
+from gt_bench.plugins.models import files_digest, is_own
 from gt_bench.runtime.environment import choose_device
 from gt_bench.schemas import Digests, Settings
 from gt_bench.store.run_store import Store, run_digest
@@ -32,6 +32,7 @@ from gt_bench.training.interfaces import Batches, Header, Packed, SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
+from gt_bench.utils.digest import digest_of
 from gt_models.registry import create_model, model_info
 
 DATA = Path("data")
@@ -109,10 +110,32 @@ class Setup:
     @cached_property
     def digests(self) -> Digests:
         """Digests of recipe, data, encodings and user-supplied files; see `gt_bench.schemas.Digests`."""
-        digests = digests_of(self.recipe, self.packed, self.encoded.digest, self.task)
+        recipe = self.recipe
+        digests: Digests = {
+            "recipe": digest_of(recipe.decisive()),
+            "data": self.packed.digest,
+            "encodings": self.encoded.digest,
+        }
+        if files := files_digest(recipe.model.name, recipe.model.arguments):
+            digests["files"] = files
+        if custom := [metric_digest(name) for name in self.task.custom]:
+            digests["metric"] = digest_of(custom)
+        if self._joins_last():
+            digests["last_batch"] = "joined"
         if self.modified:
             digests["modified"] = self.modified
         return digests
+
+    def _joins_last(self) -> bool:
+        """Returns whether the last batch of an epoch can have one graph, which then joins the batch before it."""
+        batch, task = self.recipe.batch, self.task
+        if batch.last or task.loader or task.runner or not (batch.graphs or batch.nodes):
+            return False
+        if batch.nodes:  # the sizes of batches depend on the order of the epoch
+            return True
+        graphs = batch.graphs or 1
+        sizes = {len(self.packed.split("train", split)) for split in range(self.header.num_splits)}
+        return graphs > 1 and any(size > graphs and size % graphs == 1 for size in sizes)
 
     @cached_property
     def code(self) -> str:

@@ -81,7 +81,7 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
 
 
 def _taken(rows: dict[str, list[Row]]) -> str:
-    """Of two versions of a cell, the own one if it is complete or the shipped one is not."""
+    """Returns the version that counts: the own one if it is complete or the shipped one is not."""
     complete = [
         source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["status"].partition(",")[0] == "ok"
     ]
@@ -170,7 +170,7 @@ def shipped_of(grid: Grid, suite: str, root: Path = ROOT) -> dict[str, Shipped]:
 
 
 def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid) -> list[Row]:
-    """The leaderboard's rows of `cells`, each of a shipped one with the commit of its record as the last note."""
+    """Returns the rows of `cells`. A shipped row has the commit of its record as its last note."""
     rows: list[Row] = []
     for cell in cells:
         if cell.cell in shipped:
@@ -186,12 +186,12 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
 
 
 def commit_of(records: Sequence[Record]) -> str:
-    """The commit of the first of these records."""
+    """Returns the commit of the first of these records."""
     return (records[0]["measured"]["environment"].get("commit") if records else None) or "unknown"
 
 
 def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:
-    """The leaderboard's rows of every shipped cell, suite by suite, with false-discovery rates over all of them.
+    """Returns the rows of all shipped cells, suite by suite, with false-discovery rates over all of them.
 
     Raises:
         StoreError: A shipped file is unsound.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gt_bench.papers.units import difference_text, mean_and_std, number_text
 from gt_bench.schemas import Row
 from gt_bench.stats.equivalence import MOST_SEEDS
 from gt_bench.utils.format import markdown_line, markdown_text
@@ -72,11 +73,6 @@ WRAPPED = {
 RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 
-def mean_and_std(mean: float | None, std: float | None, row: Row) -> str:
-    """Return a mean, and its standard deviation if there is one, in the unit of the row's paper."""
-    return _number(mean, row) + (f" ± {_number(std, row)}" if std is not None else "")
-
-
 def cells(row: Row) -> list[str]:
     """Return the texts of a row in the order of `SHOWN`, in the unit of the paper."""
     metric = (
@@ -84,22 +80,19 @@ def cells(row: Row) -> list[str]:
         if row["metric"]
         else "–"
     )
-    ours = mean_and_std(row["mean"], row["std"] if row["runs"] > 1 else None, row)
+    percent = row["unit"] == "percent"
+    ours = mean_and_std(row["mean"], row["std"] if row["runs"] > 1 else None, percent)
     ours += " !" if row["chosen_on_test"] else ""
-    theirs = mean_and_std(row["published_mean"], row["published_std"], row)
+    theirs = mean_and_std(row["published_mean"], row["published_std"], percent)
     if row["published_mean"] is None and row["published_printed"]:
         theirs = row["published_printed"]
     theirs += " !" if row["flags"] else ""
-    sign = "+" if row["difference"] is not None and row["difference"] > 0 else ""
-    interval = (
-        ""
-        if row["interval_low"] is None
-        else f" [{_number(row['interval_low'], row)}, {_number(row['interval_high'], row)}]"
-    )
+    low, high = row["interval_low"], row["interval_high"]
+    interval = None if low is None or high is None else (low, high)
     status = ", ".join(part for part in (row["status"], row["reduced"] and "reduced") if part)
     return [
         row["dataset"], row["model"], metric, ours, f"{row['runs']}/{row['seeds']}" if row["seeds"] else "–", theirs,
-        sign + _number(row["difference"], row) + interval, _verdict(row),
+        difference_text(row["difference"], interval, percent), _verdict(row),
         "–" if row["q_difference"] is None else f"{row['q_difference']:.2g}", _margin(row), _seeds_needed(row),
         _claim(row), status,
         "–" if row["parameters"] is None else f"{row['parameters']:,}",
@@ -217,6 +210,4 @@ def _expected(row: Row) -> str:
 
 
 def _number(value: float | None, row: Row) -> str:
-    if value is None:
-        return "–"
-    return f"{100 * value:.2f}" if row["unit"] == "percent" else f"{value:.4g}"
+    return number_text(value, row["unit"] == "percent")

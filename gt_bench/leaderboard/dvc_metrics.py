@@ -22,11 +22,11 @@ from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Curves, Record, Result, Row
 from gt_bench.utils.io import write_bytes, write_json
 
-POINTS = 200  # of a curve: a picture shows no more, and every commit keeps the file
+POINTS = 200  # of a curve, because the file is committed
 
 
 def write_training(result: Result, records: Sequence[Record], metrics: Path = Path("metrics")) -> None:
-    """Writes the first file, of one cell: what its training alone decides, without the paper. Raises WriteError."""
+    """Writes metrics/SUITE/DATASET/ROW.json, without published numbers. Raises WriteError."""
     row = summarise(result, records)
     scale = 100 if row["unit"] == "percent" else 1
     good = [r["deterministic"] for r in records if r["deterministic"]["status"] == "ok"]
@@ -44,10 +44,10 @@ def write_training(result: Result, records: Sequence[Record], metrics: Path = Pa
 
 
 def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
-    """Writes the other two for a suite; what is of no cell any more goes. Raises WriteError."""
+    """Writes the other two files of a suite and removes those of cells that no longer exist. Raises WriteError."""
     shutil.rmtree(reports / "metrics" / suite, ignore_errors=True)
     (reports / "metrics" / suite).mkdir(parents=True)
-    first = {row["cell"]: row for row in reversed(rows)}  # of a cell's rows the first is its own metric
+    first = {row["cell"]: row for row in reversed(rows)}  # the first row of a cell is that of its metric
     for cell, row in first.items():
         write_json(reports / "metrics" / f"{cell}.json", metrics_of(row))
     beside = [(row["cell"], metrics_of(row)) for row in first.values()]
@@ -60,7 +60,7 @@ def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
 
 
 def metrics_of(row: Row) -> dict[str, object]:
-    """What of a row is a number or a word, in the paper's unit; what there is none of is left out."""
+    """Returns the numbers and the verdict of a row in the unit of the paper, without missing ones."""
     scale = 100 if row["unit"] == "percent" else 1
     numbers = {
         "mean": row["mean"],
@@ -80,7 +80,7 @@ def _in_unit(numbers: Mapping[str, float | None], scale: int) -> dict[str, float
 
 
 def curve(runs: Sequence[Curves]) -> list[tuple[int, float]]:
-    """(epoch, mean of validation over the runs that validated in it)."""
+    """Returns (epoch, mean validation value of the runs that validated in this epoch)."""
     found: dict[int, list[float]] = {}
     for run in runs:
         for epoch, value in zip(run["epoch"], run["val"], strict=True):

@@ -27,7 +27,16 @@ WITHIN, BEYOND = ("at_most", "at_least"), ("above", "below")
 
 
 class Expectation(Strict):
-    """One of the four limits, in raw units; `margin`: how far beyond it the line is drawn; `because`: the reason."""
+    """A limit on the metric of a row, in raw units. Exactly one of the four kinds is set.
+
+    Attributes:
+        at_most: the metric does not exceed this value.
+        at_least: the metric reaches this value.
+        above: the metric exceeds this value.
+        below: the metric stays below this value.
+        margin: distance from the limit to `line`.
+        because: the reason.
+    """
 
     at_most: float | None = None
     at_least: float | None = None
@@ -44,29 +53,33 @@ class Expectation(Strict):
 
     @property
     def given(self) -> list[str]:
-        """The names of the limits that are set."""
+        """Names of the limits that are set."""
         return [kind for kind in WITHIN + BEYOND if getattr(self, kind) is not None]
 
     @property
     def kind(self) -> str:
-        """The name of the one limit."""
+        """Name of the limit."""
         return self.given[0]
 
     @property
     def limit(self) -> float:
-        """In raw units."""
+        """Value of the limit, in raw units."""
         return getattr(self, self.kind)
 
     @property
     def line(self) -> float:
-        """`margin` beyond the limit: above it for a score, below it for an error."""
+        """The limit plus the margin for a score, minus the margin for an error."""
         return self.limit + (self.margin if self.kind in ("at_most", "above") else -self.margin)
 
 
 class Touchstone(Strict):
     """Expectations on one dataset.
 
-    `tests`: what it tests, in a line. `chance`: the result of guessing; `guess`: which guess. `rows`: of the suite.
+    Attributes:
+        tests: what the dataset tests.
+        chance: result of guessing.
+        guess: how `chance` guesses.
+        rows: {row of the suite: expectation}.
     """
 
     tests: str
@@ -76,13 +89,13 @@ class Touchstone(Strict):
 
 
 class Theory(Strict):
-    """What is expected of a suite, by dataset."""
+    """Expectations of a suite by dataset."""
 
     datasets: dict[str, Touchstone]
 
 
 def theory(suite: str) -> dict[str, Touchstone]:
-    """Returns what is expected of a suite, by dataset; empty without theory.yaml.
+    """Returns the expectations of a suite by dataset. Empty without theory.yaml.
 
     Raises:
         RecipeError: the file is not valid.
@@ -142,7 +155,7 @@ def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
 
 
 def page(suite: str = "embedded") -> str:
-    """docs/embedded.md."""
+    """Returns docs/embedded.md."""
     from gt_bench.data.registry import get_spec
 
     lines = [HEAD.strip(), "", "| dataset | what it tests | metric | chance |", "|---|---|---|---|"]

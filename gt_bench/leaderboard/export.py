@@ -20,7 +20,7 @@ from gt_bench.utils.io import read_text, write_bytes
 
 
 def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
-    """The rows with what a reader of them must know: units, the kind of deviation, the rules of verdicts."""
+    """Returns the rows as JSON, with units, the kind of standard deviation and the rules of verdicts."""
     head = {
         "suite": suite,
         "std": "population (ddof 0) over runs",
@@ -32,13 +32,13 @@ def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
 
 
 def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) -> list[Path]:
-    """The three files, each replaced whole. Raises WriteError."""
+    """Writes the three files atomically. Raises WriteError."""
     contents = {"json": to_json(suite, rows, rules), "csv": to_csv(rows), "md": to_markdown(suite, rows, rules)}
     return [write_bytes(reports / f"{suite}.{kind}", text.encode()) for kind, text in contents.items()]
 
 
 def rows_in(path: Path) -> list[Row]:
-    """The rows that `to_json` wrote. Raises StoreError for another content."""
+    """Reads rows that `to_json` wrote. Raises StoreError if the file is damaged."""
     try:
         rows = json.loads(read_text(path))["rows"]
         if not all(set(COLUMNS) <= set(row) for row in rows):
@@ -51,7 +51,7 @@ def rows_in(path: Path) -> list[Row]:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """`COLUMNS` of the rows; lists joined by semicolons."""
+    """Returns `COLUMNS` of the rows as CSV. Lists are joined by semicolons."""
     file = io.StringIO()
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -62,13 +62,13 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:
-    """The page of a suite: its table, the count of verdicts, and how to read it."""
+    """Returns the page of a suite: its table, the number of verdicts, and an explanation."""
     head = [f"# Leaderboard: {suite}", "", *table_lines(rows), tally(rows, rules), ""]
     return "\n".join([*head, "## How to read it", "", explanation(rules)]) + "\n"
 
 
 def tally(rows: Sequence[Row], rules: Rules) -> str:
-    """How many verdicts there are of each kind, and how many of them chance alone would bring."""
+    """Returns the number of verdicts of each kind, and how many are expected by chance."""
     if any(row["expected"] for row in rows):
         words = Counter(row["as_expected"] or "without a number" for row in rows if row["expected"])
         return (
@@ -100,7 +100,7 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
 
 
 def _generated(complete: Sequence[Row]) -> str:
-    """Returns on what data the reproduced numbers are: generated data prove little about real data."""
+    """Returns how many reproduced numbers are of generated data, which prove little about real data."""
     reproduced = [row for row in complete if row["verdict"] == "reproduced"]
     made = [row for row in reproduced if (spec := catalog().get(row["dataset"])) and not spec.files]
     names = ", ".join(sorted({row["dataset"] for row in made}))
@@ -111,7 +111,7 @@ def _generated(complete: Sequence[Row]) -> str:
 
 
 def explanation(rules: Rules) -> str:
-    """How verdicts are reached, with the numbers of the rules."""
+    """Returns an explanation of the verdicts, with the values of the rules."""
     numbers = {"level": rules.level, "sure": 100 * (1 - rules.level), "power": 100 * rules.power}
     return EXPLANATION.format(few=rules.unstated_runs[0], most=rules.unstated_runs[1], **numbers).strip()
 

@@ -28,7 +28,7 @@ DECIDING = ("suites",)  # folders with data of the benchmark
 
 
 class Known(NamedTuple):
-    """Of a shipped file without problems: its rows without claims, and what would be computed differently now."""
+    """Cached content of a valid shipped file: its rows without claims, and why it is stale."""
 
     rows: list[Row]
     stale: list[str]

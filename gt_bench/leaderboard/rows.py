@@ -15,7 +15,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.expectations import with_expectation
 from gt_bench.leaderboard.verdicts import printed_number, with_verdict
 from gt_bench.papers.published import Published, PublishedError, further
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import COLUMNS, EnsembleSummary, Record, Result, Row, SearchSummary
 from gt_bench.stats.equivalence import STD_DDOF
 from gt_bench.store.archive import contribution_of
@@ -52,7 +52,7 @@ def summarise(
     problems: Sequence[str] = (),
     printed: Published | None = None,
 ) -> Row:
-    """One row, all but its verdict: the records of one cell in figures.
+    """Returns the row of a cell without its verdict: statistics of its records.
 
     `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts
     the requested ones; seconds and memory are the median and the maximum over the runs. `problems`: what could not be
@@ -159,7 +159,7 @@ def summarise(
 
 
 def _average(row: Row, size: int) -> None:
-    """Replace the runs of a row by averages of `size` runs each, as published. Incomplete averages are left out.
+    """Replaces the runs of a row by averages of `size` runs each, as published. Incomplete averages are left out.
 
     Args:
         row: The row, changed in place: `values`, `runs`, `seeds`, and a note. The runs must be in the order of the
@@ -180,7 +180,7 @@ def _average(row: Row, size: int) -> None:
 
 
 def absent(cell: str, status: str, reason: str | None) -> Row:
-    """The row of a cell without a readable result."""
+    """Returns the row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")
     result = cast(
         Result, {"cell": cell, "suite": suite, "dataset": dataset, "model": model, "status": status, "reason": reason}
@@ -189,7 +189,7 @@ def absent(cell: str, status: str, reason: str | None) -> Row:
 
 
 def _not_unique(records: Sequence[Record]) -> list[str]:
-    """What the data do not determine in the encodings that these runs read: eigenvectors of a repeated eigenvalue."""
+    """Returns which encodings of these runs the data do not determine: eigenvectors of repeated eigenvalues."""
     found = {
         key: said.get("flags", {})
         for record in records
@@ -223,11 +223,8 @@ def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadab
 
 
 def _ensemble_note(ensemble: EnsembleSummary, metric: str | None) -> str:
-    scale, form = (100, ".2f") if metric in PERCENT else (1, ".4g")
-    default, mean = (
-        f"{scale * ensemble[f'{which}mean']:{form}} ± {scale * ensemble[f'{which}std']:{form}}"  # type: ignore[literal-required]
-        for which in ("default_", "")
-    )
+    default = mean_and_std(ensemble["default_mean"], ensemble["default_std"], metric in PERCENT)
+    mean = mean_and_std(ensemble["mean"], ensemble["std"], metric in PERCENT)
     return (
         f"with default settings: {default} ({ensemble['default_hours']:.3g} hours); ensemble of the search's trials, "
         f"chosen on validation: {mean} ({ensemble['hours']:.3g} hours; tuned alone {ensemble['tuned_hours']:.3g})"

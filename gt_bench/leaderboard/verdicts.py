@@ -21,7 +21,7 @@ from gt_bench.stats.equivalence import (
 
 
 def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
-    """The row with its verdict on the number (see gt_bench/stats/equivalence.py).
+    """Returns the row with its verdict on the published number (gt_bench/stats/equivalence.py).
 
     A cell where only seeds are missing has a provisional verdict, which is marked. A cell whose runs failed, or that is
     `reduced` otherwise, gets none; neither does a cost, which depends on the authors' machine.
@@ -60,7 +60,7 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
 
 
 def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
-    """Add what needs all rows: claims and false-discovery rates.
+    """Adds claims and false-discovery rates, which depend on all rows.
 
     Args:
         rows: Rows with verdicts. The false-discovery rate is over these rows and no others.
@@ -80,7 +80,7 @@ def with_claims(rows: Sequence[Row], rules: Rules | None = None) -> list[Row]:
 
 
 def with_false_discovery(rows: Sequence[Row]) -> list[Row]:
-    """Set `q_difference` over exactly these rows.
+    """Sets `q_difference` over exactly these rows.
 
     Dependent rows are one comparison (`comparisons`). Its p value is the smallest of its rows times their number
     (Bonferroni), which is valid under any dependence. Benjamini-Hochberg is over comparisons.
@@ -162,7 +162,7 @@ def comparisons(rows: Sequence[Row]) -> list[int | None]:
 
 
 def printed_number(result: Result, notes: list[str]) -> Published | None:
-    """The published number that a result names; what is wrong with that name is added to `notes`."""
+    """Returns the published number that a result refers to. Errors in the reference are added to `notes`."""
     try:
         return resolve(result.get("published"), result["dataset"], result.get("metric"))
     except PublishedError as error:
@@ -198,7 +198,7 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
 
 
 def runs_in_full(row: Row) -> int:
-    """How many runs the cell has when nothing is cut."""
+    """Returns the number of runs of the cell without limits."""
     return max([row["seeds"], *(cut.full for line in row["reduced"] if (cut := seeds_in(line)))])
 
 
@@ -229,7 +229,7 @@ def _better(row: Row, published: Published, rival: Number, spread: float | None,
 
 
 def _printed_spread(published: Published) -> float | None:
-    """The sample deviation that is printed."""
+    """Returns the sample standard deviation of the published number."""
     return published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
 
 
@@ -245,7 +245,7 @@ def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
 
 
 def _spread(row: Row) -> float | None:
-    """The sample standard deviation over the runs; None of one run."""
+    """Returns the sample standard deviation over the runs. None for one run."""
     return None if row["std"] is None or row["runs"] < 2 else sample_std(row["std"], row["runs"])
 
 

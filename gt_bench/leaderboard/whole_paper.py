@@ -68,7 +68,7 @@ def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
 
 
 def sentence(found: WholePaper) -> str:
-    """The result for people."""
+    """Returns the result as a sentence."""
     test, methods = found
     if not test.numbers:
         return "No number differs from its published one."

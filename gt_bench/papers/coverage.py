@@ -43,7 +43,7 @@ class Coverage:
 
     @property
     def sentence(self) -> str:
-        """The coverage as text."""
+        """Returns the coverage as text."""
         never = (
             f" {self.impossible} can have none: no standard deviation is published, and the recipes have one seed."
             if self.impossible

@@ -166,7 +166,7 @@ def _declare(name: str, text: str, source: Path | Given, options: DataOptions, l
         content = entries()
         write_bytes(FILE, yaml.safe_dump(content | {name: entry}, sort_keys=False, width=140).encode())
     print(
-        f"{text} is the dataset {name!r} from here on: {entry['task']}, "
+        f"{text} is now the dataset {name!r}: {entry['task']}, "
         f"{entry['metric']}{''.join(f', {key}' for key in ('undirected', 'inductive') if key in entry)} ({FILE})",
         flush=True,
     )
@@ -191,7 +191,7 @@ def _other_name(text: str) -> str:
 
 
 def _place(text: str) -> tuple[str, str]:
-    """Which file and function a source means, however its path is written."""
+    """Returns file and function of a source, independent of how its path is written."""
     if text.startswith("pyg:"):
         return text, ""
     file, _, function = text.partition(":")

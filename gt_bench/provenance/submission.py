@@ -14,6 +14,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, nearest, validated
 from gt_bench.experiment.match_size import parameters_of
+from gt_bench.papers.units import PERCENT, mean_and_std, metric_label
 from gt_bench.provenance.staleness import compare_golden_values, freshness, recipe_now, without_source
 from gt_bench.provenance.transfer import commit_of_changed_code, differences, kind_differences
 from gt_bench.schemas import Record, Settings
@@ -73,15 +74,16 @@ class Report:
         one = cast(Shipped, self.shipped)
         runs, measured = [r["deterministic"] for r in one.records], [r["measured"] for r in one.records]
         tests = [run["test"] for run in runs if run["status"] == "ok" and run["test"] is not None]
-        spread = f" ± {statistics.stdev(tests):.4g}" if len(tests) > 1 else ""
-        number = f"{statistics.fmean(tests):.4g}{spread} over {len(tests)} runs" if tests else "none"
+        mean, std = statistics.fmean(tests) if tests else None, statistics.stdev(tests) if len(tests) > 1 else None
+        metric = runs[0]["metric"]
+        number = f"{mean_and_std(mean, std, metric in PERCENT)} over {len(tests)} runs" if tests else "none"
         machines = [f"{m['device']}, {m['environment'].get('cpu', 'processor unknown')}" for m in measured]
         return found | {
             "sha256": hashlib.sha256(read_bytes(self.path)).hexdigest(),
             "cell": one.cell,
             "by": contribution_of(one.records) or "not marked; `gt-bench submit FILE --by NAME` marks it",
             "seeds": ", ".join(str(run["seed"]) for run in runs),
-            f"test {runs[0]['metric']}": number,
+            f"test {metric_label(metric)}": number,
             "computed on": "; ".join(dict.fromkeys(machines)),
             "commit": ", ".join(dict.fromkeys(str(m["environment"].get("commit")) for m in measured)),
         }

@@ -65,11 +65,9 @@ def export_cell(
     path, trials = record_file(cell.cell, root), _trials(cell, records, store)
     if any("modified" in record["deterministic"]["digests"] for record in (*records, *trials)):
         raise StoreError(
-            f"{cell.cell} is not exported: its runs used modified code, which computes other golden values "
-            "under the same "
-            f"versions; raise the version (`python -m gt_bench.testing.check_grid {cell.cell}` names it) and "
-            "train again, or "
-            "undo the change"
+            f"{cell.cell} is not exported: its runs used modified code, which computes other golden values under the "
+            f"same versions; raise the version (`python -m gt_bench.testing.check_grid {cell.cell}` names it) and "
+            "train again, or undo the change"
         )
     exported = cast(Result, {k: v for k, v in result.items() if k != "imported"})
     shipped = Shipped(
@@ -80,9 +78,8 @@ def export_cell(
         raise StoreError("\n".join([f"{cell.cell} is not exported:", *wrong]))
     if not dirty and (changed := commit_of_changed_code(cell, records)):
         raise StoreError(
-            f"{cell.cell} is not exported: the code of its runs differs from commit {changed[:12]}; commit that "
-            "code, or delete "
-            "those records and train again, or use --dirty"
+            f"{cell.cell} is not exported: the code of its runs differs from commit {changed[:12]}; commit that code, "
+            "or delete those records and train again, or use --dirty"
         )
     if path.exists() and not replace and result["reduced"] and not (old := read(path)).result["reduced"]:
         raise StoreError(
@@ -109,8 +106,9 @@ def export_cells(cells: Sequence[Cell], root: Path = ROOT, replace: bool = False
             print_text(f"{path}: {path.stat().st_size:,} bytes")
             if (outputs := predictions.shipped_file(path)).exists():
                 print_text(f"{outputs}: {outputs.stat().st_size:,} bytes")
-    some = f"{': ' + ', '.join(without[:5]) if without else ''}{' ...' if without[5:] else ''}"
-    print_text(f"{written} cells exported; {len(without)} without a run{some}")
+    some = f": {', '.join(without[:5])}{' ...' if without[5:] else ''}" if without else ""
+    remedy = f"; `gt-bench work {without[0]}` computes its runs, or takes them from the store" if without else ""
+    print_text(f"{written} cells exported; {len(without)} without a run{some}{remedy}")
 
 
 def commit_of_changed_code(cell: Cell, records: list[Record]) -> str | None:
@@ -184,9 +182,8 @@ def import_records(shipped: Sequence[Shipped], root: Path = ROOT) -> tuple[int, 
             differing = differences(held, record)
             if differing:
                 conflicts.append(
-                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) "
-                    "are records of "
-                    f"the same run and differ in {differing}{_processors(held, record)}"
+                    f"{store.folder(digest)}/record.json and {one.path} (seed {record['deterministic']['seed']}) are "
+                    f"records of the same run and differ in {differing}{_processors(held, record)}"
                 )
     if conflicts:
         remedy = "nothing is imported; delete the record in the store and import again, or leave that cell out"

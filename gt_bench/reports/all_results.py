@@ -37,7 +37,7 @@ RUN_COLUMNS = (
 
 
 def load_results(suite: str | None = None, dataset: str | None = None, records: Path = ROOT) -> "pd.DataFrame":
-    """A row per cell and source; `gt_bench.load_results` describes the columns.
+    """Returns a row per cell and source. `gt_bench.load_results` describes the columns.
 
     Raises:
         RecipeError: for a suite or a dataset that does not exist.
@@ -48,7 +48,7 @@ def load_results(suite: str | None = None, dataset: str | None = None, records: 
 
 
 def load_runs(suite: str | None = None, dataset: str | None = None, records: Path = ROOT) -> "pd.DataFrame":
-    """A row per run of the cells of `load_results`; `gt_bench.load_runs` describes the columns.
+    """Returns a row per run of the cells of `load_results`. `gt_bench.load_runs` describes the columns.
 
     Raises:
         RecipeError: for a suite or a dataset that does not exist.

@@ -11,6 +11,7 @@ from gt_bench.config.grid import Cell
 from gt_bench.experiment.components import modules_of_run
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.rows import summarise
+from gt_bench.papers.units import mean_and_std
 from gt_bench.plugins.models import is_own
 from gt_bench.schemas import Record, Result
 from gt_bench.store.archive import read_result
@@ -226,9 +227,11 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
     both = [seed for seed in old if seed in new]
     if both:
         percent, differences = after.shown["metric"].endswith("%"), [new[seed] - old[seed] for seed in both]
-        scale = 100 if percent else 1
-        spread = f" ± {scale * statistics.stdev(differences):.4g} (standard deviation)" if len(both) > 1 else ""
-        lines.append(f"difference over {len(both)} common seeds: {scale * statistics.fmean(differences):+.4g}{spread}")
+        mean, std = statistics.fmean(differences), statistics.stdev(differences) if len(both) > 1 else None
+        lines.append(
+            f"difference over {len(both)} common seeds: {'+' if mean > 0 else ''}{mean_and_std(mean, std, percent)}"
+            + ("" if std is None else " (standard deviation)")
+        )
     return lines
 
 

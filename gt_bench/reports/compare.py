@@ -15,7 +15,7 @@ from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, difference_text, number_texts
 from gt_bench.stats.paired import (
     EQUAL,
     FEWEST_DATASETS,
@@ -369,20 +369,14 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
 
 def _texts(one: Comparison, bayes: bool) -> list[str]:
     percent, found = one.metric in PERCENT, one.found
-    scale, form = (100, ".2f") if percent else (1, ".4g")
-
-    def number(value: float) -> str:
-        return f"{scale * value:{form}}"
-
     common = one.first.values.keys() & one.second.values.keys()
-    interval = f" [{number(found.interval[0])}, {number(found.interval[1])}]" if found.interval else ""
+    means = number_texts([_mean(one.first, common), _mean(one.second, common)], percent)
     arrow = "↑" if one.first.version.result["direction"] == "max" else "↓"
     texts = [
         one.dataset,
         f"{one.metric} {arrow}{' %' if percent else ''}",
-        number(_mean(one.first, common)),
-        number(_mean(one.second, common)),
-        f"{'+' if found.difference > 0 else ''}{number(found.difference)}{interval}",
+        *means,
+        difference_text(found.difference, found.interval, percent),
         "–" if found.effect is None else f"{found.effect:.2f}",
         f"{found.ahead} of {found.pairs}" + (f", {found.ties} equal" if found.ties else ""),
         verdict_of(found),

@@ -17,6 +17,7 @@ from gt_bench.data.custom.metric import is_custom
 from gt_bench.leaderboard.collect import OWN, collect, gather
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
+from gt_bench.papers.units import difference_text, mean_and_std
 from gt_bench.reports.compare import verdict_of
 from gt_bench.reports.paper_table import tex_text
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
@@ -292,23 +293,13 @@ def _has_unit(metric: str | None) -> bool:
 
 def _texts(row: Compared) -> list[str]:
     percent = row["unit"] == "percent"
-
-    def number(value: float | None) -> str:
-        return "–" if value is None else f"{100 * value:.2f}" if percent else f"{value:.4g}"
-
-    spread = f" ± {number(row['std'])}" if row["runs"] > 1 and row["std"] is not None else ""
-    printed = number(row["published_mean"]) + (
-        f" ± {number(row['published_std'])}" if row["published_std"] is not None else ""
-    )
-    difference = "–"
-    if row["against_difference"] is not None:
-        difference = ("+" if row["against_difference"] > 0 else "") + number(row["against_difference"])
-        if row["against_interval"]:
-            difference += f" [{', '.join(map(number, row['against_interval']))}]"
+    mean = mean_and_std(row["mean"], row["std"] if row["runs"] > 1 else None, percent)
+    published = mean_and_std(row["published_mean"], row["published_std"], percent)
+    difference = difference_text(row["against_difference"], row["against_interval"], percent)
     metric = f"{row['metric']} %" if percent else _metric(row)
     return [
-        row["model"], row["of"], metric, number(row["mean"]) + spread, f"{row['runs']}/{row['seeds']}", difference,
-        row["against"] or "–", printed, row["status"] + (", reduced" if row["reduced"] else ""),
+        row["model"], row["of"], metric, mean, f"{row['runs']}/{row['seeds']}", difference,
+        row["against"] or "–", published, row["status"] + (", reduced" if row["reduced"] else ""),
         "–" if row["parameters"] is None else f"{row['parameters']:,}",
         "–" if row["seconds_per_epoch"] is None else f"{row['seconds_per_epoch']:.3g}",
         "–" if row["peak_memory_mib"] is None else f"{row['peak_memory_mib']:,.0f}",

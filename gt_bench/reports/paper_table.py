@@ -45,7 +45,7 @@ PROVISIONAL = "…"  # behind a sign: fewer seeds than the recipe asks for
 
 
 def kind_of(row: Row) -> Kind:
-    """What the verdict of a row comes to; `higher (better)` and `lower (better)` are one kind."""
+    """Returns the kind of a row's verdict. `higher (better)` and `lower (better)` are the same kind."""
     word = (row["verdict"] or "none").partition(",")[0]
     if found := re.fullmatch(r"(higher|lower) \((better|worse)\)", word):
         word = found[2]
@@ -53,7 +53,7 @@ def kind_of(row: Row) -> Kind:
 
 
 class Line(NamedTuple):
-    """A line of the table. `row` by column where it is ours; `printed` by column where it is theirs."""
+    """A line of the table: own rows by column, or published numbers by column."""
 
     method: str
     recipe: str | None
@@ -90,7 +90,7 @@ class PaperTable:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The signs that it contains."""
+        """The kinds of verdicts in the table."""
         there = {kind_of(row).word for rows in self.ours.values() for row in rows if row["mean"] is not None}
         return [kind for kind in KINDS if kind.word in there]
 
@@ -128,20 +128,20 @@ def run_part(table: PaperTable) -> PaperTable | None:
 
 
 def _letter(number: int) -> str:
-    """a, b, ... z, aa, ab, ..."""
+    """Returns the letter of a footnote: a, b, ... z, aa, ab, ..."""
     first, last = divmod(number, 26)
     return ("" if first == 0 else string.ascii_lowercase[first - 1]) + string.ascii_lowercase[last]
 
 
 def name_of(row: Row) -> str:
-    """What a line of ours is called: its recipe, with the suite if that is not the paper's own, and with a flag."""
+    """Returns the name of an own line: its recipe, with the suite if it is not that of the paper, and a flag."""
     suite, _, recipe = row["cell"].split("/")
     name = recipe if suite == (row["published_place"] or [""])[0] else f"{recipe} ({suite})"
     return f"{name} (!)" if row["chosen_on_test"] else name
 
 
 def heading(column: Column, layout: Layout) -> list[str]:
-    """The lines of a column's head: the dataset, then metric and split where the table has several."""
+    """Returns the lines of a column's head: the dataset, and metric and split if the table has several."""
     direction = next(p.direction for (_, c), p in layout.printed.items() if c == column)
     arrow = "↑" if direction == "max" else "↓"
     metric = [f"{column.metric} {arrow}"] if layout.varies("metric") else []
@@ -149,7 +149,7 @@ def heading(column: Column, layout: Layout) -> list[str]:
 
 
 def caption(layout: Layout) -> str:
-    """Paper and table, with the metric and split that all columns share."""
+    """Returns paper and table, with the metric and split that all columns share."""
     first = next(iter(layout.printed.values()))
     arrow = "↑" if first.direction == "max" else "↓"
     shared = [f"{first.metric} {arrow}"] if not layout.varies("metric") else []
@@ -160,7 +160,7 @@ def caption(layout: Layout) -> str:
 
 
 def digits_of(published: Published) -> int:
-    """Decimals that the number was printed with."""
+    """Returns the decimals of a published number."""
     first = re.match(r"\d+(?:\.(\d+))?", published.printed)
     return len((first and first[1]) or "") if first else 2
 
@@ -175,12 +175,12 @@ def our_number(row: Row, published: Published) -> str:
 
 
 def sign_of(row: Row) -> str:
-    """The verdict's sign, with a mark while seeds are missing; empty where there is no number."""
+    """Returns the sign of the verdict, with a mark while seeds are missing. Empty without a number."""
     return "" if row["mean"] is None else kind_of(row).sign + (PROVISIONAL if row["provisional"] else "")
 
 
 def _texts(table: PaperTable, line: Line, mark: Callable[[str], str], sign: Callable[[Row], str]) -> list[str]:
-    """The texts of a line's columns; empty where the paper leaves a blank."""
+    """Returns the texts of the columns of a line. Empty where the paper has no number."""
     texts = []
     for column in table.layout.columns:
         if column in line.printed:
@@ -195,7 +195,7 @@ def _texts(table: PaperTable, line: Line, mark: Callable[[str], str], sign: Call
 
 
 def legend(table: PaperTable) -> list[str]:
-    """How to read it: the signs that occur, and each footnote once."""
+    """Returns an explanation of the signs that occur, and each footnote once."""
     said = [f"{kind.sign} {kind.says}" for kind in table.kinds]
     if any(row["provisional"] for rows in table.ours.values() for row in rows):
         said.append(f"{PROVISIONAL} with fewer seeds than the recipe asks for")
@@ -278,7 +278,7 @@ TEX_NEEDS = r"% in the preamble: \usepackage{booktabs, amssymb}"
 
 
 def to_tex(table: PaperTable) -> str:
-    """A `table` environment on booktabs and amssymb."""
+    """Returns the table as a `table` environment of LaTeX with booktabs and amssymb."""
     columns = table.layout.columns
 
     def sign(row: Row) -> str:
@@ -331,7 +331,7 @@ _TEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "–": "--", "→": r"$\to$",
 
 
 def tex_text(text: str) -> str:
-    """Text as LaTeX writes it."""
+    """Returns text with the special characters of LaTeX escaped."""
     return "".join(_tex_character(character) for character in text)
 
 

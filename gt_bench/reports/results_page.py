@@ -263,7 +263,7 @@ def _differences(root: Path) -> list[str]:
 
 
 def _papers(lines: Sequence[PaperLine]) -> list[str]:
-    """The table of papers: their own numbers by verdict."""
+    """Returns the table of papers: their own numbers by verdict."""
     kinds = [kind for kind in KINDS if kind.word != NO_VERDICT]
     head = ["paper", "numbers", "with a verdict", *(kind.word for kind in kinds), "worse side", "p"]
     found = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
@@ -276,7 +276,7 @@ def _papers(lines: Sequence[PaperLine]) -> list[str]:
 
 
 def _counts(tables: Sequence[PaperTable]) -> list[str]:
-    """A line per paper: how many numbers it prints, how many were run, and how they came out."""
+    """Returns a line per paper: its numbers, how many were run, and their verdicts."""
     lines = [
         f"| paper | numbers printed | run | {' | '.join(kind.word for kind in KINDS[:-1])} | not judged |",
         f"| --- |{' ---: |' * (2 + len(KINDS))}",
@@ -327,7 +327,7 @@ def _unprinted(rows: Sequence[Row]) -> list[str]:
 
 
 def _claims(rows: Sequence[Row], rules: Rules) -> list[tuple[Claim, str, str]]:
-    """(claim, verdict, why) of those that print and runs decide."""
+    """Returns (claim, verdict, reason) of the claims that published numbers and runs decide."""
     return [
         (claim, *evaluate_claim(claim, rows, rules=rules))
         for claim in load_claims()

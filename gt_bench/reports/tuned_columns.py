@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.terminal import print_table
-from gt_bench.papers.units import PERCENT
+from gt_bench.papers.units import PERCENT, difference_text, mean_and_std, metric_label, number_text
 from gt_bench.schemas import Settings
 from gt_bench.stats.equivalence import STD_DDOF
 from gt_bench.stats.paired import Paired, paired
@@ -101,18 +101,15 @@ class TunedColumns:
 
     def texts(self) -> list[list[str]]:
         """Returns the texts of each row, in the order of `HEADS`."""
-        rows = []
+        rows, percent = [], self.metric in PERCENT
         for column in self.columns:
-            spread = f" ± {self._number(column.std)}" if len(column.values) > 1 else ""
-            found, difference = self.against_default(column), "–"
-            if found:
-                ends = f" [{', '.join(map(self._signed, found.interval))}]" if found.interval else ""
-                difference = self._signed(found.difference) + ends
+            found = self.against_default(column)
+            difference = difference_text(found.difference, found.interval, percent) if found else "–"
             rows.append(
                 [
                     column.name,
-                    self._number(column.mean) + spread,
-                    self._number(column.validation),
+                    mean_and_std(column.mean, column.std if len(column.values) > 1 else None, percent),
+                    number_text(column.validation, percent),
                     difference,
                     str(column.trials),
                     str(column.runs),
@@ -136,13 +133,7 @@ class TunedColumns:
 
     def title(self) -> str:
         """Returns the title of the table."""
-        return f"{self.metric}{' %' if self.metric in PERCENT else ''}: default, tuned, tuned and ensembled"
-
-    def _number(self, value: float) -> str:
-        return f"{100 * value:.2f}" if self.metric in PERCENT else f"{value:.4g}"
-
-    def _signed(self, value: float) -> str:
-        return f"{100 * value:+.2f}" if self.metric in PERCENT else f"{value:+.4g}"
+        return f"{metric_label(self.metric)}: default, tuned, tuned and ensembled"
 
 
 def show(columns: TunedColumns) -> None:

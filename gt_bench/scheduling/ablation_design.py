@@ -17,7 +17,7 @@ import yaml
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.origins import ROW, check_origins
-from gt_bench.config.recipe import DESCRIBED, Recipe, load_recipe
+from gt_bench.config.recipe import DESCRIPTIVE, Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_space import Choice, Range, SearchSection
 from gt_bench.config.space_text import space_in
@@ -217,7 +217,7 @@ def _changed(base: Recipe, change: Settings, cell: Cell, factor: str) -> Recipe:
 
 def _put(content: Settings, key: str, value: object, where: str) -> None:
     *sections, last = key.split(".")
-    if key == "model.name" or key in DESCRIBED:
+    if key == "model.name" or key in DESCRIPTIVE:
         raise RecipeError(f"{where}: {key} is no factor: runs do not depend on it, or it is another model")
     place = content
     for name in sections:

@@ -26,7 +26,7 @@ from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import duration, file_size
 from gt_bench.utils.io import WriteError
-from gt_bench.utils.paths import SUITES
+from gt_bench.utils.paths import SUITES, record_file
 
 SHOWN = 5  # jobs that are listed
 
@@ -100,6 +100,7 @@ class _Queue:
     elsewhere: int = 0
     keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # keys of the missing runs
     disagrees: bool = False
+    finished: set[Cell] = field(default_factory=set)  # cells whose results were written
 
     @property
     def is_over(self) -> bool:
@@ -120,14 +121,16 @@ class _Queue:
         searchable = [run for run in found.missing if run.searched or ("search", run.cell.cell) not in self.tried]
         runs = [run for run in searchable if run.run not in self.tried and not self._too_large(run)]
         jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
-        if not jobs or self.is_over:
+        unwritten = [job for job in found.unwritten if self.tried.isdisjoint(job.runs)]
+        if not (jobs or unwritten) or self.is_over:
             return False
         self.progress, self.elsewhere = False, 0
-        self._announce(found, runs, jobs)
+        if jobs:
+            self._announce(found, runs, jobs)
         # `_ready` checks memory: the forecast of a job is more precise than the largest peak so far
         with WorkerPool(_launch(self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
             pool.run(
-                jobs,
+                [*jobs, *unwritten],
                 self._on_message,
                 is_ready=lambda job, unfinished: self._ready(job, unfinished, pool.tasks),
                 on_done=self._ended,
@@ -136,12 +139,18 @@ class _Queue:
         return True
 
     def close(self, found: Plan) -> bool:
-        """Report what is missing; return whether everything is done.
+        """Export complete cells that are not in the folder yet, and report what is missing.
+
+        Returns:
+            Whether everything is done.
 
         Raises:
             WriteError: the disk is full.
         """
         left = found.missing
+        for cell in found.begun.keys() - {run.cell for run in left} - self.finished:
+            if not record_file(cell.cell, self.export).exists():
+                self._export(cell)
         others = f", {self.elsewhere} of them run in other processes" if self.elsewhere else ""
         self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + found.stored} are missing{others}")
         if self.full is not None:
@@ -195,7 +204,8 @@ class _Queue:
         elif "say" in line:
             self.say(line["say"])
         elif "whole" in line:
-            self._export(self.grid.find(job.name))
+            self.finished.add(cell := self.grid.find(job.name))
+            self._export(cell)
         else:
             self._check_key(job, line)
             self._outcome(job, line["seed"], line["outcome"], line.get("why"), line.get("trials", 0))

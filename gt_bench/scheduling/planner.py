@@ -16,7 +16,7 @@ Without a time limit everything is computed, and `longest_first` orders the jobs
 minutes share a process with other runs of their cell, and trials with others of their search (`jobs_of`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from gt_bench.experiment.cell import experiment_of, limited, settings_of
 from gt_bench.forecasting.cache import Cost, costs_of
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.search.optimize import Trials, trials_left
+from gt_bench.store.archive import read_result
 from gt_bench.store.run_store import Store, StoreError, curves_reached
 from gt_bench.utils.errors import DatasetError
 
@@ -159,6 +160,8 @@ class Plan:
         data: datasets of which data or encodings are missing on disk.
         stored: number of runs in the store.
         begun: cells with stored runs, and their limits.
+        unwritten: jobs that write the results of cells whose runs are all stored, for example under another cell's
+            name, which has the same runs.
         problems: why cells are skipped, one line each.
     """
 
@@ -168,6 +171,7 @@ class Plan:
     stored: int
     begun: dict[Cell, Limits]
     problems: list[str]
+    unwritten: list[Job] = field(default_factory=list)
 
 
 def plan(
@@ -197,6 +201,7 @@ def plan(
     searches: dict[str, Trials] = {}
     unprepared: dict[str, None] = {}
     begun: dict[Cell, Limits] = {}
+    unwritten: dict[str, Job] = {}
     stored, problems = set(), []
     for number, entry in enumerate(entries):
         for cell, limits in _with_sources(entry, grid):
@@ -207,9 +212,12 @@ def plan(
             except (ValueError, StoreError, SyntaxError) as error:  # SyntaxError: in the file of a model
                 problems.append(f"{cell.cell}: {error}")
                 continue
-            stored |= kept
+            stored |= set(kept.values())
             if kept:
                 begun[cell] = limits
+                if not runs and not has_result(cell, kept.values()):
+                    seeds = tuple(kept)
+                    unwritten[cell.cell] = Job("runs", cell.cell, cell.dataset, seeds=seeds, limits=limits)
             for run in runs:
                 found.setdefault((run.cell.cell, run.digest or _cut(run), run.seed), run)
             if runs and not is_prepared(cell, data):
@@ -220,7 +228,8 @@ def plan(
     costs = dict(zip(wanted, given, strict=True))
     missing = [replace(run, cost=costs[run.cell, _cut(run)]) for run in missing]
     missing.sort(key=lambda run: run.order)
-    return Plan(missing, searches, list(unprepared), len(stored), begun, list(dict.fromkeys(problems)))
+    found_problems = list(dict.fromkeys(problems))
+    return Plan(missing, searches, list(unprepared), len(stored), begun, found_problems, list(unwritten.values()))
 
 
 def _cut(run: Missing) -> str:
@@ -316,8 +325,8 @@ def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
 
 def _of_cell(
     cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path
-) -> tuple[list[Missing], set[str]]:
-    """Return (missing runs of the cell, digests of its stored runs)."""
+) -> tuple[list[Missing], dict[int, str]]:
+    """Return (missing runs of the cell, {seed: digest} of its stored runs)."""
     own = limited_grid(grid, cell, limits)
     asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
     rank, numbers = printed(cell)
@@ -326,19 +335,28 @@ def _of_cell(
         for place, seed in enumerate(asked.seeds, 1)
     ]
     if _is_unsearched(cell):
-        return [replace(run, searched=False) for run in every], set()
+        return [replace(run, searched=False) for run in every], {}
     recipe = limited(settings_of(cell), own, cell)[0]
     try:
         experiment = experiment_of(cell, recipe, own, store, data)
         digests = {seed: experiment.digest(seed) for seed in recipe.seeds}
-        kept = {seed for seed in recipe.seeds if experiment.settled(seed) is not None}
+        kept = {seed: digests[seed] for seed in recipe.seeds if experiment.settled(seed) is not None}
     except DatasetError:  # data or encodings are not available yet
-        return every, set()
+        return every, {}
     missing = [run for run in every if run.seed not in kept]
     missing = [
         replace(run, digest=digests[run.seed], done=part_done(store, digests[run.seed], recipe)) for run in missing
     ]
-    return missing, {digests[seed] for seed in kept}
+    return missing, kept
+
+
+def has_result(cell: Cell, digests: Collection[str]) -> bool:
+    """Return whether results/CELL.json lists these runs."""
+    try:
+        result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
+    except StoreError:  # damaged: training writes it again
+        return False
+    return result is not None and set(digests) <= set(result["runs"])
 
 
 def part_done(store: Store, digest: str, recipe: Recipe) -> float:

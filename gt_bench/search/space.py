@@ -4,7 +4,7 @@ import itertools
 import random
 
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.recipe import DESCRIBED, Recipe, load_recipe
+from gt_bench.config.recipe import DESCRIPTIVE, Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_space import Choice, SearchSection
 from gt_bench.experiment.validate import check_model
@@ -28,7 +28,7 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
     keys = [name for key, space in search.space.items() for name in (key, *getattr(space, "also", ()))]
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
         raise RecipeError(f"{cell.recipe_path}: search.space: duplicate key {', '.join(repeated)}; remove one")
-    if unused := [key for key in keys if key.split(".")[0] in DESCRIBED or key == "model.name"]:
+    if unused := [key for key in keys if key.split(".")[0] in DESCRIPTIVE or key == "model.name"]:
         raise RecipeError(
             f"{cell.recipe_path}: search.space.{unused[0]}: this key cannot be searched, because runs do not depend on "
             "it; remove it"

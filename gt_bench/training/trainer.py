@@ -93,12 +93,12 @@ class Run:
         recomputed: whether activation checkpointing is used, because the model did not fit into memory without it.
         static: padding and compilation of the model, if the recipe has `batch.static` or `compile`.
         forms: {"training" or "evaluation": {operation of `gt_models.kernels`: calls of each form}}.
-        examples: {"val" or "test": outputs and targets of each batch} of the tested weights, if `keeps` allows them.
-        left_out: bytes of outputs and targets that were not stored because `keeps` is less, otherwise None.
-        keeps: bytes of outputs and targets that `train` may keep in `examples`. 0 for none.
+        examples: {"val" or "test": outputs and targets of each batch} of the tested weights.
+        examples_limit: maximum size of `examples` in bytes. 0 for none.
+        examples_dropped: size in bytes, if `examples` was dropped because it exceeds the limit. Otherwise None.
     """
 
-    # whether a signal ends the run after the current epoch. Runners without epochs in their checkpoint end at once
+    # whether a signal ends the run after the current epoch, and not immediately
     stops_between_epochs = True
 
     def __init__(
@@ -127,8 +127,8 @@ class Run:
         self.best: dict[str, dict[str, Tensor]] = {}
         self.recomputed = False
         self.static: StaticForward | None = None
-        self.keeps = 0
-        self.left_out: int | None = None
+        self.examples_limit = 0
+        self.examples_dropped: int | None = None
         self.examples: dict[str, Examples] = {}
         self.forms: dict[str, dict[str, Counter[str]]] = {"training": {}, "evaluation": {}}
 
@@ -341,8 +341,8 @@ class Run:
         # no later epoch would count as better than NaN
         if not math.isfinite(value := scores[self.task.metric]):
             raise RunFailure(f"{self.task.metric} on {part} is {value} in epoch {epoch}: it is not defined there")
-        if final and self.keeps:
-            self._keep(part, outputs, targets)
+        if final and self.examples_limit:
+            self._add_examples(part, outputs, targets)
         return scores
 
     @torch.no_grad()
@@ -360,19 +360,20 @@ class Run:
             self.model.to(self.device)
         return outputs, targets
 
-    def _keep(self, part: str, outputs: Sequence[Tensor], targets: Sequence[Any]) -> None:
+    def _add_examples(self, part: str, outputs: Sequence[Tensor], targets: Sequence[Any]) -> None:
         """Adds a part to `examples`, or drops all of them if they are too large."""
-        needed = sum(output.nbytes for kept in (outputs, *(of for of, _ in self.examples.values())) for output in kept)
-        if needed > self.keeps:
-            self.examples, self.left_out = {}, needed
+        parts = [outputs, *(stored for stored, _ in self.examples.values())]
+        needed = sum(output.nbytes for part_outputs in parts for output in part_outputs)
+        if needed > self.examples_limit:
+            self.examples, self.examples_dropped = {}, needed
         else:
             self.examples[part] = list(outputs), list(targets)
 
     def _add_validation(self) -> None:
-        """Evaluates the tested weights on validation once more, to keep their outputs. It decides no number."""
+        """Adds validation to `examples`, by one more evaluation of the tested weights. It decides no number."""
         if self.examples and self.outcome.best_epoch is not None:
             with self.meter.timing("test"):
-                self._keep("val", *self._outputs("val", self.outcome.best_epoch - 1))
+                self._add_examples("val", *self._outputs("val", self.outcome.best_epoch - 1))
 
     def _update_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction

@@ -39,12 +39,15 @@ CHOICES = {
 
 
 class PolynomialBase(nn.Module):
-    """The base model, X^(l) = (W^(l) X^(l-1)) * (X^(l-1) + B^(l)) (equation 4).
+    """The base model, X^(l) = (W^(l) X^(l-1)) * (X^(l-1) + B^(l)) (equation 4), for graphs of a fixed size.
 
-    For one graph of `num_nodes` nodes, [n, d] -> [n, d].
+    It is 2^L-polynomial-expressive (Theorem 3.3), but neither equivariant nor linear in the number of nodes. The
+    equivariant layers below are derived from it.
 
-    2^L-polynomial-expressive (Theorem 3.3), but neither equivariant nor linear in n: what the equivariant layers below
-    are derived from.
+    Args:
+        num_nodes: number of nodes n.
+        dim: width d.
+        num_layers: number of layers L.
     """
 
     def __init__(self, num_nodes: int, dim: int, num_layers: int):
@@ -66,9 +69,11 @@ class PolynomialBase(nn.Module):
 
 
 class Beta(nn.Module):
-    """The coefficients B = 1 sigma(beta)^T (equations 5 and 7), [d].
+    """The coefficients B = 1 sigma(beta)^T (equations 5 and 7), or sigma(v2 beta^T) with an eigenvector (equation 19).
 
-    With the second eigenvector v2, sigma(v2 beta^T), [N, d] (equation 19).
+    Args:
+        dim: width d.
+        num_layers: number of layers of the module, for the initial values.
     """
 
     def __init__(self, dim: int, num_layers: int):
@@ -82,7 +87,7 @@ class Beta(nn.Module):
         nn.init.normal_(self.weight, std=self.std)
 
     def forward(self, v2: Tensor | None) -> Tensor:
-        """sigma(beta), [d]; with v2 [N, 1] one per node, [N, d]."""
+        """Returns sigma(beta), [d]; with the second eigenvector v2, [N, 1], a row per node, [N, d]."""
         # unstated: sigma with v2; equation 19 has none, equation 7 bounds B. v2 takes the place of the ones inside
         # sigma(1 beta^T)
         return torch.sigmoid(self.weight if v2 is None else v2.to(self.weight.dtype) * self.weight)
@@ -91,10 +96,15 @@ class Beta(nn.Module):
 class Attention(ResetParameters):
     """WV = sigma(Q) (sigma(K)^T V) / (sigma(Q) sum_i sigma(K_i)) (equation 6).
 
-    The head is the last index: channel c of head h is c * H + h (Listing 2).
+    W, the attention of each node over the nodes of its graph, is never computed: the time is O(N C^2 H) for H heads of
+    width C. Channel c of head h is column c * H + h (Listing 2).
 
-    W is the attention of each node over the nodes of its graph; it is never computed. Time O(N C^2 H). `with_value`
-    False: `forward` is given V.
+    Args:
+        in_dim: width of the input.
+        dim: width of all heads together, d = H C.
+        num_heads: number of heads H.
+        share_query_key: whether queries and keys are the same.
+        with_value: False if `forward` gets the values V.
     """
 
     def __init__(self, in_dim: int, dim: int, num_heads: int, share_query_key: bool = False, with_value: bool = True):
@@ -105,7 +115,7 @@ class Attention(ResetParameters):
         self.value = nn.Linear(in_dim, dim) if with_value else None
 
     def forward(self, x: Tensor, batch: GraphBatch, value: Tensor | None = None) -> Tensor:
-        """[N, in_dim] -> [N, d]; `value` [N, d] takes the place of the layer's value map."""
+        """Nodes [N, in_dim] -> [N, d]. `value`, [N, d], replaces the layer's own values."""
         key = torch.sigmoid(self.key(x))
         query = key if self.query is None else torch.sigmoid(self.query(x))
         value = self.value(x) if value is None else value  # type: ignore[misc]
@@ -115,35 +125,34 @@ class Attention(ResetParameters):
     @accelerated
     def attend(self, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
         """Attention within each graph (equation 6), of queries, keys and values [N, d] each -> [N, d]."""
-        # graph by graph and head by head, zero behind a graph's last node: [B, H, n, C]
+        # padded with zeros behind the last node of a graph, [B, H, n, C]
         q, k, v = (self.split_heads(batch.to_dense(t)) for t in (query, key, value))
         memory = k.mT @ v  # sigma(K)^T V, [B, H, C, C]
         numerator, denominator = q @ memory, q @ k.sum(2)[..., None]
-        # of the nodes alone: behind the last one both are zero
+        # without the padding, where both are zero
         y, total = (batch.from_dense(t.permute(0, 2, 3, 1)) for t in (numerator, denominator))  # [N, C, H], [N, 1, H]
         return (y / total).flatten(1)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """[B, n, d] -> [B, H, n, C]."""
-        # contiguous: each product would copy it otherwise
+        # contiguous, so that the products do not copy it
         return x.unflatten(2, (-1, self.num_heads)).permute(0, 3, 1, 2).contiguous()
 
 
 class LocalLayer(ResetParameters):
     """X = (1 - b) LayerNorm(H * AV) + b AV (equation 17), or AV * (H + b) without norm (equation 7).
 
-    [N, in_dim] -> [N, d].
-
-    A is attention over neighbours; with `parallel` (equation 15) AV has the attention over all nodes added.
+    A is attention over neighbours. With `parallel` (equation 15), attention over all nodes is added to AV.
 
     Args:
-        in_dim, dim: input and output width.
-        local: makes A, from input and output width.
-        beta: gives b.
-        relu: ReLU on H and AV.
-        norm: equation 17, else equation 7.
-        dropout: on AV.
-        parallel: attention over all nodes, which uses the values of `local`.
+        in_dim: width of the input.
+        dim: width of the output, d.
+        local: returns the module of AV for an input and an output width.
+        beta: module of the coefficients b.
+        relu: whether ReLU is applied to H and AV.
+        norm: True for equation 17, False for equation 7.
+        dropout: rate of dropout on AV.
+        parallel: attention over all nodes, which uses the values of `local`. None without it.
     """
 
     def __init__(
@@ -170,7 +179,7 @@ class LocalLayer(ResetParameters):
         return self.combine(self.gate(x), self.mix(x, batch), v2)
 
     def mix(self, x: Tensor, batch: GraphBatch) -> Tensor:
-        """AV, what attention to neighbours gives each node: [N, in_dim] -> [N, d]."""
+        """Returns AV, the attention over neighbours: [N, in_dim] -> [N, d]."""
         a = self.local(x, batch)
         # unstated: norm, sum over layers and output of equation 15's variant; as in the local module. One V serves both
         # attentions
@@ -178,7 +187,7 @@ class LocalLayer(ResetParameters):
 
     @accelerated
     def combine(self, h: Tensor, a: Tensor, v2: Tensor | None) -> Tensor:
-        """The layer's output of H and AV, [N, d] each -> [N, d]."""
+        """Returns the output of the layer from H and AV, [N, d] each -> [N, d]."""
         # unstated: where Polynormer-r puts its ReLUs; on H and AV, as in the authors' code
         h, a = (F.relu(h), F.relu(a)) if self.relu else (h, a)
         a, b = self.dropout(a), self.beta(v2)
@@ -188,7 +197,17 @@ class LocalLayer(ResetParameters):
 
 
 class GlobalLayer(ResetParameters):
-    """X = LayerNorm(WV) * (H + b) (equation 8, Listing 2), [N, d] -> [N, d]."""
+    """X = LayerNorm(WV) * (H + b) (equation 8, Listing 2).
+
+    Args:
+        dim: width d.
+        num_heads: number of heads.
+        beta: module of the coefficients b.
+        relu: whether ReLU is applied to the output.
+        norm: whether LayerNorm is applied to WV.
+        dropout: rate of dropout on the output.
+        share_query_key: whether queries and keys are the same.
+    """
 
     def __init__(
         self,
@@ -217,7 +236,7 @@ class GlobalLayer(ResetParameters):
         return self.combine(self.gate(x), self.attention(x, batch), v2)
 
     def combine(self, h: Tensor, y: Tensor, v2: Tensor | None) -> Tensor:
-        """The layer's output of H and WV, [N, d] each -> [N, d]."""
+        """Returns the output of the layer from H and WV, [N, d] each -> [N, d]."""
         y = y if self.norm is None else self.norm(y)
         return y * (h + self.beta(v2))  # equation 8
 
@@ -231,29 +250,33 @@ class GlobalLayer(ResetParameters):
     sparse_x=True,
 )
 class Polynormer(ResetParameters):
-    """Polynormer and Polynormer-r, version 1 and 2.
+    """Polynormer and Polynormer-r, versions 1 and 2.
+
+    Training has two phases: after `set_phase("local")` only the local module predicts, and after `set_phase("global")`,
+    the default, the whole model.
 
     Args:
-        in_dim, out_dim: width of continuous node features, or vocabulary sizes of categorical columns; outputs per node
-            or graph.
-        level, pooling: "node", or "graph" by the "mean", "sum" or "max" over nodes.
-        hidden_dim, num_heads: width d of all heads together; attention heads, local and global, which split d.
-        num_local_layers, num_global_layers: L1, also the number of layers of "local-and-global"; L2.
-        attention: "local-to-global" (Section 3.3); "local" or "global" alone; "local-and-global" in parallel in each
+        in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
+        out_dim: number of outputs per node or graph.
+        level: what a row of the output is, "node" or "graph".
+        hidden_dim: width d of all heads together.
+        num_heads: number of heads, local and global. It divides `hidden_dim`.
+        num_local_layers: number of local layers L1, also of layers of "local-and-global".
+        num_global_layers: number of global layers L2.
+        attention: "local-to-global" (Section 3.3), only "local" or "global", or "local-and-global" in parallel in each
             layer (equation 15).
-        relu: Polynormer-r: ReLU in each layer.
+        relu: True for Polynormer-r, with ReLU in each layer.
         version: "v1": B = 1 beta^T. "v2": B = v2 beta^T with the encoding "second_eigenvector" (equation 19).
         local_layer: A of equation 7: "gat", "gcn" (large graphs), or "random-walk" (A D^-1 of Appendix K).
-        norm: "layer": LayerNorm as in equation 17 and Listing 2. "none": equations 7 and 8 to the letter, a polynomial
-            if `relu` is off.
-        in_dropout, dropout, global_dropout: on the input features; after the input layer and in each local layer; after
-            each global layer (None: as `dropout`).
-
-    Training has two phases: `set_phase("local")` predicts from the local module alone, `set_phase("global")` (the
-    start) from the whole.
+        norm: "layer": LayerNorm as in equation 17 and Listing 2. "none": exactly equations 7 and 8, which are a
+            polynomial without `relu`.
+        in_dropout: rate of dropout on the input features.
+        dropout: rate of dropout after the input layer and in each local layer.
+        global_dropout: rate of dropout after each global layer. None for `dropout`.
+        pooling: "mean", "sum" or "max" over the nodes of a graph, for the level "graph".
 
     Raises:
-        ValueError: arguments that are unknown or do not fit each other.
+        ValueError: an argument is unknown, or arguments do not fit each other.
     """
 
     def __init__(
@@ -309,13 +332,14 @@ class Polynormer(ResetParameters):
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phases that this model can be trained in, in order."""
+        """The phases of training, in order."""
         return {"local-to-global": ("local", "global"), "global": ("global",)}.get(self.attention, ("local",))
 
     def set_phase(self, name: Literal["local", "global"]) -> None:
-        """Chooses what predicts: "local", the local module (warm-up), or "global", the whole model.
+        """Chooses what predicts: the local module ("local", for the warm-up) or the whole model ("global").
 
-        ValueError for an unknown phase.
+        Raises:
+            ValueError: the model has no such phase.
         """
         if name not in self.phases:
             raise ValueError(
@@ -324,16 +348,16 @@ class Polynormer(ResetParameters):
         self.phase = name
 
     def forward(self, batch: GraphBatch) -> Tensor:
-        """Node outputs [N, out_dim] or graph outputs [B, out_dim].
+        """Returns node outputs [N, out_dim] or graph outputs [B, out_dim].
 
         Raises:
-            MissingEncoding: version 2 finds no second eigenvector.
+            MissingEncoding: the batch has no second eigenvector, which version 2 needs.
         """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
-        """Nodes before the head, [N, d]."""
+        """Returns the node features before the head, [N, d]."""
         batch = GraphBatch.of(batch)
         v2 = batch.encoding("second_eigenvector", 1) if self.version == "v2" else None  # [N, 1]
         x, total = self.embed(batch.x), None  # [N, d]
@@ -355,11 +379,11 @@ class Polynormer(ResetParameters):
         return x
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """Pooling where the level is the graph, then the head: [N, d] -> [N or B, out_dim]."""
+        """Applies pooling, if the level is "graph", and the head: [N, d] -> [N or B, out_dim]."""
         return self.predict(features, batch, self.head)
 
     def predict(self, features: Tensor, batch: GraphBatch, head: nn.Module) -> Tensor:
-        """As `forward_head`, by a given head."""
+        """Does the same as `forward_head`, with another head."""
         # unstated: pooling for graph outputs (Appendix L predicts runtimes of programs without saying how); the mean,
         # then the same layer
         return head(pool(features, GraphBatch.of(batch), self.pooling) if self.level == "graph" else features)
@@ -369,7 +393,7 @@ def check_choices(**given: str) -> None:
     """Check that values are among `CHOICES`.
 
     Raises:
-        ValueError: one is not; the message lists the known values.
+        ValueError: a value is unknown; the message lists the known ones.
     """
     for name, value in given.items():
         if value not in CHOICES[name]:

@@ -18,14 +18,20 @@ from gt_models.layers.precision import full_precision
 
 
 class GraphAttention(nn.Module):
-    """Attention over neighbours, `forward(x [N, in_dim], batch) -> [N, out_dim]`.
+    """Attention over neighbours.
 
         a_ij = softmax_j leaky_relu(<W x_j, att_source> + <W x_i, att_target>)      per head
         out_i = sum_j a_ij W x_j
 
-    The heads are concatenated. Each node attends over its incoming edges and over itself exactly once, whatever
-    self-loops the graph stores. Parallel edges each count. There is no bias. The numbers are those of torch_geometric's
-    GATConv.
+    The heads are concatenated. Each node attends over its incoming edges and exactly once over itself, whether or not
+    the graph has self-loops. Each of several parallel edges counts. There is no bias. The results are equal to those of
+    torch_geometric's GATConv.
+
+    Args:
+        in_dim: width of the input.
+        out_dim: width of all heads together.
+        num_heads: number of heads.
+        negative_slope: slope of leaky ReLU.
 
     Raises:
         ValueError: `num_heads` does not divide `out_dim`.
@@ -54,7 +60,7 @@ class GraphAttention(nn.Module):
     @full_precision
     @accelerated
     def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
-        """Attention of each node to its neighbours, of W x: [N, H C] -> [N, H C]."""
+        """Attention of each node over its neighbours; `value` is W x. [N, H C] -> [N, H C]."""
         source, target = edges_with_self_loops(batch)  # [E + N]
         v = value.unflatten(1, (self.num_heads, -1))  # [N, H, C]
         of_source, of_target = (v * self.att_source).sum(-1), (v * self.att_target).sum(-1)  # [N, H]
@@ -66,15 +72,15 @@ class GraphAttention(nn.Module):
 class GraphConvolution(nn.Module):
     """Sum over neighbours with fixed weights, out_i = sum_j w_ij W x_j + b.
 
-    `forward(x [N, in_dim], batch) -> [N, out_dim]`.
-
     Args:
-        kind: "gcn": w_ij = (d_i d_j)^-1/2 over neighbours and the node itself, where the degree d counts that
-            self-loop, with bias. "random-walk": w_ij = 1 / d_j over the edges as stored (A D^-1 of Polynormer's
-            Appendix K), without bias.
+        in_dim: width of the input.
+        out_dim: width of the output.
+        kind: "gcn": w_ij = (d_i d_j)^-1/2 over the neighbours and the node itself, with bias. The degree d counts the
+            self-loop. "random-walk": w_ij = 1 / d_j over the stored edges (A D^-1 of Polynormer's Appendix K), without
+            bias.
 
     Raises:
-        ValueError: unknown `kind`.
+        ValueError: `kind` is unknown.
     """
 
     def __init__(self, in_dim: int, out_dim: int, kind: str = "gcn"):
@@ -98,7 +104,7 @@ class GraphConvolution(nn.Module):
     @full_precision
     @accelerated
     def attend(self, value: Tensor, batch: GraphBatch) -> Tensor:
-        """The weighted sum over each node's neighbours, of W x: [N, C] -> [N, C]."""
+        """Weighted sum over the neighbours of each node; `value` is W x. [N, C] -> [N, C]."""
         source, target = edges_with_self_loops(batch) if self.kind == "gcn" else batch.edge_index
         if self.kind == "gcn":
             scale = degree(target, batch.num_nodes, value.dtype).rsqrt()  # at least one edge each: the self-loop
@@ -110,10 +116,10 @@ class GraphConvolution(nn.Module):
 
 
 def edges_with_self_loops(batch: GraphBatch) -> tuple[Tensor, Tensor]:
-    """Sources and targets of the edges, each node's self-loop exactly once, long [E + N].
+    """Returns sources and targets of the edges with exactly one self-loop per node, long [E + N] each.
 
-    No size depends on how many self-loops the graph stores: those get the target N, of which `edge_softmax` and
-    `sum_over_edges` drop the sums.
+    The size does not depend on the number of self-loops of the graph: those get the target N, whose sums `edge_softmax`
+    and `sum_over_edges` drop.
     """
     source, target = batch.edge_index
     nodes = torch.arange(batch.num_nodes, device=source.device)
@@ -121,20 +127,17 @@ def edges_with_self_loops(batch: GraphBatch) -> tuple[Tensor, Tensor]:
 
 
 def at(values: Tensor, target: Tensor) -> Tensor:
-    """Node values [N, ...] at the target of each edge; for the target N, which is no node, those of any node."""
+    """Returns the values [N, ...] of the target of each edge. The target N, which is no node, gets any values."""
     return values[target.clamp(max=len(values) - 1)]
 
 
 def degree(nodes: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
-    """How often each node is among `nodes` [E], where N is no node: [N]."""
+    """Counts how often each node occurs in `nodes`, [E] -> [N]. The id N is no node and does not count."""
     return sum_over_edges(torch.ones_like(nodes, dtype=dtype), nodes, num_nodes)
 
 
 def neighbours(kind: str, num_heads: int) -> Callable[[int, int], nn.Module]:
-    """A constructor, called with input and output width, of "gat", "gcn" or "random-walk".
-
-    KeyError for another kind.
-    """
+    """Returns the constructor of "gat", "gcn" or "random-walk", which gets input and output width."""
     if kind == "gat":
         return partial(GraphAttention, num_heads=num_heads)
     return partial(GraphConvolution, kind=kind)

@@ -38,12 +38,13 @@ class SL2Attention(nn.Module):
     """Multi-head attention with simplified L2 scores, a bias and a gate per pair (equation 5), within graphs.
 
     Args:
-        dim, num_heads: width of all heads together, and their number.
+        dim: width of all heads together.
+        num_heads: number of heads.
         attention: "sl2" (equation 4) or "sdp" (equation 2).
-        scale_queries: whether <q, k> is divided by the root of a head's width, as the paper has it.
-        attn_dropout: rate at which gated weights are dropped.
+        scale_queries: whether <q, k> is divided by the square root of the width of a head, as in the paper.
+        attn_dropout: rate of dropout on the gated weights.
         pair_dim: width of the pair encodings.
-        urpe: whether there is a gate phi.
+        urpe: whether weights are multiplied by the gate phi.
     """
 
     def __init__(
@@ -63,19 +64,19 @@ class SL2Attention(nn.Module):
         return self.attend(x, self.bias_and_gate(p), batch)
 
     def bias_and_gate(self, p: Tensor) -> Tensor:
-        """theta(p) and, where there is a gate, phi(p), side by side: [P, pair_dim] -> [P, G H], G = 2 or 1."""
+        """Returns theta(p) and, with a gate, phi(p) next to it: [P, pair_dim] -> [P, G H] with G = 1 or 2."""
         return self.pair_linear(p)
 
     def attend(self, x: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
-        """Attention with theta and phi given, of nodes [N, dim] and pairs [P, G H] -> [N, dim]."""
+        """Attention of nodes [N, dim] with theta and phi of the pairs, [P, G H] -> [N, dim]."""
         qkv = self.qkv(x)
         return self.out(self.heads(qkv, pairs, batch).to(qkv.dtype))
 
     @full_precision
     @accelerated
     def heads(self, qkv: Tensor, pairs: Tensor, batch: GraphBatch) -> Tensor:
-        """Equation 5 of all heads, of queries, keys and values [N, 3 dim] and pairs [P, G H] -> [N, dim]."""
-        # graph by graph and head by head, zero behind a graph's last node: [B, H, n, d] and [B, H, n, n]
+        """Equation 5 for all heads: queries, keys and values [N, 3 dim], pairs [P, G H] -> [N, dim]."""
+        # padded with zeros behind the last node of a graph, [B, H, n, d] and [B, H, n, n]
         split = batch.to_dense(qkv).unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()
         q, k, v = split.unbind(0)
         theta, *gate = (t.permute(0, 3, 1, 2) for t in batch.pairs_to_dense(pairs).split(self.num_heads, -1))
@@ -91,7 +92,15 @@ class SL2Attention(nn.Module):
 
 
 class PPGTLayer(nn.Module):
-    """X' = X + MSA(Norm(X), P), then X' + MLP(Norm(X')) (equation 7), on nodes [N, dim]."""
+    """X' = X + MSA(Norm(X), P), then X' + MLP(Norm(X')) (equation 7).
+
+    Args:
+        dim: width of the nodes.
+        attention: the module MSA.
+        expansion: hidden width of the MLP as a multiple of `dim`.
+        norm: see `make_norm`.
+        drop_path: rate of stochastic depth.
+    """
 
     def __init__(self, dim: int, attention: nn.Module, expansion: int, norm: str, drop_path: float):
         super().__init__()
@@ -105,7 +114,7 @@ class PPGTLayer(nn.Module):
         return self.add(x, self.attention(self.norm1(x), p, batch), batch)
 
     def add(self, x: Tensor, attended: Tensor, batch: GraphBatch) -> Tensor:
-        """X' and then its MLP (equation 7), of X and MSA(Norm(X), P): [N, dim] each -> [N, dim]."""
+        """Equation 7 from X and `attended`, MSA(Norm(X), P): [N, dim] each -> [N, dim]."""
         x = self.residual1(x, attended, batch.batch, batch.num_graphs)
         return self.residual2(x, self.mlp(self.norm2(x)), batch.batch, batch.num_graphs)
 
@@ -115,7 +124,7 @@ class PPGTLayer(nn.Module):
 
 
 class Backbone(nn.ModuleList):
-    """The layers of equation 7, one after the other, on nodes [N, dim] and the pair encodings that all of them read."""
+    """The layers of equation 7 in sequence. All of them read the same pair encodings."""
 
     @accelerated
     def forward(self, x: Tensor, p: Tensor, batch: GraphBatch) -> Tensor:
@@ -127,39 +136,44 @@ class Backbone(nn.ModuleList):
 
 @register_model("ppgt", levels=("graph", "node"), cost="n^2 d", encodings=("rrwp",), paper=PAPER)
 class PPGT(nn.Module):
-    """Predicts [B, out_dim] (graph) or [N, out_dim] (node).
+    """The whole model.
 
     Args:
-        in_dim, out_dim, level, edge_dim: see `create_model`; `edge_dim=None` reads no edge features.
-        hidden_dim, num_layers, num_heads, ffn_expansion: the backbone.
-        rrwp_dim: RRWP channels that are read, K + 1 for the "PE-dim K" of the paper: the identity and K powers, by
-            the published parameter counts.
-        stem_dim, pair_dim, num_stem_ffn, stem_ffn_expansion: the pair stem (MLP-dim, edge-dim, FFN blocks); pair_dim
-            None is hidden_dim.
-        num_frequencies: S of the sinusoidal enhancement (equation 9); 0 leaves it out.
+        in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
+        out_dim: number of outputs per node or graph.
+        level: what a row of the output is, "graph" or "node".
+        edge_dim: as `in_dim`, of edge features. None to read none.
+        hidden_dim: width of the nodes in the backbone.
+        num_layers: number of layers of the backbone.
+        num_heads: number of heads. It divides `hidden_dim`.
+        ffn_expansion: hidden width of the MLPs of the backbone as a multiple of `hidden_dim`.
+        rrwp_dim: number of channels of RRWP that are read. It is K + 1 for the paper's "PE-dim K": the identity and K
+            powers, by the published numbers of parameters.
+        stem_dim: hidden width of the MLP of the pair stem ("MLP-dim").
+        pair_dim: width of the pair encodings ("edge-dim"). None for `hidden_dim`.
+        num_stem_ffn: number of feed-forward networks of the pair stem.
+        stem_ffn_expansion: their hidden width as a multiple of `pair_dim`.
+        num_frequencies: S of the sinusoidal enhancement (equation 9). 0 without it.
         attention: "sl2" (equation 4) or "sdp" (equation 2).
         urpe: whether weights are multiplied by the gate phi(p) (equation 5).
-        norm: "adarms" (equation 3), "rms" (equation 1), "batch" or "layer", everywhere in backbone and stem.
-        edge_vector: adds one learnt vector to the pair of each edge, for graphs without edge features.
-        attn_dropout: rate at which gated weights are dropped.
-        drop_path: rate of stochastic depth, per graph, the same for every branch.
-        pooling: "sum", "mean" or "class-attention" (graph level).
-        head: "halving" widths, as in the published count of ZINC (Table 7), or "constant", as in that of BREC (Table
-            10).
-        head_layers: linear layers of the head.
+        norm: normalisation in backbone and stem: "adarms" (equation 3), "rms" (equation 1), "batch" or "layer".
+        edge_vector: whether a learnt vector is added to the pair of each edge, for graphs without edge features.
+        attn_dropout: rate of dropout on the gated weights.
+        drop_path: rate of stochastic depth, per graph, the same for each branch.
+        pooling: "sum", "mean" or "class-attention", for the level "graph".
+        head: "halving": each layer has half the width of the one before, as the published number of parameters of
+            ZINC implies (Table 7). "constant": all have the same width, as that of BREC implies (Table 10).
+        head_layers: number of linear layers of the head.
 
     Raises:
-        ValueError: impossible choices, or a batch without nodes.
+        ValueError: arguments do not fit each other, or a batch has no nodes.
         MissingEncoding: "rrwp" is missing or too narrow.
     """
 
-    # for subclasses, which set them before this constructor
-    scale_queries: bool = True  # whether <q, k> is divided by the root of a head's width, as in equation 5
-    node_extras: ClassVar[dict[str, int]] = {
-        "degree": 1,
-        "order": 1,
-    }  # channels of `extra_node_channels` (Appendix B.3)
-    pair_extras: int = 3  # channels of `extra_pair_channels`
+    # subclasses override these
+    scale_queries: bool = True  # see `SL2Attention`
+    node_extras: ClassVar[dict[str, int]] = {"degree": 1, "order": 1}  # widths of `extra_node_channels`
+    pair_extras: int = 3  # number of `extra_pair_channels`
     stem_class: type[PairStem] = PairStem
     attention_class: type[SL2Attention] = SL2Attention
     class_attention_layers: int = 2
@@ -196,10 +210,14 @@ class PPGT(nn.Module):
                 f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: "
                 "choose heads that split the width evenly"
             )
-        given: dict[str, tuple] = {"level": (level, ("graph", "node")), "attention": (attention, ("sl2", "sdp"))}
-        given |= {"urpe": (urpe, (True, False)), "head": (head, ("halving", "constant"))}
-        given |= {"pooling": (pooling, ("sum", "mean", "class-attention"))}
-        for name, (value, known) in given.items():
+        choices: dict[str, tuple] = {
+            "level": (level, ("graph", "node")),
+            "attention": (attention, ("sl2", "sdp")),
+            "urpe": (urpe, (True, False)),
+            "head": (head, ("halving", "constant")),
+            "pooling": (pooling, ("sum", "mean", "class-attention")),
+        }
+        for name, (value, known) in choices.items():
             if value not in known:
                 raise ValueError(f"unknown {name} {value!r}; known: {', '.join(map(str, known))}")
         if head == "halving" and hidden_dim >> (head_layers - 1) < 1:
@@ -249,25 +267,25 @@ class PPGT(nn.Module):
             nn.init.normal_(self.edge_vector)
 
     def forward(self, batch: GraphBatch, edge_values: Tensor | None = None) -> Tensor:
-        """[B, out_dim] or [N, out_dim].
+        """Returns graph outputs [B, out_dim] or node outputs [N, out_dim].
 
-        `edge_values` [E, pair_dim] join the pairs of the edges (encodings learnt elsewhere).
+        Args:
+            batch: the graphs.
+            edge_values: added to the encodings of the pairs of the edges, [E, pair_dim]. None for nothing.
         """
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch, edge_values), batch)
 
     def forward_features(self, batch: GraphBatch, edge_values: Tensor | None = None) -> Tensor:
-        """Y of equation 7: nodes after the backbone's last norm, [N, hidden_dim]."""
+        """Returns Y of equation 7, the nodes after the last norm of the backbone, [N, hidden_dim]."""
         if batch.num_nodes == 0:
             raise ValueError("the batch has no nodes: drop empty graphs before batching")
-        x, p = (
-            self.encode_nodes(batch),
-            self.encode_pairs(batch, edge_values),
-        )  # equations 8 and 10: [N, d], [P, pair_dim]
+        x = self.encode_nodes(batch)  # equation 8, [N, d]
+        p = self.encode_pairs(batch, edge_values)  # equation 10, [P, pair_dim]
         return self.norm(self.layers(x, p, batch))  # equation 7
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
-        """Pooling where the level is the graph, then the MLP: [N, hidden_dim] -> [B or N, out_dim]."""
+        """Applies pooling, if the level is "graph", and the head: [N, hidden_dim] -> [B or N, out_dim]."""
         if self.class_attention is not None:
             features = self.class_attention(features, batch)
         elif self.level == "graph":
@@ -281,11 +299,13 @@ class PPGT(nn.Module):
         return h
 
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
-        """x^0 of equation 8 with Appendix B.3, [N, hidden_dim]."""
+        """Returns x^0 (equation 8 and Appendix B.3), [N, hidden_dim]."""
         rrwp, nodes = batch.encoding("rrwp", self.rrwp_dim), torch.arange(batch.num_nodes, device=batch.ptr.device)
         if rrwp.size(0) != batch.num_pairs:
-            wanted = f"one per ordered pair of nodes of one graph: {batch.num_pairs}"
-            raise ValueError(f"encoding 'rrwp' has {rrwp.size(0)} rows; it needs {wanted}")
+            raise ValueError(
+                f"encoding 'rrwp' has {rrwp.size(0)} rows; it needs one per ordered pair of nodes of one graph: "
+                f"{batch.num_pairs}"
+            )
         dtype = dtype_of(self.diagonal_encoder)
         x = self.embed_nodes(batch) + self.diagonal_encoder(rrwp[batch.pair_of(nodes, nodes)].to(dtype))  # [N, d]
         for name, channels in self.extra_node_channels(batch, dtype).items():
@@ -293,11 +313,11 @@ class PPGT(nn.Module):
         return x
 
     def embed_nodes(self, batch: GraphBatch) -> Tensor:
-        """FC(x') of equation 8, [N, hidden_dim]."""
+        """Returns FC(x') of equation 8, [N, hidden_dim]."""
         return self.node_encoder(batch.x)
 
     def encode_pairs(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor:
-        """p^0 of equation 10 with Appendix B.3, [P, pair_dim]."""
+        """Returns the pair encodings p^0 (equation 10 and Appendix B.3), [P, pair_dim]."""
         dtype = dtype_of(self.diagonal_encoder)
         rrwp = batch.encoding("rrwp", self.rrwp_dim).to(dtype)
         raw = torch.cat([rrwp, *self.extra_pair_channels(batch, dtype)], 1)  # p', [P, K + 3]
@@ -307,11 +327,11 @@ class PPGT(nn.Module):
         return self.stem(raw, edge, self.keep_branches(batch))
 
     def keep_branches(self, batch: GraphBatch) -> Tensor | None:
-        """Stochastic depth of the stem: `keep` of `PairStem.forward`; None is without."""
+        """Returns the factors `keep` of `PairStem.forward` for stochastic depth. None without it."""
         return None
 
     def encode_edges(self, batch: GraphBatch, edge_values: Tensor | None) -> Tensor | None:
-        """FC(e') of equation 8, [E, pair_dim]; None if edges have no features."""
+        """Returns FC(e') of equation 8, [E, pair_dim]. None if edges have no features."""
         parts = [] if edge_values is None else [edge_values]
         if self.edge_encoder is not None:
             if batch.edge_attr is None:
@@ -325,14 +345,14 @@ class PPGT(nn.Module):
         return sum(parts[1:], parts[0]) if parts else None
 
     def extra_node_channels(self, batch: GraphBatch, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Appendix B.3: log degree and log order of nodes, [N, 1] each."""
+        """Returns the logarithms of degree and of the number of nodes (Appendix B.3), [N, 1] each."""
         return {
             "degree": self.degree(batch, dtype).log1p()[:, None],
             "order": batch.sizes[batch.batch].to(dtype).log1p()[:, None],
         }
 
     def extra_pair_channels(self, batch: GraphBatch, dtype: torch.dtype) -> list[Tensor]:
-        """Appendix B.3: 1 / order and 1 / degree of the key and of the query, [P, 1] each."""
+        """Returns 1 / number of nodes, and 1 / degree of key and of query (Appendix B.3), [P, 1] each."""
         (query, key), degree = batch.pair_nodes, self.degree(batch, dtype)
         # unstated: 1/degree of a node without edges; 0, as in the authors' implementation
         inverse = degree.reciprocal().where(degree > 0, 0.0)  # [N]
@@ -343,9 +363,9 @@ class PPGT(nn.Module):
         ]
 
     def degree(self, batch: GraphBatch, dtype: torch.dtype) -> Tensor:
-        """Edges that leave each node, [N]."""
+        """Returns the number of outgoing edges of each node, [N]."""
         return batch.out_degree(dtype)
 
     def edge_ends(self, batch: GraphBatch) -> tuple[Tensor, Tensor]:
-        """Query and key of the pair that reads each edge's features, long [E] each."""
+        """Returns query and key of the pair that reads the features of each edge, long [E] each."""
         return tuple(batch.edge_index)

@@ -1,4 +1,4 @@
-"""A class token that pools the nodes of a graph (PPGT, Section 3.3, after CaiT), and the residual connection."""
+"""Pooling by a class token that attends to the nodes of a graph (PPGT, Section 3.3, as in CaiT)."""
 
 from collections.abc import Callable
 
@@ -11,31 +11,38 @@ from gt_models.layers.drop_path import DropPath
 from gt_models.layers.precision import dtype_of, full_precision
 from gt_models.ppgt.norms import make_norm
 
-MASKED = -1e9  # finite: attention to no node stays a number, and so do its gradients
+MASKED = -1e9  # finite, so that attention in a graph without nodes, and its gradients, are not NaN
 
 
 class Residual(nn.Module):
-    """x + drop_path(branch)."""
+    """Residual connection with stochastic depth, x + drop_path(branch)."""
 
     def __init__(self, drop_path: float):
         super().__init__()
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, branch: Tensor, graph: Tensor | None, num_graphs: int | None) -> Tensor:
-        """`graph`: of each row of x [rows, dim], with `num_graphs`; None where a row is a graph."""
+        """Adds a branch.
+
+        Args:
+            x: [rows, dim].
+            branch: [rows, dim].
+            graph: graph of each row, long [rows]. None if each row is a graph.
+            num_graphs: number of graphs, if `graph` is given.
+        """
         return x + self.drop_path(branch, graph, num_graphs)
 
 
 class ClassAttention(nn.Module):
-    """A class token per graph queries the nodes in a few layers, [N, dim] -> [B, dim].
+    """A class token per graph that attends to the nodes in each layer.
 
-    The token starts as a learnt vector plus an MLP of the graph's number of nodes. It has no place in the graph,
-    hence no pair bias and no gate.
+    The token is initialised as a learnt vector plus an MLP of the number of nodes of the graph. It is not a node of
+    the graph, so it has no pair bias and no gate.
 
     Args:
         dim: width.
         norm: see `make_norm`.
-        layer: makes a layer, see `ClassAttentionLayer`.
+        layer: returns a new `ClassAttentionLayer`.
         num_layers: number of layers.
     """
 
@@ -62,7 +69,7 @@ class ClassAttention(nn.Module):
 class ClassAttentionLayer(nn.Module):
     """One layer of `ClassAttention`: the token attends to the nodes (equation 4), then an MLP (equation 7).
 
-    Args: as `gt_models.ppgt.SL2Attention` and `gt_models.ppgt.PPGTLayer`.
+    Arguments are those of `gt_models.ppgt.SL2Attention` and `gt_models.ppgt.PPGTLayer`.
     """
 
     def __init__(
@@ -85,13 +92,13 @@ class ClassAttentionLayer(nn.Module):
         return self.residual2(token, self.linear2(F.gelu(self.linear1(self.norm2(token)))), None, None)
 
     def attend(self, token: Tensor, x: Tensor, batch: GraphBatch) -> Tensor:
-        """The token's attention to the nodes, of [B, dim] and [N, dim] -> [B, dim]."""
+        """Attention of the tokens [B, dim] to the nodes [N, dim] -> [B, dim]."""
         query = self.query(token)
         return self.read(query, self.key_value(x), batch).to(query.dtype)
 
     @full_precision
     def read(self, query: Tensor, key_value: Tensor, batch: GraphBatch) -> Tensor:
-        """Equation 4 of all heads, of queries [B, dim] and keys and values [N, 2 dim] -> [B, dim]."""
+        """Equation 4 for all heads: queries [B, dim], keys and values [N, 2 dim] -> [B, dim]."""
         q = query.unflatten(1, (self.num_heads, 1, -1))  # [B, H, 1, d]
         split = batch.to_dense(key_value).unflatten(2, (2, self.num_heads, -1))  # [B, n, 2, H, d]
         k, v = split.permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, n, d] each

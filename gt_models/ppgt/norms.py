@@ -12,8 +12,12 @@ NORMS = ("adarms", "rms", "batch", "layer")
 class AdaRMSNorm(nn.Module):
     """Equation 3: x / rms(x) * rms(alpha * x + beta), [..., dim] -> [..., dim].
 
-    At the start alpha is 0 and beta 1, which is RMSNorm; alpha 1 and beta 0 are the identity. A token keeps its
-    direction: one number scales it.
+    A token is only scaled, so its direction does not change. The initial values alpha = 0 and beta = 1 give RMSNorm;
+    alpha = 1 and beta = 0 is the identity.
+
+    Args:
+        dim: width of a token.
+        eps: added to the mean square under both roots.
     """
 
     def __init__(self, dim: int, eps: float = 1e-6):
@@ -26,7 +30,7 @@ class AdaRMSNorm(nn.Module):
         nn.init.ones_(self.beta)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., dim] -> [..., dim], in float32 where x is in half precision."""
+        """[..., dim] -> [..., dim], computed in float32 if x has half precision."""
         return self.normalise(x).to(x.dtype)
 
     @full_precision
@@ -42,7 +46,12 @@ class AdaRMSNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """Equation 1: x / rms(x) * gamma, [..., dim] -> [..., dim]. It does not see how long a token is."""
+    """Equation 1: x / rms(x) * gamma, [..., dim] -> [..., dim]. The result does not depend on the norm of a token.
+
+    Args:
+        dim: width of a token.
+        eps: added to the mean square under the root.
+    """
 
     def __init__(self, dim: int, eps: float = 1e-6):
         super().__init__()
@@ -53,7 +62,7 @@ class RMSNorm(nn.Module):
         nn.init.ones_(self.gamma)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., dim] -> [..., dim], in float32 where x is in half precision."""
+        """[..., dim] -> [..., dim], computed in float32 if x has half precision."""
         return self.normalise(x).to(x.dtype)
 
     @full_precision
@@ -63,12 +72,12 @@ class RMSNorm(nn.Module):
 
 
 def rms(x: Tensor, eps: float) -> Tensor:
-    """Root of the mean square of each token, [..., dim] -> [..., 1]."""
+    """Returns the root mean square of each token, [..., dim] -> [..., 1]."""
     return (x.square().mean(-1, keepdim=True) + eps).sqrt()
 
 
 def make_norm(name: str, dim: int) -> nn.Module:
-    """A normalisation of tokens [rows, dim].
+    """Creates a normalisation of tokens [rows, dim].
 
     Args:
         name: one of `NORMS`.

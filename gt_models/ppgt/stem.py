@@ -14,7 +14,13 @@ from gt_models.ppgt.norms import make_norm
 
 
 class PreNormFFN(nn.Module):
-    """MLP(Norm(x)), what a feed-forward network adds to x (equation 7), [rows, dim] -> [rows, dim]."""
+    """MLP(Norm(x)), the branch of a feed-forward network (equation 7), [rows, dim] -> [rows, dim].
+
+    Args:
+        dim: width of x.
+        expansion: hidden width as a multiple of `dim`.
+        norm: see `make_norm`.
+    """
 
     def __init__(self, dim: int, expansion: int, norm: str):
         super().__init__()
@@ -32,15 +38,17 @@ class PreNormFFN(nn.Module):
 
 
 class PairStem(nn.Module):
-    """Pair encodings [P, out_dim] of raw channels of pairs [P, in_dim] (equation 10).
+    """Pair encodings from the raw channels of the pairs (equation 10).
 
     Norm(FFN(... FFN(FC(e'_ij) + MLP(SPE(p'_ij)))))
 
     Args:
-        in_dim, out_dim: input and output width.
+        in_dim: number of raw channels.
+        out_dim: width of the pair encodings.
         mlp_dim: hidden width of the MLP.
-        num_ffn, expansion: feed-forward networks, and their hidden width as a multiple of `out_dim`.
-        num_frequencies: S of equation 9; 0 is the stem of equation 8 with an MLP.
+        num_ffn: number of feed-forward networks.
+        expansion: their hidden width as a multiple of `out_dim`.
+        num_frequencies: S of equation 9. 0 for the stem of equation 8 with an MLP.
         norm: see `make_norm`.
     """
 
@@ -70,8 +78,8 @@ class PairStem(nn.Module):
 
         Args:
             raw: p', [P, in_dim].
-            edge: FC(e'), zero for pairs without an edge, [P, out_dim].
-            keep: factors of what each feed-forward network adds (stochastic depth), [P, num_ffn].
+            edge: FC(e'), zero for pairs without an edge, [P, out_dim]. None without edge features.
+            keep: factors of the branches of the feed-forward networks, for stochastic depth, [P, num_ffn].
 
         Returns:
             p^0, [P, out_dim].
@@ -83,7 +91,7 @@ class PairStem(nn.Module):
         return self.norm(p)
 
     def embed(self, raw: Tensor, edge: Tensor | None) -> Tensor:
-        """FC(e') + MLP(SPE(p')), [P, in_dim] -> [P, out_dim]."""
+        """Returns FC(e') + MLP(SPE(p')), [P, in_dim] -> [P, out_dim]."""
         p = self.mlp(self.enhance(raw).to(raw.dtype))
         return p if edge is None else p + edge
 
@@ -102,12 +110,12 @@ class PairStem(nn.Module):
         return torch.cat(blocks, 1)  # equation 9
 
     def branch(self, i: int, p: Tensor) -> Tensor:
-        """What feed-forward network `i` adds, [P, out_dim] -> [P, out_dim]."""
+        """Returns the branch of feed-forward network `i`, [P, out_dim] -> [P, out_dim]."""
         return self.blocks[i](p)
 
 
 def stem_init(linear: nn.Linear, a: float) -> None:
-    """Kaiming uniform with slope `a` (Appendix B.2), zero bias."""
+    """Initialises weights by Kaiming uniform with slope `a` (Appendix B.2), and biases by zero."""
     nn.init.kaiming_uniform_(linear.weight, a=a)
     # unstated: biases of the stems; zero, as the authors' implementation leaves them
     if linear.bias is not None:

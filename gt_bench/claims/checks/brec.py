@@ -7,7 +7,7 @@ from pathlib import Path
 from gt_bench.claims.checks.findings import load_cases
 from gt_bench.claims.checks.registry import CheckResult, register_check
 from gt_bench.config.schema import nearest
-from gt_bench.papers.brec import PAIRS
+from gt_bench.papers.pair_counts import PAIRS
 from gt_bench.papers.published import PublishedError
 
 

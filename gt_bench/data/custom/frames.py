@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 TABLES = ("nodes", "edges", "graphs")
 FORM = 'a DataFrame per table: {"nodes": ..., "edges": ...}, for targets of graphs also "graphs"'
-Cells = dict[str, list[str]]
 
 
 def tables_of(data: Any, where: str) -> dict[str, Table] | None:

@@ -1,4 +1,4 @@
-"""reports/index.html: everything that was printed and run, on one page that asks nothing of any network.
+"""reports/index.html: all published and own results on one page that needs no network.
 
 The page is one file: tables in HTML (sorted and filtered by DataTables), plots by Plotly, both built in
 (vendor/README.md has their versions and licences), and the details of cells as JSON. A policy in its head forbids every
@@ -28,7 +28,6 @@ from gt_bench.reports import over_datasets
 from gt_bench.reports.html import cell_details, content, custom_plots, overview, plots, progress
 from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.html.custom_plots import CustomPlot
-from gt_bench.reports.html.tables import table_content
 from gt_bench.reports.paper_summary import Summary, every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable
 from gt_bench.schemas import Row
@@ -54,7 +53,7 @@ def write_page(
     records: Path = ROOT,
     warn: Callable[[str], None] = lambda line: print_text(f"warning: {line}", file=sys.stderr),
 ) -> Path:
-    """Writes the page of what results/, store/ and the shipped records hold, with the custom plots of this folder.
+    """Writes the page of results/, store/ and the shipped records, with the custom plots of this folder.
 
     Args:
         grid: the grid.
@@ -84,7 +83,7 @@ def page_html(
     records: Path = ROOT,
     custom: Sequence[CustomPlot] = (),
 ) -> str:
-    """The page as one document that contains its scripts, styles and data."""
+    """Returns the page as one document that contains its scripts, styles and data."""
     found = {row["cell"] for row in held.rows}
     absent = [cell for cell in grid.cells.values() if cell.cell not in found]
     tables = content.tables(held.rows)
@@ -139,7 +138,7 @@ def page_html(
 
 
 def _methods(rows: Sequence[Row]) -> dict[str, object]:
-    """The section of methods over datasets: a diagram per paper, and the ranking of all runs."""
+    """Returns the section of methods over datasets: a diagram per paper, and the ranking of all runs."""
     labels = {name: load_suite(name).label or name for name in paper_titles()}
     found, overall = over_datasets.diagrams(labels, rows), over_datasets.all_runs(rows)
     return {
@@ -156,22 +155,22 @@ def _methods(rows: Sequence[Row]) -> dict[str, object]:
 
 
 def _paper(name: str, title: str, short: Summary | None, tables: Sequence[PaperTable]) -> dict[str, object]:
-    """A paper with its published tables: those with runs, and those without."""
+    """Returns a paper with its published tables: those with runs, and those without."""
     mine = [table for table in tables if table.layout.paper == name]
     return {
         "name": name,
         "title": title,
         "label": load_suite(name).label or name,
         "short": short,
-        "run_tables": [table_content(table) for table in mine if table.run],
-        "other_tables": [table_content(table) for table in mine if not table.run],
+        "run_tables": [content.table_content(table) for table in mine if table.run],
+        "other_tables": [content.table_content(table) for table in mine if not table.run],
         "numbers": sum(len(table.layout.printed) for table in mine),
         "run": sum(table.run for table in mine),
     }
 
 
 def safe_json(value: object) -> str:
-    """JSON for use within a script element: no character in it opens or closes an element.
+    """Returns JSON for a script element, without characters that open or close an element.
 
     Raises ValueError for NaN.
     """
@@ -187,7 +186,7 @@ def _emphasised(line: str) -> "Markup":
 
 
 def _source(script: str) -> str:
-    """As a content security policy names a script. A page's newlines are read as line feeds."""
+    """Returns the hash of a script for the content security policy. Browsers read newlines as line feeds."""
     digest = base64.b64encode(hashlib.sha256(script.replace("\r\n", "\n").encode()).digest())
     return f"'sha256-{digest.decode()}'"
 
@@ -218,7 +217,7 @@ def _claims(rows: Sequence[Row], rules: Rules) -> list[dict[str, str]]:
 
 @cache
 def environment() -> "Environment":
-    """Templates in which every value is escaped."""
+    """Returns the environment of the templates, which escapes every value."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -227,6 +226,6 @@ def environment() -> "Environment":
 
 
 def table_html(table: PaperTable) -> str:
-    """A published table as a piece of HTML."""
+    """Returns a published table as HTML."""
     macros = vars(environment().get_template("table.html.jinja").module)
-    return macros["paper_table"](table_content(table)).strip() + "\n"
+    return macros["paper_table"](content.table_content(table)).strip() + "\n"

@@ -69,7 +69,7 @@ def _without_version(rows: Sequence[Row], cell: Cell) -> dict[str, object]:
 
 
 def command(cell: Cell) -> str:
-    """What runs the cell."""
+    """Returns the command that runs the cell."""
     return f"dvc repro {'finetune' if cell.after else 'train'}@{cell.key}"
 
 
@@ -78,7 +78,7 @@ def _recipe_of(recipe: Recipe | RecipeError) -> list[list[str]]:
 
 
 def _recipe(recipe: Settings) -> list[list[str]]:
-    """[key, value, origin] of every value."""
+    """Returns [key, value, origin] of every value."""
     origins = recipe.get("origin") or {}
     return [
         [key, value if isinstance(value, str) else json.dumps(value), origin_of(key, origins) or ""]
@@ -87,7 +87,7 @@ def _recipe(recipe: Settings) -> list[list[str]]:
 
 
 def _version(version: Version, cell: Cell) -> dict[str, object]:
-    """Of the runs: numbers, digests, where and when they were made, and their learning curves."""
+    """Returns numbers, digests, machines, times and learning curves of the runs."""
     runs = [record["deterministic"] for record in version.records]
     measured = [record["measured"] for record in version.records]
     commits = _distinct(m["environment"].get("commit") for m in measured)

@@ -7,11 +7,25 @@ from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered
-from gt_bench.leaderboard.columns import SHOWN, cells, mean_and_std
+from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.papers.coverage import seconds_by_device
-from gt_bench.papers.table_layout import layouts
-from gt_bench.reports.paper_table import BY_WORD, Kind, PaperTable, kind_of, paper_table
+from gt_bench.papers.table_layout import Column, layouts
+from gt_bench.papers.units import mean_and_std
+from gt_bench.reports.paper_table import (
+    BY_WORD,
+    Kind,
+    PaperTable,
+    caption,
+    heading,
+    kind_of,
+    legend,
+    name_of,
+    our_number,
+    paper_table,
+    sign_of,
+)
 from gt_bench.schemas import Record, Row
+from gt_bench.utils.redact import printable
 
 DIGITS = 5
 
@@ -57,7 +71,8 @@ def tuned(rows: Sequence[Row]) -> list[dict[str, str]]:
         }
         line = {"id": id_of(row), "dataset": row["dataset"], "model": row["model"], "metric": texts_of(row)["metric"]}
         for name, (mean, std, budget) in results.items():
-            line |= {name: mean_and_std(mean, std if row["runs"] > 1 else None, row), f"{name}_budget": budget}
+            shown = mean_and_std(mean, std if row["runs"] > 1 else None, row["unit"] == "percent")
+            line |= {name: shown, f"{name}_budget": budget}
         found.append(line)
     return found
 
@@ -78,7 +93,7 @@ def texts_of(row: Row) -> dict[str, str]:
 
 
 def state_of(row: Row) -> str:
-    """One of few words, to filter by."""
+    """Returns the state of a row, by which the page filters."""
     status = str(row["status"])
     if "stale" in status:
         return "stale"
@@ -94,17 +109,17 @@ def state_of(row: Row) -> str:
 
 
 def id_of(row: Row) -> str:
-    """What a row is called in the page's data: ours and imported ones of a cell differ."""
+    """Returns the id of a row in the data of the page. Own and imported rows of a cell have different ids."""
     return f"{row['source']}:{row['cell']}"
 
 
 def tables(rows: Sequence[Row]) -> list[PaperTable]:
-    """Every printed table with our rows in it."""
+    """Returns all published tables with our rows."""
     return [paper_table(layout, rows) for layout in layouts()]
 
 
 def shipped(held: Gathered) -> list[Row]:
-    """Rows of shipped records, including those that the page replaces by this machine's own."""
+    """Returns the rows of shipped records, including those that the page replaces by own ones."""
     return [row for row in (*held.rows, *held.others) if row["source"] == SHIPPED]
 
 
@@ -120,7 +135,7 @@ def seconds(held: Gathered) -> dict[str, dict[str, float]]:
 
 
 def readable(cell: Cell) -> Recipe | RecipeError:
-    """The cell's recipe, or what is wrong with it."""
+    """Returns the recipe of a cell, or its error."""
     try:
         return load_recipe(cell.recipe_path)
     except RecipeError as error:
@@ -128,7 +143,47 @@ def readable(cell: Cell) -> Recipe | RecipeError:
 
 
 def short(value: object, digits: int = DIGITS) -> object:
-    """A number as JSON can hold it: few digits, and None for what is not finite."""
+    """Returns a number with few digits, None if it is not finite, which JSON does not have."""
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
+
+
+def table_content(table: PaperTable) -> dict[str, object]:
+    """Returns a published table as content of a template: heads, lines, legend and notes."""
+    return {
+        "layout": table.layout,
+        "caption": caption(table.layout),
+        "short": caption(table.layout).removeprefix(f"{table.layout.paper}, "),
+        "count": f"{table.run} of {len(table.layout.printed)} numbers have a run of ours",
+        "heads": [heading(column, table.layout) for column in table.layout.columns],
+        "lines": [
+            {"method": method, "cells": [_cell(table, method, column) for column in table.layout.columns]}
+            for method in table.layout.methods
+        ],
+        "legend": legend(table)[0],
+        "notes": [printable(note) for note in table.notes],
+        "remarks": [line for line in legend(table)[1:] if line.startswith("(!)")],
+    }
+
+
+def _cell(table: PaperTable, method: str, column: Column) -> dict[str, object]:
+    """Returns a cell of the table. `order`: the value by which the column sorts, the published mean."""
+    printed = table.layout.printed.get((method, column))
+    ours = [
+        {
+            "cell": id_of(row) if "source" in row else row["cell"],
+            "text": our_number(row, printed) if printed else "",
+            "sign": sign_of(row),
+            "kind": kind_of(row).word if row["mean"] is not None else "none",
+            "name": name_of(row),
+            "title": f"{name_of(row)}: {row['verdict']}",
+        }
+        for row in table.ours.get((method, column), ())
+    ]
+    return {
+        "printed": printed and printed.printed,
+        "order": printed and printed.mean,
+        "mark": table.marks.get((method, column)),
+        "ours": ours,
+    }

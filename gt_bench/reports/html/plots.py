@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gt_bench.reports.html.content import id_of, short
+from gt_bench.reports.html.content import id_of, short, texts_of
 from gt_bench.reports.paper_table import kind_of
 from gt_bench.schemas import Row
 
@@ -51,6 +51,7 @@ def rows_for_plots(
         {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
         | {key: short(row.get(key)) for key in keep}
         | {
+            "mean_text": texts_of(row)["mean ± std"],
             "provisional": bool(row["provisional"]),
             "paper": papers.get((id_of(row), row["metric"])),
             "curves": bool(details[id_of(row)].get("curves")),
@@ -61,7 +62,7 @@ def rows_for_plots(
 
 
 def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Seconds and memory of a model on datasets that differ in a number alone, which is their size."""
+    """Returns seconds and memory of models on datasets whose names differ only in a number, their size."""
     found = []
     for row in rows:
         family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
@@ -97,7 +98,7 @@ def growth(folder: Path | None = None) -> dict[str, object]:
 
 
 def hot_scaling(path: Path) -> list[dict[str, object]]:
-    """The rows of benchmarks/hot_scaling.py's file, as far as they succeeded; none where it was not measured here."""
+    """Returns the successful rows of the file of benchmarks/hot_scaling.py. Empty if there is no file."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return [

@@ -47,7 +47,7 @@ def of_suites(
 
 
 def _how_far(row: Row) -> str:
-    """`state_of`, but a stale cell that was cut is as incomplete as it was before."""
+    """Returns `state_of`, except that a stale reduced cell counts as incomplete."""
     state = state_of(row)
     return "reduced" if state == "stale" and row["reduced"] else state
 

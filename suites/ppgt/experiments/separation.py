@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from gt_bench.claims.experiments.graphs import as_batch, relabelled
 from gt_bench.data.brec_pairs import brec_pairs
 from gt_bench.data.color_refinement import gd_wl, one_wl, random_walks, shortest_paths, three_wl
-from gt_bench.papers.brec import PAIRS
+from gt_bench.papers.pair_counts import PAIRS
 from gt_bench.utils.errors import UserError
 from gt_models.baselines.gin import GIN
 from gt_models.baselines.graphormer import Graphormer

@@ -116,7 +116,7 @@ def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_pat
     write("net.py", NET)
     arguments = ["try", "net.py:Net", "friends", "--task", "link-prediction", "--metric", "hits@10", "--undirected"]
     shown = invoke(*arguments, "--seeds", "0,1", "--set", "epochs=5")
-    assert "friends is the dataset 'friends' from here on: link-prediction, hits@10, undirected" in shown.output
+    assert "friends is now the dataset 'friends': link-prediction, hits@10, undirected" in shown.output
     assert "head.name=product" in shown.output
     assert "batch.negatives=1" in shown.output
     assert yaml.safe_load(Path("datasets.yaml").read_text())["friends"]["metric"] == "hits@10"
@@ -161,7 +161,7 @@ def settings_of_nodes(settings):
 def test_a_model_without_embeddings_of_nodes_is_refused(friends, monkeypatch):
     monkeypatch.chdir(friends)
     wrong = CliRunner().invoke(app, ["try", "ppgn", "friends"])
-    assert "dataset 'friends' asks for embeddings of nodes, for its edges" in str(wrong.exception)
+    assert "dataset 'friends' needs embeddings of nodes, for its edges" in str(wrong.exception)
 
 
 @pytest.fixture

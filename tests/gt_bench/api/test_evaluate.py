@@ -272,7 +272,7 @@ def test_an_experiment_of_its_own(ours):
 @pytest.mark.parametrize(
     ("model", "dataset", "says"),
     [
-        ("s2g", "web", ["'s2g' predicts per pair or per hyperedge", "'web' asks for a prediction per node",
+        ("s2g", "web", ["'s2g' predicts per pair or per hyperedge", "'web' needs a prediction per node",
          "models that fit web: ", "gcn"]),
         ("gcn", "delaunay-50", ["per node or per graph", "a prediction per pair", "models that fit delaunay-50: ",
          "s2g", "datasets that fit gcn: ", "texas"]),

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from gt_bench.config.grid import load_grid
-from gt_bench.config.match_section import count_in
 from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.recipe_sections import count_in
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.experiment.match_size import _nearest, matched
 from gt_bench.pipeline.train import train_cell

@@ -1,9 +1,13 @@
-"""Model and batches follow the recipe, and errors name it."""
+"""Model, batches and digests follow the recipe, and errors name it."""
+
+import copy
+from dataclasses import replace
 
 import pytest
 import torch
 
 from gt_bench.config.schema import RecipeError
+from gt_bench.experiment import modified_code, run
 from gt_bench.training.loader import Loader
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
@@ -42,3 +46,38 @@ def test_the_loader_follows_the_recipe(make):
 def test_constructor_arguments_are_those_of_the_dataset_and_the_recipe(make):
     given = make().constructor_arguments()
     assert given == {"in_dim": 5, "out_dim": 3, "level": "node", "hidden_dim": 8, "num_layers": 2, "dropout": 0.2}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["suites/small/recipes/web/mlp.yaml", "/installed/suites/small/recipes/web/mlp.yaml", "tuned/small/web/mlp.yaml"],
+)
+def test_golden_values_are_those_of_the_cell_of_the_recipe(make, monkeypatch, path):
+    found = []
+    monkeypatch.setattr(modified_code, "reference_cell", lambda *names: found.append(names))
+    assert "modified" not in replace(make(), path=path).digests
+    assert found == [("small/web/mlp", "mlp", "node-classification")]
+
+
+def test_the_digest_states_whether_the_last_batch_is_joined(make):
+    """The dataset `many` has 10 training graphs."""
+    assert "last_batch" in make("many", batch={"graphs": 3}).digests
+    assert "last_batch" not in make("many", batch={"graphs": 4}).digests
+    assert "last_batch" not in make("many", batch={"graphs": 3, "last": "alone"}).digests
+    assert "last_batch" not in make("many", batch={"graphs": 1}).digests
+    assert "last_batch" in make("many", batch={"nodes": 20}).digests
+
+
+def test_nothing_is_stored_if_data_were_edited_during_the_run(make, monkeypatch):
+    experiment = make()
+    compute = run.compute
+
+    def compute_from_other_data(*arguments):
+        record = copy.deepcopy(compute(*arguments))
+        record["deterministic"]["digests"]["data"] = "0" * 64
+        return record
+
+    monkeypatch.setattr(run, "compute", compute_from_other_data)
+    with pytest.raises(RecipeError, match=r"mlp.yaml: seed 0: data changed during the run, .* nothing is stored"):
+        experiment.run(0)
+    assert not list(experiment.store.records())

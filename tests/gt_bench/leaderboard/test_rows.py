@@ -6,7 +6,7 @@ import pytest
 from gt_bench.leaderboard.columns import cells, remarks_of
 from gt_bench.leaderboard.rows import rows_of, summarise
 from gt_bench.leaderboard.verdicts import with_verdict
-from gt_bench.papers.brec import PAIRS
+from gt_bench.papers.pair_counts import PAIRS
 from gt_bench.papers.published import lookup
 from gt_bench.schemas import COLUMNS
 from gt_bench.tasks.brec import FAMILIES, REGULAR, scores

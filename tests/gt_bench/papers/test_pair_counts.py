@@ -2,8 +2,7 @@
 
 import pytest
 
-from gt_bench.papers.brec import PAIRS, PUBLISHED
-from gt_bench.papers.pair_counts import COUNT, counted, is_whole, names_of, pairs_of
+from gt_bench.papers.pair_counts import COUNT, PAIRS, PUBLISHED, counted, is_whole, names_of, pairs_of
 
 
 def record(**told_apart):

@@ -462,7 +462,7 @@ def with_year(folder: Path) -> Path:
 def test_a_split_is_stated_once_and_kept(ours, capsys):
     with_year(write_web(ours / "lab/papers"))
     name = dataset_name("lab/papers", DataOptions.parsed({"split": "temporal:year:105,107", "inductive": True}))
-    assert "papers' from here on: node-classification, accuracy, inductive (datasets.yaml)" in capsys.readouterr().out
+    assert "papers': node-classification, accuracy, inductive (datasets.yaml)" in capsys.readouterr().out
     entry = yaml.safe_load(Path("datasets.yaml").read_text())[name]
     assert entry["split"] == {"kind": "temporal", "column": "year", "cuts": [105, 107]}
     digest = get_spec(name).digest

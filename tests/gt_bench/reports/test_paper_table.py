@@ -13,7 +13,7 @@ from gt_bench.leaderboard.rows import rows_of
 from gt_bench.leaderboard.verdicts import with_claims
 from gt_bench.papers.table_layout import Column, find, layouts
 from gt_bench.reports.html.build import table_html
-from gt_bench.reports.html.tables import table_content
+from gt_bench.reports.html.content import table_content
 from gt_bench.reports.paper_table import (
     TEX_NEEDS,
     kind_of,

@@ -30,7 +30,8 @@ from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.planner import plan
 from gt_bench.scheduling.run_lock import claimed
 from gt_bench.store.run_store import Store
-from gt_bench.utils.io import WriteError
+from gt_bench.utils.io import WriteError, write_bytes
+from gt_bench.utils.paths import record_file
 from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
@@ -176,6 +177,37 @@ def test_what_an_entry_cuts_is_cut(project):
     project.recipe(seeds=[0, 1, 2])
     assert told([0], limits={"seeds": 1}) == ([(0, "ok")], [{"whole": True}])
     assert json.loads(Path(f"results/{CELL}.json").read_text())["reduced"] == ["1 of 3 seeds"]
+
+
+@pytest.mark.slow
+def test_a_cell_whose_runs_were_computed_under_another_name_is_finished(project, monkeypatch):
+    """Two cells with equal recipes have the same runs; the second one gets its result and its export from them."""
+
+    def export(cell, root, store, dirty):  # the dataset of this project is not in the catalog
+        return write_bytes(record_file(cell.cell, root), b"")
+
+    monkeypatch.setattr("gt_bench.provenance.transfer.export_cell", export)
+    for row in ("mlp", "same"):
+        project.recipe(row=row, seeds=[0, 1])
+    assert told([0, 1]) == ([(0, "ok"), (1, "ok")], [{"whole": True}])
+    grid, said = load_grid(), []
+    (other,) = [cell for cell in grid.cells.values() if cell.model == "same"]
+    assert work([Entry((other,))], grid, jobs=1, export=Path("out"), say=said.append)
+    assert said[-2:] == [
+        "small/web/same: finished, out/small/records/web/same.json.gz",
+        "0 runs computed; 0 of 2 are missing",
+    ]
+    first, second = (json.loads(Path(f"results/small/web/{row}.json").read_text()) for row in ("mlp", "same"))
+    assert second["runs"] == first["runs"]
+    assert [line for line in said if line.startswith("skipped")] == []
+    # what is missing is exported, and a complete cell is left alone
+    Path("out/small/records/web/same.json.gz").unlink()
+    said.clear()
+    assert work([Entry((other,))], grid, jobs=1, export=Path("out"), say=said.append)
+    assert said[0] == "small/web/same: finished, out/small/records/web/same.json.gz"
+    said.clear()
+    assert work([Entry((other,))], grid, jobs=1, export=Path("out"), say=said.append)
+    assert said == ["0 runs computed; 0 of 2 are missing"]
 
 
 def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkeypatch):

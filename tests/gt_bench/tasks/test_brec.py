@@ -18,7 +18,7 @@ from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.encodings.compute import encode
 from gt_bench.experiment.run import Experiment
-from gt_bench.papers.brec import PUBLISHED
+from gt_bench.papers.pair_counts import PUBLISHED
 from gt_bench.pipeline.leaderboard import collect
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.environment import Clock

@@ -119,7 +119,7 @@ def test_select_test_chooses_the_epoch_on_the_test_split_and_trains_the_same(tmp
     assert outcome.test == outcome.val == max(outcome.curves["val"]) >= usual.test
     # the predictions are those of the tested weights, in both parts
     again = make(tmp_path, epochs=15, **authors)
-    again.keeps = 10**6
+    again.examples_limit = 10**6
     again.train()
     assert set(again.examples) == {"val", "test"}
 

@@ -132,7 +132,7 @@
       traces.push({ x: middle, y: mine.map(([, i]) => i), name: `${mine[0][0].sign} ${kind}`, mode: "markers", type: "scatter", customdata: mine.map(([row]) => row.id),
         marker: { symbol: SYMBOLS[kind], size: compact ? 6 : 9, color: colour(kind) },
         error_x: { type: "data", symmetric: false, array: spans.map((e, i) => e[1] - middle[i]), arrayminus: spans.map((e, i) => middle[i] - e[0]), color: colour(kind), thickness: 1.5, width: 0 },
-        hoverinfo: "text", text: mine.map(([row], i) => plain(`${row.dataset}, ${row.model}, ${row.metric}: ${row.verdict}; ours ${percent(row, row.mean).toPrecision(4)}, published ${row.published_printed}; ${middle[i].toFixed(1)} % [${spans[i].map((e) => e.toFixed(1)).join(", ")}]`)) });
+        hoverinfo: "text", text: mine.map(([row], i) => plain(`${row.dataset}, ${row.model}, ${row.metric}: ${row.verdict}; ours ${row.mean_text}, published ${row.published_printed}; ${middle[i].toFixed(1)} % [${spans[i].map((e) => e.toFixed(1)).join(", ")}]`)) });
     }
     // where the numbers of a paper begin, from the bottom up
     const groups = compact ? rows.map((row, i) => [row.paper, i]).filter(([paper, i]) => i === rows.length - 1 || rows[i + 1].paper !== paper) : [];
@@ -159,7 +159,7 @@
     const traces = rows.map((row, n) => ({
       x: [row[key]], y: [percent(row, row.mean)], customdata: [row.id], mode: "markers", type: "scatter",
       name: plain([row.model, suites.length > 1 ? row.suite : "", devices.length > 1 ? row.device : ""].filter(Boolean).join(", ")),
-      hoverinfo: "text", hovertext: plain(`${row.suite}, ${row.model}: ${percent(row, row.mean).toPrecision(4)} ± ${percent(row, row.std).toPrecision(3)}, ${row[key]} ${unit} on ${row.device}, ${row.parameters} parameters`),
+      hoverinfo: "text", hovertext: plain(`${row.suite}, ${row.model}: ${row.mean_text}, ${row[key]} ${unit} on ${row.device}, ${row.parameters} parameters`),
       error_y: { type: "data", array: [percent(row, row.std)], thickness: 1, width: 3, color: SERIES[n % 8] }, marker: { size: 10, symbol: MARKS[(n + Math.floor(n / 8)) % 8], color: SERIES[n % 8] },
     }));
     const row = rows[0] || {};

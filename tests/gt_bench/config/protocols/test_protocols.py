@@ -63,7 +63,7 @@ NAMES_IT = {
     "brec": {
         "claims/checks/brec.py", "claims/checks/homophily.py", "claims/checks/registry.py",
         "config/protocols/__init__.py", "config/protocols/brec.py", "config/recipe.py", "data/brec_pairs.py",
-        "data/families/expressivity.py", "papers/brec.py", "papers/pair_counts.py", "tasks/brec.py",
+        "data/families/expressivity.py", "papers/pair_counts.py", "tasks/brec.py",
         "tasks/registry.py", "training/static_batches.py",
     },
 }  # fmt: skip
