@@ -145,11 +145,11 @@ def valid(
         spec: the current spec.
         folder: folder of the packed dataset.
         pins: pinned digests of raw files.
-        say: receives a message if the files are damaged.
+        say: receives a message if the files are damaged or have changed.
 
     Returns:
         The header if the dataset is undamaged, was made from this spec by this version, and of files that agree with
-        `pins`; else None.
+        `pins`; else None. Files that a user's function read must not have changed.
     """
     try:
         header = PackedDataset.open(folder).header
@@ -158,6 +158,10 @@ def valid(
     except DatasetError as error:
         say(" ".join(str(error).partition("; prepare it again")[0].split()))
         return None
+    for path, digest in header.provenance.get("read", {}).items():
+        if Path(path).is_file() and file_digest(Path(path)) != digest:  # a removed file changes nothing
+            say(f"{path}: has changed since {spec.name} was packed; it is packed again")
+            return None
     return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
 
 

@@ -53,6 +53,70 @@ def test_a_folder_of_csv(ours):
     assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] == found.row["digests"]
 
 
+def _sizes(name: str) -> list[int]:
+    prepare(name)
+    return PackedDataset.open(Path("data/packed", name)).sizes.tolist()
+
+
+def test_another_function_of_the_file_is_other_data(ours):
+    """The packed data of the first function must not be used for the second one."""
+    text = LOAD.replace("(30", "(N").replace("(0, 30", "(0, N")
+    write(
+        "lab/rings.py", text.replace("def load():", "def load(N=30):") + text.replace("def load():", "def small(N=24):")
+    )
+    name = dataset_name("lab/rings.py")
+    assert _sizes(name) == [30]
+    entry = Path("datasets.yaml").read_text()
+    Path("datasets.yaml").write_text(entry.replace("lab/rings.py", "lab/rings.py:small"))
+    assert _sizes(name) == [24]
+
+
+@pytest.mark.parametrize(
+    ("code", "suffix"),
+    [
+        ("n = int(open('lab/size.txt').read())", "txt"),
+        ("n = int(pd.read_csv(Path('lab') / 'size.csv')['n'][0])", "csv"),
+        ("n = int(np.load('lab/size.npy'))", "npy"),
+        ("n = int(torch.load('lab/size.pt'))", "pt"),
+        ("n = json.loads(Path('lab/size.json').read_text())", "json"),
+    ],
+)
+def test_a_file_that_the_function_reads_is_part_of_the_data(ours, code, suffix, capsys):
+    write("lab/rings.py", f"""
+        import json
+        from pathlib import Path
+
+        import numpy as np
+        import pandas as pd
+        import torch
+        from torch_geometric.data import Data
+
+        def load():
+            {code}
+            Path("lab/log.txt").open("a").write("read")
+            y = torch.arange(n) % 3
+            return Data(x=torch.ones(n, 4), edge_index=torch.zeros(2, 1, dtype=torch.long), y=y)
+    """)  # fmt: skip
+    save = {
+        "txt": lambda n: Path("lab/size.txt").write_text(str(n)),
+        "csv": lambda n: Path("lab/size.csv").write_text(f"n\n{n}\n"),
+        "npy": lambda n: np.save("lab/size.npy", np.array(n)),
+        "pt": lambda n: torch.save(n, "lab/size.pt"),
+        "json": lambda n: Path("lab/size.json").write_text(f"{n}"),
+    }[suffix]
+    save(30)
+    name = dataset_name("lab/rings.py")
+    assert _sizes(name) == [30]
+    assert prepare(name).state == "up to date"
+    save(24)
+    said: list[str] = []
+    assert prepare(name, say=said.append).state == "packed"
+    assert said == [f"lab/size.{suffix}: has changed since rings was packed; it is packed again"]
+    assert _sizes(name) == [24]
+    Path(f"lab/size.{suffix}").unlink()
+    assert prepare(name).state == "up to date"
+
+
 @pytest.mark.parametrize(
     ("targets", "task"),
     [(None, "graph-regression"), ([i % 2 for i in range(30)], "graph-classification"), ("labels", "graph-multilabel")],
