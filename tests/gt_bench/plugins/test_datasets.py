@@ -11,12 +11,17 @@ import yaml
 from torch_geometric.data import Batch, Data
 
 from gt_bench.api.evaluate import try_pair
+from gt_bench.config.grid import load_grid
+from gt_bench.config.tried import with_tried
 from gt_bench.data.declared import spec_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
+from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import dataset_name, store_data
+from gt_bench.scheduling.plan_file import Entry
+from gt_bench.scheduling.planner import plan
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError, UserError
 from tests.gt_bench.custom_data import write_many, write_web
@@ -69,6 +74,34 @@ def test_another_function_of_the_file_is_other_data(ours):
     entry = Path("datasets.yaml").read_text()
     Path("datasets.yaml").write_text(entry.replace("lab/rings.py", "lab/rings.py:small"))
     assert _sizes(name) == [24]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("lab/papers/nodes.csv", ("\n0,", "\n1,")),
+        ("datasets.yaml", ("metric: accuracy", "metric: f1-macro")),
+        ("datasets.yaml", ("metric: accuracy", "metric: accuracy\n  split: {kind: k-fold, folds: 3}")),
+    ],
+)
+def test_data_that_changed_are_not_trained_on_as_they_were(ours, file, change):
+    """`gt-bench train` and `tune` do not pack: the stored runs are of other data."""
+    write_web(ours / "lab/papers")
+    found = try_pair("mlp", "lab/papers", FAST, [0], bar=False)
+    cell = found.row["cell"]
+    grid = with_tried(load_grid())
+    assert train_cell(grid.find(cell), grid, bar=False)["runs"] == found.row["digests"]
+    assert plan([Entry((grid.find(cell),))], grid, measure=False).missing == []
+    text = Path(file).read_text()
+    assert change[0] in text
+    Path(file).write_text(text.replace(*change))
+    with pytest.raises(DatasetError, match="'papers': its files, function or entry in datasets.yaml changed after"):
+        train_cell(grid.find(cell), grid, bar=False)
+    planned = plan([Entry((grid.find(cell),))], grid, measure=False)
+    assert (len(planned.missing), planned.data) == (1, ["papers"])
+    assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] != found.row["digests"]
+    assert train_cell(grid.find(cell), grid, bar=False)["status"] == "ok"
 
 
 @pytest.mark.parametrize(
