@@ -288,7 +288,7 @@ def ensemble(found: Sequence[Predictions], metrics: Sequence[str], part: str = "
     if found[0].task.endswith("classification"):
         mean = outputs.softmax(-1).mean(0).log()
     elif found[0].task.endswith("multilabel"):
-        mean = outputs.sigmoid().mean(0).logit()
+        mean = outputs.sigmoid().mean(0).logit().clamp(-1e3, 1e3)  # finite for a probability of 0 or 1
     else:
         mean = outputs.mean(0)
     return {m: found[0].create_task(m).evaluate([mean], [first.labels])[m] for m in metrics}

@@ -9,6 +9,7 @@ import ast
 import hashlib
 import inspect
 import linecache
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from types import ModuleType
 from torch import nn
 
 from gt_bench.config.schema import nearest
+from gt_bench.data.readers import file_digest
 from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, where
 from gt_bench.plugins.captured_values import PICKLED, captured_values
 from gt_bench.runtime.module_loader import PREFIX, imported
@@ -212,14 +214,20 @@ def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> s
 
 
 def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
-    """Returns `argument=sha256` of each argument that is the path of a file, such as weights that are loaded."""
+    """Returns `argument=sha256` of each argument that is the path of a file or folder, such as weights that are loaded.
+
+    The name of a folder without a slash may be any word, and is not read.
+    """
     found = []
     for name, parameter in sorted(inspect.signature(cls).parameters.items()):
         value = arguments.get(name, parameter.default)
         with suppress(OSError, ValueError):  # a word too long for a path, or with a NUL, is none
             if isinstance(value, str | Path) and Path(value).is_file():
-                with Path(value).open("rb") as file:
-                    found.append(f"{name}={hashlib.file_digest(file, 'sha256').hexdigest()}")
+                found.append(f"{name}={file_digest(Path(value))}")
+            elif isinstance(value, str | Path) and value and os.sep in str(value) and Path(value).is_dir():
+                files = sorted(file for file in Path(value).rglob("*") if file.is_file())
+                listed = [f"{file.relative_to(value).as_posix()} {file_digest(file)}" for file in files]
+                found.append(f"{name}={digest_of(listed)}")
     return found
 
 
