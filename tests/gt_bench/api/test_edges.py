@@ -114,7 +114,8 @@ def invoke(*arguments):
 
 
 @pytest.mark.slow
-def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_path, monkeypatch, forked):
+@pytest.mark.usefixtures("forked")
+def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_friends(tmp_path / "friends")
     write("net.py", NET)
