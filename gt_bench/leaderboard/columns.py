@@ -79,8 +79,9 @@ def mean_and_std(mean: float | None, std: float | None, row: Row) -> str:
 
 def cells(row: Row) -> list[str]:
     """Return the texts of a row in the order of `SHOWN`, in the unit of the paper."""
+    units = {"percent": " %", "deviations": " / σ²" if row["metric"] == "mse" else " / σ"}  # of the targets
     metric = (
-        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}"
+        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{units.get(row['unit'], '')}"
         if row["metric"]
         else "–"
     )
