@@ -23,8 +23,7 @@ from gt_bench.analysis.datasets import Filter
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.data.packed import PackedHeader
-from gt_bench.leaderboard.collect import OWN, SHIPPED
+from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
@@ -159,7 +158,7 @@ def _on_same_data(found: Mapping[tuple[str, Block], Entry], problems: list[str])
     for place, entry in found.items():
         of_block = counts[entry.block]
         if len(of_block) > 1:
-            packed = _packed_digest(entry.block.dataset)
+            packed = user_data_digest(entry.block.dataset)
             if entry.data != (packed if packed in of_block else of_block.most_common(1)[0][0]):
                 problems.append(
                     f"{entry.block.suite}/{entry.block.dataset}/{entry.model}: left out: its runs are on other data "
@@ -168,13 +167,6 @@ def _on_same_data(found: Mapping[tuple[str, Block], Entry], problems: list[str])
                 continue
         kept[place] = entry
     return kept
-
-
-def _packed_digest(dataset: str) -> str | None:
-    try:
-        return PackedHeader.model_validate_json(Path("data/packed", dataset, "header.json").read_bytes()).digest
-    except (OSError, ValueError):
-        return None
 
 
 def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry | None:
