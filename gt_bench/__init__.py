@@ -123,7 +123,8 @@ def load_results(suite: str | None = None, dataset: str | None = None) -> pd.Dat
         missing (NaN or None). The columns are always these:
 
         - cell, dataset, model: SUITE/DATASET/ROW and its parts
-        - metric, direction, unit: of the test metric; "max" or "min"; "percent" or "none"
+        - metric, direction, unit: of the test metric; "max" or "min"; "percent", "deviations" (of the targets, if these
+          are standardised) or "none"
         - mean, std, std_ddof, values: over the runs that succeeded (population deviation, ddof 0), and one value per
           run
         - runs, seeds, status, reason, reduced: runs that succeeded, seeds of the recipe; "ok" or why not; cuts

@@ -23,7 +23,7 @@ from gt_bench.analysis.datasets import Filter
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.leaderboard.collect import OWN, SHIPPED
+from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
@@ -47,7 +47,10 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """The mean of a model in a block. `source`: own, shipped or published. `parameters`: None if unknown."""
+    """The mean of a model in a block.
+
+    `source`: own, shipped or published. `parameters`: None if unknown. `data`: digest of the data of the runs.
+    """
 
     model: str
     block: Block
@@ -55,6 +58,7 @@ class Entry:
     direction: str
     source: str
     parameters: int | None = None
+    data: str = ""
 
 
 @dataclass(frozen=True)
@@ -137,10 +141,31 @@ def entries(
             entry = _of_runs(cell, source, root, problems)
             if entry is not None:
                 found[entry.model, entry.block] = entry
+    found = _on_same_data(found, problems)
     if source in (PUBLISHED, ALL):
         for entry in _published(grid, cells, accepts):
             found.setdefault((entry.model, entry.block), entry)
     return list(found.values()), problems
+
+
+def _on_same_data(found: Mapping[tuple[str, Block], Entry], problems: list[str]) -> dict[tuple[str, Block], Entry]:
+    """Leaves out numbers on other data than the packed ones, or else than those of most models of the block."""
+    counts: dict[Block, Counter[str]] = {}
+    for entry in found.values():
+        counts.setdefault(entry.block, Counter())[entry.data] += 1
+    kept = {}
+    for place, entry in found.items():
+        of_block = counts[entry.block]
+        if len(of_block) > 1:
+            packed = user_data_digest(entry.block.dataset)
+            if entry.data != (packed if packed in of_block else of_block.most_common(1)[0][0]):
+                problems.append(
+                    f"{entry.block.suite}/{entry.block.dataset}/{entry.model}: left out: its runs are on other data "
+                    "than those of the other models (the files changed, or are read in another way); train it again"
+                )
+                continue
+        kept[place] = entry
+    return kept
 
 
 def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry | None:
@@ -173,7 +198,8 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
             if "/" in row["status"].partition(",")[0]:
                 problems.append(f"{cell.cell}: {row['status']}: ranked by the mean of the runs that ended well")
             block = Block(cell.suite, cell.dataset, f"{row['metric'] or ''}{unit}")
-            return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"])
+            data = versions[name][1][0]["deterministic"]["digests"]["data"]
+            return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"], data)
     return None
 
 

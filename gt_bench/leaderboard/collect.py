@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.verdict_settings import Rules
+from gt_bench.data.packed import PackedHeader
 from gt_bench.leaderboard.remembered import Known, recall, remember
 from gt_bench.leaderboard.rows import absent, rows_of
 from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
@@ -152,8 +153,23 @@ def collect(
                 mine.append(record)
         found.append(result)
         records |= {r["digest"]: r for r in mine}
-        rows += rows_of(result, mine, problems, rules)
+        own = rows_of(result, mine, problems, rules)
+        now = user_data_digest(cell.dataset)
+        if now and any(record["deterministic"]["digests"]["data"] != now for record in mine):
+            for row in own:
+                row["status"] += ", stale: data"
+                row["notes"].append("! the data have changed since these runs: train the cell again")
+        rows += own
     return rows, found, records
+
+
+def user_data_digest(dataset: str) -> str | None:
+    """Returns the digest of a user-supplied dataset as it is packed now; None for others, or if it is not packed."""
+    try:
+        header = PackedHeader.model_validate_json(Path("data/packed", dataset, "header.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return header.digest if "content" in header.provenance.get("arguments", {}) else None
 
 
 def shipped_of(grid: Grid, suite: str, root: Path = ROOT) -> dict[str, Shipped]:

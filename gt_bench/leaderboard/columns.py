@@ -75,8 +75,9 @@ RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"
 
 def cells(row: Row) -> list[str]:
     """Return the texts of a row in the order of `SHOWN`, in the unit of the paper."""
+    units = {"percent": " %", "deviations": " / σ²" if row["metric"] == "mse" else " / σ"}  # of the targets
     metric = (
-        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{' %' if row['unit'] == 'percent' else ''}"
+        f"{row['metric']} {'↑' if row['direction'] == 'max' else '↓'}{units.get(row['unit'], '')}"
         if row["metric"]
         else "–"
     )

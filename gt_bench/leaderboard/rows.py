@@ -117,7 +117,9 @@ def summarise(
         stale = f"; stale when it was imported: {', '.join(imported['stale'])}" if imported.get("stale") else ""
         row["notes"].append(f"imported: shipped record of commit {(imported.get('commit') or 'unknown')[:12]}{stale}")
         row["status"] += f", stale: {', '.join(imported['stale'])}" if stale else ""
-    row["unit"] = published.unit if published else "percent" if row["metric"] in PERCENT else "none"
+    scaled = (result.get("recipe") or {}).get("targets") and row["metric"] in ("mae", "mse", "rmse")
+    own = "percent" if row["metric"] in PERCENT else "deviations" if scaled else "none"
+    row["unit"] = published.unit if published else own
     if good:
         # the printed dataset may be a part of the test set
         of_part = published is not None and all(

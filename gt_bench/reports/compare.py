@@ -32,6 +32,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_text
 
 Run = tuple[int, int]  # seed, split
+OTHER_DATA = "different data (their files changed, or are read or split in another way)"
 
 
 class Side(NamedTuple):
@@ -178,6 +179,11 @@ def compare(
         if _measure(a) != _measure(b):
             why.append(f"{dataset}: {a.name} has {_measure(a)}, {b.name} {_measure(b)}")
             continue
+        if _data(a) != _data(b):
+            if a.version.result["cell"] != b.version.result["cell"]:
+                why.append(f"{dataset}: {a.name} and {b.name} have {OTHER_DATA}; train the older one again")
+                continue
+            b = b._replace(remark=f"{a.name} and {b.name} have {OTHER_DATA}: the difference is not of the model alone")
         common = sorted(a.values.keys() & b.values.keys())
         if not common:
             why.append(f"{dataset}: no seed and split in common: {_runs(a)} of {a.name}, {_runs(b)} of {b.name}")
@@ -200,9 +206,19 @@ def _measure(side: Side) -> str:
     return f"{result['metric']}{unit}{' of an epoch chosen on test (select: test)' if on_test else ''}"
 
 
+def _data(side: Side) -> set[str]:
+    """Return the digests of the data of a side's runs."""
+    return {record["deterministic"]["digests"]["data"] for record in side.version.records}
+
+
 def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) -> tuple[Ranks | None, list[str]]:
-    """Return mean ranks over the datasets that all names have, and these datasets; None if there are none."""
+    """Return mean ranks over the datasets that all names have, and these datasets; None if there are none.
+
+    Datasets on which metrics, units or data differ are left out.
+    """
     common = [dataset for dataset in next(iter(named.values())) if all(dataset in found for found in named.values())]
+    protocols = {d: {(_measure(found[d][0]), *sorted(_data(found[d][0]))) for found in named.values()} for d in common}
+    common = [dataset for dataset in common if len(protocols[dataset]) == 1]
     if not common:
         return None, []
     sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}

@@ -37,6 +37,17 @@ def test_a_row_in_figures():
     assert any("two incompatible protocols" in flag or "split" in flag for flag in row["flags"])
 
 
+@pytest.mark.parametrize(("metric", "shown"), [("mae", "mae ↓ / σ"), ("mse", "mse ↓ / σ²"), ("r2", "r2 ↓")])
+def test_errors_of_standardised_targets_have_another_unit(metric, shown):
+    """Without it, they look like errors in the unit of the data."""
+    cell = "mine/web/mlp"
+    runs = [make_record(cell, seed) for seed in (0, 1)]
+    result = make_result(cell, runs) | {"metric": metric, "direction": "min", "published": None}
+    for recipe, head in (({"targets": "train"}, shown), ({}, f"{metric} ↓")):
+        row = summarise(result | {"recipe": {**result["recipe"], **recipe}}, runs)
+        assert cells(with_verdict(row, result))[2] == head
+
+
 def test_an_epoch_that_was_chosen_on_test_is_flagged():
     runs = records()
     result = make_result(ET, runs)

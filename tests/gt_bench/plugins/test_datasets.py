@@ -17,6 +17,7 @@ from gt_bench.data.declared import spec_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
+from gt_bench.leaderboard.collect import gather
 from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import dataset_name, store_data
@@ -100,7 +101,11 @@ def test_data_that_changed_are_not_trained_on_as_they_were(ours, file, change):
         train_cell(grid.find(cell), grid, bar=False)
     planned = plan([Entry((grid.find(cell),))], grid, measure=False)
     assert (len(planned.missing), planned.data) == (1, ["papers"])
+    assert try_pair("gcn", "papers", FAST, [0], bar=False).row["status"] == "ok"
+    rows = {row["model"].partition("-")[0]: row for row in gather(with_tried(load_grid())).rows}
+    assert (rows["gcn"]["status"], rows["mlp"]["status"]) == ("ok", "ok, stale: data")
     assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] != found.row["digests"]
+    assert {row["status"] for row in gather(with_tried(load_grid())).rows} == {"ok"}
     assert train_cell(grid.find(cell), grid, bar=False)["status"] == "ok"
 
 

@@ -7,13 +7,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from gt_bench.analysis.datasets import Filter
+from gt_bench.analysis.rank import entries
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import gather
 from gt_bench.reports.compare import compare, mean_ranks, sides, verdict_of
 from gt_bench.store.attempts import remember
-from gt_bench.store.run_store import Store
+from gt_bench.store.run_store import Store, run_digest, sealed
 from tests.gt_bench.cells import make_record, make_result, write
 
 SETS = ("cornell", "texas", "wisconsin", "csl", "exp")
@@ -85,6 +87,34 @@ def test_epochs_that_were_chosen_by_different_rules_are_not_compared(project):
     assert why[0].endswith(
         "has accuracy, edge-transformer/cornell/gin accuracy of an epoch chosen on test (select: test)"
     )
+
+
+def on_other_data(cell: str, seed: int, test: float):
+    """A record of a run on data that were packed again from other files."""
+    record = make_record(cell, seed, test=test)
+    run = record["deterministic"]
+    run["digests"]["data"] = "f" * 64
+    record["digest"] = run_digest(run["recipe"], seed, seed, run["digests"], run["versions"])
+    record.pop("checksum", None)
+    return sealed(record)
+
+
+def test_runs_on_different_data_are_not_compared(project, tmp_path):
+    cell = "edge-transformer/csl/gin"
+    records = [on_other_data(cell, seed, 0.9) for seed in range(4)]
+    write(tmp_path, [make_result(cell, records, None)], records)
+    done = run("gcn", "gin", "--dataset", "csl")
+    assert "have different data (their files changed" in str(done.exception)
+    done = run("gcn", "gin")
+    assert "left out: csl: edge-transformer/csl/gcn and edge-transformer/csl/gin have different data" in done.output
+    assert "mean ranks over 4 datasets" in done.output
+    found, problems = entries(project, project.suite("edge-transformer"), Filter(), "own")
+    assert not [one for one in found if (one.model, one.block.dataset) == ("gin", "csl")]
+    assert problems == [
+        "edge-transformer/texas/gin: ok 3/4 (1 diverged): ranked by the mean of the runs that ended well",
+        "edge-transformer/csl/gin: left out: its runs are on other data than those of the other models (the files "
+        "changed, or are read in another way); train it again",
+    ]
 
 
 def test_seeds_that_are_not_shared_are_named(project):
