@@ -36,7 +36,7 @@ CELLS = (
     "tokengt/chameleon/tokengt-lap-performer", "tokengt/ba-equivariant-basis-dense/tokengt-attention-lap-type",
     "edge-transformer/zinc/edge-transformer", "edge-transformer/sr25/edge-transformer-brec",
     "hot/chains/hot-sparse-kernel", "hot/chains/hot-sparse", "polynormer/photo/polynormer",
-    "polynormer/roman-empire/polynormer", "polynormer/tpugraphs-layout-tile/polynormer", "edge-transformer/zinc/grit",
+    "polynormer/roman-empire/polynormer", "edge-transformer/zinc/grit",
     "edge-transformer/zinc/gps", "ppgt/zinc/graphormer", "polynormer/roman-empire/nodeformer",
     "polynormer/roman-empire/graphgps", "hot/chains/gat",
 )  # fmt: skip

@@ -314,8 +314,6 @@ def forms_taken(training: bool | None = None) -> Iterator[dict[str, Counter[str]
 
     Args:
         training: count only calls with gradients enabled (True) or disabled (False). None counts all.
-
-    With `training`, only those with gradients enabled (True) or without (False).
     """
     taken: dict[str, Counter[str]] = {}
     with _set("taken", (*_State.taken, (training, taken))):

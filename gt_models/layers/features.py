@@ -43,14 +43,17 @@ class FeatureEncoder(nn.Module):
         """Features [rows, columns] -> [rows, out_dim].
 
         Raises:
-            ValueError: another number of columns, or a category outside its vocabulary. On a GPU and in a compiled
-                graph such a category is an index outside the table of embeddings, which fails there.
+            ValueError: another number of columns, or a category that is no integer of its vocabulary. On a GPU and in
+                a compiled graph, a category outside its vocabulary is an index outside the table of embeddings, which
+                fails there.
         """
         width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
         if x.dim() != 2 or x.size(1) != width:
             raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")
         if self.linear is not None:
             return self.project(self.dropout(x.to(dtype_of(self.linear))))
+        if not needs_static_shapes(x):
+            self._check(x)
         x = x.long()
         # copies with `device=` would wait for a GPU
         row = x + torch.tensor(self.offsets).to(x.device, non_blocking=True)
@@ -59,8 +62,6 @@ class FeatureEncoder(nn.Module):
         ):  # no value may be read here; the row of a neighbouring column must not be taken for it
             outside = (x < 0) | (x >= torch.tensor(self.in_dim).to(x.device, non_blocking=True))
             row = row.masked_fill(outside, self.embedding.num_embeddings)
-        else:
-            self._check(x)
         return self.embedding(row).sum(1)
 
     @accelerated
@@ -71,10 +72,12 @@ class FeatureEncoder(nn.Module):
     def _check(self, x: Tensor) -> None:
         sizes = self.in_dim if isinstance(self.in_dim, tuple) else ()
         wrong = (x < 0) | (x >= torch.tensor(sizes))
+        if x.is_floating_point():
+            wrong |= x != x.trunc()
         if bool(wrong.any()):
             row, column = wrong.nonzero()[0].tolist()
             raise ValueError(
-                f"categorical feature {column} of row {row} is {int(x[row, column])}; the model was built for "
+                f"categorical feature {column} of row {row} is {x[row, column].item()}; the model was built for "
                 f"{sizes[column]} categories, "
                 f"0 to {sizes[column] - 1}: build it with a larger vocabulary, or map unknown values to one of these"
             )

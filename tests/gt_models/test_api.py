@@ -30,6 +30,13 @@ def test_each_example_trains(example):
     assert any(not torch.equal(value, start[name]) for name, value in scope["model"].named_parameters())
 
 
+@pytest.mark.slow
+def test_the_example_of_forms_prints_them(capsys):
+    (forms,) = [block for block in BLOCKS if "explain" in block]
+    exec(EXAMPLES[-1] + forms, {})
+    assert "polynormer_local: one product" in capsys.readouterr().out
+
+
 def test_there_are_the_five_architectures():
     assert {re.search(r'create_model\(\s*"([\w-]+)"', text)[1] for text in EXAMPLES} == {
         "tokengt", "hot", "ppgt", "edge-transformer", "polynormer",

@@ -36,6 +36,14 @@ def test_a_category_outside_its_vocabulary_is_refused(row, says):
         FeatureEncoder([3, 5], 8)(torch.tensor([[2, 4], row]))
 
 
+@pytest.mark.parametrize("value", [0.5, float("nan"), float("inf")])
+def test_a_category_that_is_no_integer_is_refused(value):
+    encoder, x = FeatureEncoder([3, 5], 8), torch.tensor([[2.0, 4.0], [1.0, value]])
+    with pytest.raises(ValueError, match=f"categorical feature 1 of row 1 is {value}; .* 5 categories, 0 to 4"):
+        encoder(x)
+    torch.testing.assert_close(encoder(x[:1]), encoder(torch.tensor([[2, 4]])))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [[3, 0], [0, -1]])
 def test_a_category_outside_its_vocabulary_fails_where_no_value_may_be_read(row):
