@@ -76,7 +76,7 @@ def friends(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NODE_MODELS) - REFUSED))
 def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, name):
-    """By its equations: compiling fast paths of so many widths would take half a minute."""
+    """By its equations: compiling the fast paths of all widths takes half a minute."""
     monkeypatch.chdir(friends)
     from gt_bench.data.packed import PackedDataset
 
@@ -114,7 +114,7 @@ def invoke(*arguments):
 
 
 @pytest.mark.slow
-def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_path, monkeypatch, forked):
+def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_path, monkeypatch, forked):  # noqa: F811
     monkeypatch.chdir(tmp_path)
     write_friends(tmp_path / "friends")
     write("net.py", NET)
