@@ -30,6 +30,8 @@ from torch import Tensor
 
 # LLVM may reorder sums and fuse products, but not assume that NaN and infinity do not occur
 FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
+# no entry point for callers in C, which would take an eighth of the compile time
+_OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,7 +39,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Runs without the interpreter's lock; a division by zero is infinite or NaN.
     """
-    kernel = numba.njit(nogil=True, fastmath=FASTMATH, error_model="numpy")(function)
+    kernel = numba.njit(nogil=True, **_OPTIONS)(function)
     kernel._cache = _Cache(function)  # what `cache=True` does, with a key that another process finds
     return kernel
 
@@ -63,12 +65,12 @@ def _identity(value: Any) -> str:
 
 
 def inner(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of kernels, always inlined.
+    """A function of kernels, always inlined. Python cannot call it.
 
     LLVM would leave large parts outside; the process that compiled a kernel then calls one copy of such a part, and a
     process that found the kernel on disk another, and the two may round in different ways.
     """
-    return numba.njit(fastmath=FASTMATH, error_model="numpy", forceinline=True)(function)
+    return numba.njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)(function)
 
 
 def run(kernel: Callable[..., None], size: int, *arguments: Any, grain: int = 1) -> None:

@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from gt_bench.config.schema import parse_yaml
 from gt_bench.tracking import ui
 from gt_bench.utils.errors import UserError
 from tests.conftest import ROOT
+from tests.one_process import in_one_process
 
 SOURCES = [
     path
@@ -121,35 +121,13 @@ def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
         "USER": secret,
         "HOSTNAME": secret,
     }
-    for stage in ("stages.download", "stages.encode"):
-        subprocess.run(
-            [sys.executable, "-m", stage, "chains"],
-            cwd=tmp_path,
-            env=environment,
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
-    subprocess.run(
-        [sys.executable, "-m", "stages.download", "texas"],
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-        capture_output=True,
-        timeout=120,
-    )
-    said = ""
-    for command in (["gt_bench.cli", "train", "embedded/chains/mlp"], ["stages.leaderboard", "embedded"]):
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=tmp_path,
-            env=environment,
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        said += done.stdout + done.stderr
+    commands = (
+        "stages.download chains", "stages.encode chains", "gt_bench.cli train embedded/chains/mlp",
+        "stages.leaderboard embedded", "stages.download texas",
+    )  # fmt: skip
+    status, *said = in_one_process(commands, environment, tmp_path)
+    assert status == 0, said
+    assert "texas" in "".join(said)
     written = [
         path
         for path in tmp_path.rglob("*")
@@ -158,4 +136,4 @@ def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
     assert {"store", "results", "reports", "mlruns"} <= {part for path in written for part in path.parts}
     holding = [str(path.relative_to(tmp_path)) for path in written if secret.encode() in path.read_bytes()]
     assert not holding
-    assert secret not in said
+    assert secret not in "".join(said)

@@ -1,4 +1,4 @@
-"""A sample of the mutations and refactorings; `make mutants` checks all."""
+"""Every mutation and refactoring fits the code, and one of each is run; `make mutants` runs all."""
 
 from collections import Counter
 
@@ -12,9 +12,6 @@ from tests.mutants.refactorings import REFACTORINGS
 from tests.mutants.runner import ROOT, Checked, applied, check
 
 pytestmark = pytest.mark.slow
-
-GROUPS = list(dict.fromkeys(mutation.group for mutation in MUTATIONS))
-SAMPLE = [next(m for m in MUTATIONS if m.group == group) for group in GROUPS]
 
 
 @pytest.mark.parametrize("item", [*MUTATIONS, *REFACTORINGS], ids=title)
@@ -37,7 +34,7 @@ def test_each_group_has_three_mutations_at_least():
     assert len({(m.file, m.old, m.new) for m in MUTATIONS}) == len(MUTATIONS)
 
 
-@pytest.mark.parametrize("item", [*SAMPLE, REFACTORINGS[1]], ids=title)
+@pytest.mark.parametrize("item", [MUTATIONS[0], REFACTORINGS[1]], ids=title)
 def test_golden_values_notice_a_mutation_and_no_refactoring(item):
     checked = check(*job(item))
     assert problem(item, checked) is None, checked.output

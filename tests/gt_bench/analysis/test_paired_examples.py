@@ -80,6 +80,7 @@ def test_cells_with_different_splits_are_not_paired_and_the_error_names_both(pro
     assert f"`gt-bench compare {CELL} small/web/gcn`" in message
 
 
+@pytest.mark.slow
 def test_the_command_compares_two_cells(project):
     project.recipe()
     project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2})

@@ -76,7 +76,7 @@ def friends(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NODE_MODELS) - REFUSED))
 def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, name):
-    """By its equations: compiling fast paths of so many widths would take half a minute."""
+    """By its equations: compiling the fast paths of all widths takes half a minute."""
     monkeypatch.chdir(friends)
     from gt_bench.data.packed import PackedDataset
 

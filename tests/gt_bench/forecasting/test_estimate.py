@@ -210,6 +210,7 @@ def test_what_cannot_be_forecast_states_why(grid):
     assert "negative dimension -8" in forecast_cell(cell, loaded).problem
 
 
+@pytest.mark.slow
 def test_encodings_that_are_not_there_are_computed_next_to_the_data(grid, clock):
     model = {"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2}
     grid.recipe(dataset="many", model=model, encodings={"laplacian": {"k": 16}}, batch={"graphs": 5})

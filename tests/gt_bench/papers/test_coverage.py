@@ -146,6 +146,7 @@ def told(rows, monkeypatch):
     return tell
 
 
+@pytest.mark.slow
 def test_a_published_number_is_not_typed_again(told):
     text = told("It has {hot/gps/s2g-plus aupr} for {hot/gps/s2g-plus aupr printed}, and {hot/gps/s2g-plus printed}.")[
         "hot"

@@ -13,6 +13,7 @@ from gt_bench.data.standin import miniature
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.tasks.registry import TASKS, create_task
+from gt_models.kernels import use
 from gt_models.registry import create_model, list_models, model_info
 
 # task -> a dataset, and a model that is trained on its miniature
@@ -82,7 +83,8 @@ def test_every_model_that_fits_a_task_has_defaults(packed, task):
         check_fit(recipe, header.level, header.name, name)
         taken = {key: value for key, value in dims.items() if key in arguments_of(name)}
         try:
-            recipe = with_encodings(recipe, model_info(name), data)
+            with use("reference"):  # compiling the fast paths of all widths takes half a minute
+                recipe = with_encodings(recipe, model_info(name), data)
             create_model(name, **taken, **check_model(recipe, name))
         except ValueError as reason:  # Incompatible is a ValueError
             refused[name] = str(reason)

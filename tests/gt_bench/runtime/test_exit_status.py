@@ -20,6 +20,7 @@ from gt_bench.store.run_store import StoreError
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError
 from tests.conftest import ROOT
+from tests.one_process import in_one_process
 
 
 def raising(error):
@@ -102,17 +103,17 @@ def test_a_locale_without_utf_8_changes_nothing(project):
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("LC_", "PYTHONIOENCODING"))
     } | ascii_only
-    for command in (
-        ["stages.train", "small/web/mlp"],
-        ["stages.leaderboard", "small"],
-        ["gt_bench.cli", "show", "small"],
-        ["gt_bench.cli", "show", "small/web/mlp"],
-        ["gt_bench.cli", "list"],
-    ):
-        done = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode()
-        assert b"Traceback" not in done.stderr
-        done.stdout.decode("utf-8")
+    commands = (
+        "stages.train small/web/mlp",
+        "stages.leaderboard small",
+        "gt_bench.cli show small",
+        "gt_bench.cli show small/web/mlp",
+        "gt_bench.cli list",
+    )
+    status, out, error = in_one_process(commands, environment, project.root)
+    assert status == 0, error
+    assert "Traceback" not in error
+    assert "±" in out
 
 
 @pytest.mark.slow

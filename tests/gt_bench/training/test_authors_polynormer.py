@@ -60,6 +60,7 @@ def run(authors, tmp_path, monkeypatch):
     return make(tmp_path, build=build, precision="float64", optimizer=optimizer, epochs=None, phases=phases)
 
 
+@pytest.mark.slow
 def test_curves_and_selected_epoch_equal_the_authors(run, authors):
     log = authors["log"]  # [epochs, (train, validation, test, loss on validation)]
     selected = int(log[:, 1].argmax())

@@ -80,6 +80,7 @@ def by_phase(run: Run, waits: list) -> dict[str, list]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "where"), [*((name, "device") for name in MODELS), ("ppgt", "host")])
 def test_no_step_waits_for_the_gpu(tmp_path, waits, name, where):
     run = create_run(tmp_path, name, where)
@@ -92,6 +93,7 @@ def test_no_step_waits_for_the_gpu(tmp_path, waits, name, where):
     assert waits  # between epochs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_forms_for_a_gpu_in_plain_torch(tmp_path, waits, name, monkeypatch):
     """They are compared with their definitions and used, without a mixed device and without waiting in a step."""

@@ -120,6 +120,7 @@ def test_a_compiled_model_on_padded_batches(name):
     compare(name, levels(name)[0], "default")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "level"), [(name, level) for name in sorted(static.MODELS) for level in levels(name)[1:]]
 )

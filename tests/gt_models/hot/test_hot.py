@@ -73,6 +73,7 @@ def test_softmax_kernel_approaches_softmax_where_all_keys_are_shared():
 # Theorem 1 and Section 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "attention"), MODELS)
 def test_sparse_on_the_complete_graph_is_dense(name, attention):
     n = 5

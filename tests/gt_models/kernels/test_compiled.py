@@ -19,7 +19,6 @@ from gt_models.kernels.compiled import (
     shares,
     softmax,
 )
-from tests.gt_models.checks import said_by_two_processes
 
 SIZE = 37  # 16 + 16 + 4 + 1
 
@@ -146,17 +145,3 @@ def test_parts_are_compiled_into_kernels():
     kernel(np.ones(4))
     (code,) = kernel.inspect_llvm().values()
     assert not [line for line in code.splitlines() if " call " in line and "long_one" in line]
-
-
-@pytest.mark.slow
-def test_another_process_finds_what_one_compiled(tmp_path):
-    code = (
-        "import torch\n"
-        "from gt_models.kernels.graph_attention import graph_attention, small_edges\n"
-        "from gt_models.kernels import graph_attention_numba\n"
-        "edges, n = small_edges(torch.device('cpu'))\n"
-        "graph_attention(torch.ones(n, 6), torch.ones(2, 3), torch.ones(2, 3), *edges, 0.2)\n"
-        "kernel = graph_attention_numba._kernels(torch.float32, 2, 3).forward\n"
-        "print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))\n"
-    )
-    assert said_by_two_processes(code, tmp_path) == ["0 1\n", "1 0\n"]

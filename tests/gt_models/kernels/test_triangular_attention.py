@@ -68,14 +68,19 @@ def test_threads_do_not_change_a_bit():
 
 
 def test_what_is_compiled_here_and_what_is_found_on_disk_give_the_same_bits(tmp_path):
+    """And the second process compiles nothing."""
     code = (
         "import hashlib, torch\n"
+        "from gt_models.kernels.triangular_attention_numba import _kernels\n"
         "from tests.gt_models.kernels.test_triangular_attention import case, results\n"
         "x, batch = case((33, 20, 7), 3, 5, torch.float32)\n"
         "print([hashlib.sha256(t.numpy().tobytes()).hexdigest() for t in results('numba', x, batch, 0.2)])\n"
+        "stats = _kernels(torch.float32, 5).forward.stats\n"
+        "print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))\n"
     )
-    compiled, found = checks.said_by_two_processes(code, tmp_path)
-    assert compiled == found != ""
+    (compiled, counts), (found, counts_again) = map(str.splitlines, checks.said_by_two_processes(code, tmp_path))
+    assert compiled == found
+    assert (counts, counts_again) == ("0 1", "1 0")
 
 
 @pytest.mark.parametrize("form", FORMS)

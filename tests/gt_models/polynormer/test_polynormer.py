@@ -228,6 +228,7 @@ def test_takes_torch_geometric_data_and_categorical_features():
     assert words(Data(x=torch.tensor([[4, 2], [0, 1]]), edge_index=torch.tensor([[0, 1], [1, 0]]))).shape == (2, 2)
 
 
+@pytest.mark.slow
 def test_bfloat16_autocast_is_near_float32():
     graph, model = graphs((40,))[0].to("cpu", torch.float32), build(relu=True).float().eval()
     expected = model(graph)

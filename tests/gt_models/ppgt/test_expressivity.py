@@ -85,6 +85,7 @@ def assert_separates_as_the_oracle(batches: list[GraphBatch], **settings) -> lis
     return colours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"name": "ppgt-released"}], ids=["paper", "released"])
 def test_one_wl_twins_are_separated(settings):
     decalin = nx.Graph([(i, (i + 1) % 10) for i in range(10)] + [(0, 5)])

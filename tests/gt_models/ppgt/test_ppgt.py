@@ -88,6 +88,7 @@ def test_forms_of_attention_change_nothing(changes):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_step_in_float32_learns_as_the_definition_does():
     """Two layers of 64 channels on 33 graphs of 16 nodes."""
     torch.manual_seed(0)

@@ -36,6 +36,7 @@ def test_they_are_the_equations(dropout, act):
     assert taken.get("gelu_mlp") == ({"numba": 1} if act == "gelu" and not dropout else None)
 
 
+@pytest.mark.slow
 def test_small_maps_are_torch_s():
     model, batch = layer(), checks.collate(graphs((3,)))
     with forms_taken() as taken:
@@ -43,6 +44,7 @@ def test_small_maps_are_torch_s():
     assert taken["triangular_attention_maps"] == taken["pair_feed_forward"] == {"reference": 1}
 
 
+@pytest.mark.slow
 def test_a_hook_on_the_activation_fires():
     model, batch, seen = layer(), checks.collate(graphs((18, 20))), []
     model.ffn.activation.register_forward_hook(lambda *_: seen.append(1))
@@ -51,6 +53,7 @@ def test_a_hook_on_the_activation_fires():
     assert seen == [1]
 
 
+@pytest.mark.slow
 def test_a_layer_in_place_of_a_linear_is_called():
     model, batch = layer(), checks.collate(graphs((18, 20)))
     x = torch.randn(batch.num_pairs, 64)
