@@ -29,10 +29,14 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
         {first place of the number: row}. If several recipes are compared with a number, the row with the largest share
         of its runs counts, then the first. A row whose epoch was chosen on the test split never counts.
     """
-    judged = [row for row in rows if row["interval_low"] is not None and row["published_place"]]
-    numbers = [lookup(*row["published_place"]) for row in judged]
-    own = [row for row, number in zip(judged, numbers, strict=True) if number.paper == paper and number.own]
-    return most_complete(own)
+
+    def is_judged(row: Row) -> bool:
+        if row["interval_low"] is None or not row["published_place"]:
+            return False
+        number = lookup(*row["published_place"])
+        return number.paper == paper and number.own
+
+    return most_complete(filter(is_judged, rows))
 
 
 def most_complete(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:

@@ -91,7 +91,12 @@ def test_files_have_the_permissions_of_the_umask(tmp_path, mask, mode):
 
 def test_an_exception_while_a_file_is_written_leaves_the_old_one(tmp_path):
     path = write_bytes(tmp_path / "encoding", b"old")
-    with pytest.raises(KeyError), atomic_file(path) as temporary:
-        Path(temporary).write_bytes(b"half")
-        raise KeyError("no such array")
+
+    def interrupted():
+        with atomic_file(path) as temporary:
+            Path(temporary).write_bytes(b"half")
+            raise KeyError("no such array")
+
+    with pytest.raises(KeyError):
+        interrupted()
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("encoding", b"old")]
