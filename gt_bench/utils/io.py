@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,26 @@ def read_text(path: str | Path, at_most: int = 1 << 28) -> str:
         UnicodeDecodeError: the file is not UTF-8. Also the errors of `read_bytes`.
     """
     return read_bytes(path, at_most).decode("utf-8")
+
+
+def check_once(path: Path, last_check: Path, check: Callable[[], None], known: Mapping[str, str] | None = None) -> None:
+    """Call `check` unless the file is unchanged since the last call that returned.
+
+    Args:
+        path: of the file.
+        last_check: file that records size, times and inode of the last check. If it is not writable, each call checks.
+        check: raises an exception if the content of the file is wrong.
+        known: what the content is compared with, which is recorded too.
+    """
+    found = path.stat()
+    state: dict[str, int | str] = {"inode": found.st_ino, "bytes": found.st_size}
+    state |= {"mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns, **(known or {})}
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(last_check.read_bytes()) == state:
+            return
+    check()
+    with contextlib.suppress(WriteError):
+        write_json(last_check, state)
 
 
 def make_folder(path: Path) -> Path:

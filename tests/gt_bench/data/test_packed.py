@@ -199,7 +199,7 @@ def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path,
     os.replace(tmp_path / "copy", path)  # another inode
     PackedDataset.open(tmp_path / "toy")
     assert read == [path] * 3
-    monkeypatch.setattr(packed, "write_json", mock.Mock(side_effect=WriteError("read-only")))
+    monkeypatch.setattr("gt_bench.utils.io.write_json", mock.Mock(side_effect=WriteError("read-only")))
     os.utime(path, (2, 2))
     PackedDataset.open(tmp_path / "toy")
 
