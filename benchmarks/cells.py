@@ -388,11 +388,11 @@ def prepare(cell: str, data: Path, folder: Path) -> tuple[Path, str]:
     return folder, what
 
 
-def ask(cell: str, what: str, folder: Path, *more: str) -> dict[str, Any]:
+def ask(cell: str, what: str, folder: Path, *more: str, script: str = __file__) -> dict[str, Any]:
     """The answer of a process of its own, and `other`: cores that other work took meanwhile."""
     import psutil
 
-    command = [sys.executable, __file__, cell, "--one", what, "--data", str(folder), *more]
+    command = [sys.executable, script, cell, "--one", what, "--data", str(folder), *more]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     before, began, own = psutil.cpu_times(), time.monotonic(), os.times()
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

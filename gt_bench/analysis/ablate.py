@@ -113,7 +113,9 @@ def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
     run, measured = records[0]["deterministic"], records[0]["measured"]
     digests = run["digests"]
     protocol = (
+        # `targets` decides the unit of the metric: it is no factor
         cell.dataset, digests["data"], digests.get("modified"), digests.get("files"), run["metric"],
+        run["recipe"].get("targets"),
         json.dumps(run["versions"], sort_keys=True),
     )  # fmt: skip
     defaults = {key: value for key, value in (measured.get("arguments") or {}).items() if key not in OF_DATA}

@@ -18,6 +18,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.store.predictions import Predictions
 
 ROUNDS = 40
+LARGEST = 1e3  # logit of a probability that is rounded to 0 or 1
 
 
 @dataclass(frozen=True)
@@ -96,4 +97,4 @@ def _as_outputs(task: str, mean: Tensor) -> Tensor:
     """Returns averaged probabilities as outputs of a model, which the metrics of a task read."""
     if task.endswith("classification"):
         return mean.log()
-    return mean.logit() if task.endswith("multilabel") else mean
+    return mean.logit().clamp(-LARGEST, LARGEST) if task.endswith("multilabel") else mean

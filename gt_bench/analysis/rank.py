@@ -38,7 +38,7 @@ PAIRS, WORST = "pairs", "worst"
 
 
 class Block(NamedTuple):
-    """Results of one protocol: a dataset in a suite, with a metric."""
+    """Results of one protocol: a dataset in a suite, with a metric, in its unit."""
 
     suite: str
     dataset: str
@@ -168,7 +168,11 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
         if row["chosen_on_test"]:
             return None
         if row["mean"] is not None and math.isfinite(row["mean"]):
-            block = Block(cell.suite, cell.dataset, row["metric"] or "")
+            targets = versions[name][0]["recipe"].get("targets")
+            unit = f" (targets: {targets})" if targets else ""
+            if "/" in row["status"].partition(",")[0]:
+                problems.append(f"{cell.cell}: {row['status']}: ranked by the mean of the runs that ended well")
+            block = Block(cell.suite, cell.dataset, f"{row['metric'] or ''}{unit}")
             return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"])
     return None
 

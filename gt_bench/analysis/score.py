@@ -3,6 +3,8 @@
 import json
 import math
 import statistics
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +102,9 @@ def loaded(name: str, grid: Grid, root: Path = ROOT, part: str = "test") -> tupl
         raise PredictionsError(
             f"{name}: no run with status ok, here or shipped, has predictions; run `gt-bench train {cell.cell}`"
         )
+    if failed := Counter(one["deterministic"]["status"] for one in records if one not in good):
+        listed = ", ".join(f"{count} {status}" for status, count in sorted(failed.items()))
+        print_text(f"{name}: left out, as they did not end well: {listed} of {len(records)} runs", file=sys.stderr)
     found = [load(cell.cell, record, store, shipped_file(shipped)) for record in good]
     for one in found:
         if part not in one.parts:
@@ -140,13 +145,18 @@ def check_metrics(names: Sequence[str], one: Predictions) -> None:
     """Checks that metrics fit the task of a run.
 
     Raises:
-        RecipeError: one does not.
+        RecipeError: one does not, or it is user-supplied and the targets of the run are standardised.
         MetricError: a user-supplied one cannot be used.
     """
     known = fitting_metrics(one)
     for name in names:
         if is_custom(name) and one.task in METRICS:
             load_metric(name)
+            if how := one.record["deterministic"]["recipe"].get("targets"):
+                raise RecipeError(
+                    f"--metric {name}: reads targets in the unit of the data, but those of this run are standardised "
+                    f"(targets: {how} in its recipe); train it with --set targets=null"
+                )
         elif name not in known:
             shape = ", ".join(["N", *map(str, next(iter(one.parts.values())).output.shape[1:])])
             raise RecipeError(
@@ -279,7 +289,7 @@ def ensemble(found: Sequence[Predictions], metrics: Sequence[str], part: str = "
     if found[0].task.endswith("classification"):
         mean = outputs.softmax(-1).mean(0).log()
     elif found[0].task.endswith("multilabel"):
-        mean = outputs.sigmoid().mean(0).logit()
+        mean = outputs.sigmoid().mean(0).logit().clamp(-1e3, 1e3)  # finite for a probability of 0 or 1
     else:
         mean = outputs.mean(0)
     return {m: found[0].create_task(m).evaluate([mean], [first.labels])[m] for m in metrics}
@@ -341,12 +351,13 @@ def show(
             [[g.name, f"{g.examples:.4g}", *(_text(m, g.values[m]) for m in columns)] for g in groups],
         )
     else:
+        unit = "σ" if found[0].record["deterministic"]["recipe"].get("targets") else ""
         rows = [[str(seed), *(_text(one.metric, one.values[seed]) for one in table)] for seed in table[0].values]
         rows.append(["mean", *(_text(one.metric, one.mean, one.std) for one in table)])
         if together:
             rows.append(["ensemble", *(_text(metric, value) for metric, value in together.items())])
         print_text(f"{name}: {part}, from stored predictions")
-        print_table(["seed", *map(_head, chosen)], rows)
+        print_table(["seed", *(_head(metric, unit) for metric in chosen)], rows)
     differing = [f"{one.metric} of seed {seed}" for one in table for seed in one.differing]
     if differing:
         print_text(f"not the value of the record: {', '.join(differing)}; `gt-bench store verify` checks both")
@@ -358,7 +369,10 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def _head(metric: str) -> str:
+def _head(metric: str, unit: str = "") -> str:
+    """Returns the head of a column. `unit`: of standardised targets."""
+    if unit and metric in ("mae", "rmse", "mse"):
+        return f"{metric} / {unit}{'²' if metric == 'mse' else ''}"
     return f"{metric} %" if metric in _PERCENT else metric
 
 

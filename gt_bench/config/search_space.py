@@ -51,6 +51,22 @@ class Range(Strict):
         return self
 
 
+def in_space(space: Choice | Range, value: object) -> tuple[object] | None:
+    """Returns the value as the space has it, in a tuple because None is a choice. None if it is outside."""
+    if isinstance(space, Choice):
+        same = [one for one in space.choices if one == value and isinstance(one, bool) == isinstance(value, bool)]
+        return (same[0],) if same else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not space.low <= value <= space.high:
+        return None
+    if space.integer and value != int(value):
+        return None
+    if space.step is not None:
+        steps = (value - space.low) / space.step
+        if not math.isclose(steps, round(steps), abs_tol=1e-8):
+            return None
+    return (int(value) if space.integer else float(value),)
+
+
 def _kind_of_space(space: object) -> str:
     return tag_of(Choice if isinstance(space, Choice) or (isinstance(space, dict) and "choices" in space) else Range)
 

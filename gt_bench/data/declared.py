@@ -209,8 +209,13 @@ def _python_source(path: Path, function: str) -> Given:
             f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; "
             f"write def load(): return Data(...), or use another function: {path}:{(known or ['my_load'])[0]}"
         )
+    return Given(_with_user_errors(found, path), _text_of(path, function), f"{path}:{function}")
+
+
+def _text_of(path: Path, function: str) -> str:
+    """Return the text that decides the data of a function of a file."""
     digest = text_digest(path.resolve(), path.resolve().parent)
-    return Given(_with_user_errors(found, path), digest, f"{path}:{function}")
+    return digest if function == "load" else f"{function} {digest}"
 
 
 def _with_user_errors(function: Callable[[], Graphs], path: Path) -> Callable[[], Graphs]:
@@ -240,7 +245,7 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     if not inspect.isfunction(found):
         raise DatasetError(f"{described(entry)} is a {type(found).__name__}; expected {expected}")
     path = Path(inspect.getfile(found)).resolve()
-    source = Given(_with_user_errors(found, path), text_digest(path, path.parent), entry.value)
+    source = Given(_with_user_errors(found, path), _text_of(path, found.__qualname__), entry.value)
     level = level_in(source)
     task = task_in(source, level, entry.value)
     return custom_dataset(

@@ -15,7 +15,7 @@ from gt_bench.data.download import SourceError, fetch, reachable
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import replace_folder, write_header
 from gt_bench.data.readers import file_digest
-from gt_bench.data.registry import catalog, get_spec
+from gt_bench.data.registry import UnknownDataset, catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.statistics import compare
 from gt_bench.utils.errors import DatasetError
@@ -145,11 +145,11 @@ def valid(
         spec: the current spec.
         folder: folder of the packed dataset.
         pins: pinned digests of raw files.
-        say: receives a message if the files are damaged.
+        say: receives a message if the files are damaged or have changed.
 
     Returns:
         The header if the dataset is undamaged, was made from this spec by this version, and of files that agree with
-        `pins`; else None.
+        `pins`; else None. Files that a user's function read must not have changed.
     """
     try:
         header = PackedDataset.open(folder).header
@@ -158,11 +158,16 @@ def valid(
     except DatasetError as error:
         say(" ".join(str(error).partition("; prepare it again")[0].split()))
         return None
+    if changed := _changed_files(header):
+        say(f"{changed[0]}: has changed since {spec.name} was packed; it is packed again")
+        return None
     return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
 
 
 def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
-    """Find raw files whose pin in data.lock.json differs from the file the packed dataset was made from. Cheap.
+    """Find raw files whose pin in data.lock.json differs from the file the packed dataset was made from.
+
+    Files that a user's function read count too, if their content has changed.
 
     Args:
         name: name of the dataset.
@@ -172,13 +177,50 @@ def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
         Paths of the raw files.
     """
     header = Path(data_root) / "packed" / name / "header.json"
-    pins = read_pins()
-    if not pins or not header.exists():
+    if not header.exists():
         return []
     try:
-        return _contradictions(PackedHeader.model_validate_json(header.read_bytes()), pins)
+        found = PackedHeader.model_validate_json(header.read_bytes())
+        return _contradictions(found, read_pins()) + _changed_files(found)
     except (OSError, ValueError):  # damaged: the download stage prepares it again
         return []
+
+
+def open_unchanged(folder: Path) -> PackedDataset:
+    """Open a packed dataset, and check that user-supplied data and how they are read and split are as they were packed.
+
+    Args:
+        folder: data/packed/NAME.
+
+    Raises:
+        DatasetUnavailable: nothing is packed in the folder.
+        DatasetError: the files are damaged, or the data have changed since.
+    """
+    packed = PackedDataset.open(folder)
+    header = packed.header
+    if "content" not in header.provenance.get("arguments", {}):  # of the benchmark
+        return packed
+    try:
+        spec = get_spec(header.name)
+    except UnknownDataset:  # only the packed data are here
+        return packed
+    source = getattr(spec.arguments.get("reader"), "source", None)
+    if isinstance(source, str | Path) and not Path(source).exists():
+        return packed
+    changed = _changed_files(header)
+    if header.provenance.get("spec") != spec.digest or changed:
+        what = changed[0] if changed else f"dataset {header.name!r}: its files, function or entry in datasets.yaml"
+        raise DatasetError(
+            f"{what} changed after {folder} was packed; pack it again: python -m stages.download {header.name} and "
+            f"python -m stages.encode {header.name}, or gt-bench try MODEL {header.name}"
+        )
+    return packed
+
+
+def _changed_files(header: PackedHeader) -> list[str]:
+    """Return the files that a user's function read and that have another content now. A removed file is none."""
+    read = header.provenance.get("read", {})
+    return [path for path, digest in read.items() if Path(path).is_file() and file_digest(Path(path)) != digest]
 
 
 def _contradictions(header: PackedHeader, pins: Mapping[str, Pin]) -> list[str]:

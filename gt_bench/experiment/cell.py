@@ -11,6 +11,7 @@ from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.limits import EPOCHS, SEEDS, Cut
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.config.search_space import in_space
 from gt_bench.config.tried import with_tried
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.signals import handled
@@ -61,8 +62,11 @@ def settings_of(cell: Cell) -> Recipe:
     if not cell.settings_path.exists():
         raise RecipeError(f"{cell.settings_path}: file not found; run the search first: `gt-bench tune {cell.cell}`")
     chosen = load_recipe(cell.settings_path)
-    values = {key: chosen.value(key) for key in (recipe.search.space if recipe.search else ())}
-    if (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
+    space = recipe.search.space if recipe.search else {}
+    values = {key: chosen.value(key) for key in space}
+    # without data, a search keeps the recipe's own values
+    searched = all(in_space(one, values[key]) or values[key] == recipe.value(key) for key, one in space.items())
+    if not searched or (recipe.with_values(values).decisive(), recipe.seeds) != (chosen.decisive(), chosen.seeds):
         raise RecipeError(
             f"{cell.settings_path}: {cell.recipe_path} was edited after this search; search again: "
             f"`gt-bench tune {cell.cell}`"

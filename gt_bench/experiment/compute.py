@@ -23,7 +23,7 @@ from gt_bench.schemas import Record, StoredPredictions
 from gt_bench.store import predictions
 from gt_bench.store.weights import save_trained
 from gt_bench.training.checkpoint import Checkpoint
-from gt_bench.training.failures import WrongOutput, one_row
+from gt_bench.training.failures import StateError, WrongOutput, one_row
 from gt_bench.training.interfaces import Batches
 from gt_bench.training.loader import Loader
 from gt_bench.training.static_batches import StaticError
@@ -164,7 +164,7 @@ def model_errors(experiment: Setup) -> Iterator[None]:
     """Raises RecipeError instead of errors of a model that does not fit the dataset or the recipe."""
     try:
         yield
-    except (MissingEncoding, WrongOutput, StaticError) as error:
+    except (StateError, MissingEncoding, WrongOutput, StaticError) as error:
         raise RecipeError(f"{experiment.path}: {error}") from error
     except ValueError as error:
         if isinstance(error, UserError) or not (remedy := one_row(error)):

@@ -89,6 +89,12 @@ class Setup:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
         except KeyError as error:
             raise RecipeError(f"{self.path}: dataset {self.dataset!r}: {error.args[0]}") from None
+        if self.recipe.targets and self.task.custom:
+            raise RecipeError(
+                f"{self.path}: targets: {self.recipe.targets} standardises the targets, but the metric "
+                f"{next(iter(self.task.custom))} of {self.dataset!r} reads them in the unit of the data; remove "
+                "targets (--set targets=null)"
+            )
         # encodings of subgraphs are computed with each batch, those of the graph that a part sees by its loader
         computed = self.recipe.subgraphs or self.inductive or self.task.computes_encodings
         stored = {} if computed else self.recipe.encodings

@@ -49,7 +49,8 @@ def train_cell(
         RecipeError: the recipe is invalid for this cell, or a logger of `run.tracking` is not installed.
         Lost: processes of seeds died. It is raised after the other seeds have finished.
     """
-    from gt_bench.data.packed import DatasetUnavailable, PackedDataset
+    from gt_bench.data.packed import DatasetUnavailable
+    from gt_bench.data.prepare import open_unchanged
     from gt_bench.leaderboard.dvc_metrics import write_training
     from gt_bench.runtime.progress import Progress
     from gt_bench.store.attempts import remember, superseded
@@ -64,7 +65,7 @@ def train_cell(
     path = results / f"{cell.cell}.json"
     sweep(path.parent, *([(metrics / cell.cell).parent] if metrics else []))
     try:
-        PackedDataset.open(DATA / "packed" / cell.dataset)
+        open_unchanged(DATA / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         result |= {"status": "not run: data", "reason": str(error), "seeds": []}
         if metrics:

@@ -62,7 +62,8 @@ def take_part(
     Raises:
         RecipeError: the search is invalid, or no trial gave a validation value.
     """
-    from gt_bench.data.packed import DatasetUnavailable, PackedDataset
+    from gt_bench.data.packed import DatasetUnavailable
+    from gt_bench.data.prepare import open_unchanged
 
     check_packages()
     check_trackers(grid.run)
@@ -77,7 +78,7 @@ def take_part(
         )
     trials, asked = trials_asked(cell, grid, recipe)
     try:
-        PackedDataset.open(DATA / "packed" / cell.dataset)
+        open_unchanged(DATA / "packed" / cell.dataset)
     except DatasetUnavailable as error:
         print_text(f"{cell.cell}: no search: data. {error}", flush=True)
         write_outs(recipe.model_copy(update={"origin": _origins(recipe)}), cell, [], TUNED)

@@ -92,6 +92,10 @@ class PlainModel(nn.Module):
                 "torch.nn.ModuleList"
             )
         self._seen, self._due = False, True
+        # layers of torch_geometric that keep what they compute from the first graph
+        self._caches = [type(module).__name__ for module in self.model.modules() if _caches_its_graph(module)]
+        self._graph: tuple[int, int] | None = None
+        self._edges: Tensor | None = None
 
     def train(self, mode: bool = True) -> "PlainModel":
         """Sets the mode as in every module. The next forward is checked for changes to its data."""
@@ -115,6 +119,7 @@ class PlainModel(nn.Module):
         batch = GraphBatch.of(batch)
         data = self._data(batch)
         due, self._due = self._due, False
+        self._check_caches(batch)
         given = {
             n: (v, v._version, _content(v) if due else None) for n, v in data.to_dict().items() if isinstance(v, Tensor)
         }
@@ -148,6 +153,19 @@ class PlainModel(nn.Module):
                 "give, and a copy for .data or .numpy()"
             )
         return self._checked(output, batch)
+
+    def _check_caches(self, batch: GraphBatch) -> None:
+        """Raises OwnModelError if a layer would use what it computed from another graph than this one."""
+        if not self._caches or self._edges is batch.edge_index:
+            return
+        graph = (batch.num_nodes, _content(batch.edge_index))
+        if self._graph not in (None, graph):
+            raise OwnModelError(
+                f"{where(self.plain, '__init__')}: {self.plain.__name__} has {self._caches[0]}(cached=True), which "
+                "keeps the edges of the first graph, but this run has several graphs (batches, parts, or inductive "
+                "parts), and all others would get wrong edges; remove cached=True"
+            )
+        self._graph, self._edges = graph, batch.edge_index
 
     def _data(self, batch: GraphBatch) -> "Data":
         from torch_geometric.data import Batch  # as long to import as torch itself, and most models need none of it
@@ -320,6 +338,11 @@ def _content(value: Tensor) -> int:
         if value.numel() and not value.is_sparse
         else 0
     )
+
+
+def _caches_its_graph(module: nn.Module) -> bool:
+    own = getattr(module, "cached", None) is True
+    return own and any(base.__module__.startswith("torch_geometric.") for base in type(module).__mro__)
 
 
 def _width(dim: int | Sequence[int]) -> int:

@@ -9,7 +9,8 @@ import ast
 import hashlib
 import inspect
 import linecache
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
@@ -19,9 +20,12 @@ from types import ModuleType
 from torch import nn
 
 from gt_bench.config.schema import nearest
+from gt_bench.data.readers import file_digest
 from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, where
+from gt_bench.plugins.captured_values import PICKLED, captured_values
 from gt_bench.runtime.module_loader import PREFIX, imported
 from gt_bench.utils.code_digest import closure, files_of, meaning, project_modules, text_digest
+from gt_bench.utils.digest import digest_of
 from gt_bench.utils.entry_points import described, loaded, package_of
 from gt_bench.utils.versions import version_of
 from gt_models import registry
@@ -38,16 +42,19 @@ class Source:
         path: its file; None for a notebook.
         root: the folder below which imports of the file count.
         text: the text of a notebook's cell.
+        values: what a class of a notebook or script reads besides its text, from `captured_values`.
     """
 
     path: Path | None
     root: Path | None
     text: str = ""
+    values: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
-        """sha256 of what the text means: comments and docstrings do not count."""
-        return text_digest(self.path, self.root) if self.path and self.root else meaning(self.text)
+        """sha256 of what the text means and of `values`: comments and docstrings do not count."""
+        text = text_digest(self.path, self.root) if self.path and self.root else meaning(self.text)
+        return digest_of([text, *self.values]) if self.values else text
 
     @property
     def modules(self) -> list[str]:
@@ -134,14 +141,31 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
         name, parts = f"{shown}:{cls.__qualname__}", cls.__module__.split(".")
         # a file by itself is read as it is now; the running script and a part of a package cannot be imported alone
         alone = len(parts) == 1 and cls.__module__ != "__main__"
-        return find(name) if alone else _registered(name, cls, Source(path, path.parents[len(parts) - 1]))
+        root = path.parents[len(parts) - 1]
+        values = tuple(captured_values(cls, path, root))
+        if not alone:
+            return _registered(name, cls, Source(path, root, values=values))
+        info = find(name)
+        _check_unchanged(shown, cls, values, captured_values(getattr(info.cls, "plain", info.cls), path, root))
+        return info
     text = _definitions("".join(linecache.getlines(file))) if file else ""
     if not text:
         raise OwnModelError(
             f"the text of {cls.__name__} cannot be read, and records depend on it: write the class into a file or a "
             "notebook's cell"
         )
-    return _registered(cls.__qualname__, cls, Source(None, None, text))
+    return _registered(cls.__qualname__, cls, Source(None, None, text, tuple(captured_values(cls))))
+
+
+def _check_unchanged(shown: Path, cls: type, values: Sequence[str], in_file: Sequence[str]) -> None:
+    """Raises OwnModelError if a program changed what a class of a file reads, because runs import the file again."""
+    changed = [line for line in sorted({*values} - {*in_file}) if f"={PICKLED} " not in line]
+    if changed:
+        raise OwnModelError(
+            f"{shown}: {cls.__name__} reads {changed[0]:.200}, which was set after the import; runs import the file "
+            'again, where it differs: make it an argument of the constructor and pass set={"model.NAME": ...}, or edit '
+            "the file"
+        )
 
 
 def is_own(model: str) -> bool:
@@ -190,14 +214,20 @@ def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> s
 
 
 def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
-    """Returns `argument=sha256` of each argument that is the path of a file, such as weights that are loaded."""
+    """Returns `argument=sha256` of each argument that is the path of a file or folder, such as weights that are loaded.
+
+    The name of a folder without a slash may be any word, and is not read.
+    """
     found = []
     for name, parameter in sorted(inspect.signature(cls).parameters.items()):
         value = arguments.get(name, parameter.default)
         with suppress(OSError, ValueError):  # a word too long for a path, or with a NUL, is none
             if isinstance(value, str | Path) and Path(value).is_file():
-                with Path(value).open("rb") as file:
-                    found.append(f"{name}={hashlib.file_digest(file, 'sha256').hexdigest()}")
+                found.append(f"{name}={file_digest(Path(value))}")
+            elif isinstance(value, str | Path) and value and os.sep in str(value) and Path(value).is_dir():
+                files = sorted(file for file in Path(value).rglob("*") if file.is_file())
+                listed = [f"{file.relative_to(value).as_posix()} {file_digest(file)}" for file in files]
+                found.append(f"{name}={digest_of(listed)}")
     return found
 
 

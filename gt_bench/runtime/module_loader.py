@@ -12,11 +12,11 @@ from types import CodeType, FunctionType, ModuleType
 
 from gt_bench.runtime.global_state import unchanged_process
 from gt_bench.runtime.signals import Stopped
-from gt_bench.utils.code_digest import files_of
+from gt_bench.utils.code_digest import modules_of
 from gt_bench.utils.errors import UserError
 
 PREFIX = "_own_"  # of the names of such modules
-_NEIGHBOURS: set[str] = set()  # all files that were imported from the folder of a user's file
+_NEIGHBOURS: set[str] = set()  # all files that users' files imported
 
 
 class ImportFails(UserError, ValueError):
@@ -24,7 +24,7 @@ class ImportFails(UserError, ValueError):
 
 
 def imported(path: Path, shown: str) -> ModuleType:
-    """Import a file, which may import other files of its folder.
+    """Import a file, which may import other files of the user.
 
     Args:
         path: of the file.
@@ -34,23 +34,24 @@ def imported(path: Path, shown: str) -> ModuleType:
         ImportFails: the import fails, or it changes the working directory.
     """
     try:
-        files = files_of(path, path.parent)
+        files = modules_of(path, path.parent)
     except SyntaxError:  # the import reports where
-        files = [path]
-    return _version(path, shown, tuple((file, file.read_bytes()) for file in files))
+        files = {path: path.name}
+    return _version(path, shown, tuple((file, name, file.read_bytes()) for file, name in sorted(files.items())))
 
 
 @cache
-def _version(path: Path, shown: str, texts: tuple[tuple[Path, bytes], ...]) -> ModuleType:
-    neighbours, root = {str(file) for file, _ in texts}, path.resolve().parent
-    names = {
-        ".".join(file.resolve().relative_to(root).with_suffix("").parts).removesuffix(".__init__") for file, _ in texts
-    }
+def _version(path: Path, shown: str, texts: tuple[tuple[Path, str, bytes], ...]) -> ModuleType:
+    neighbours = {str(file) for file, _, _ in texts}
+    names = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for _, name, _ in texts}
     for key, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         # an older content, or a module of the same name in another folder
         if file in neighbours or (key in names and file in _NEIGHBOURS):
             del sys.modules[key]
+            package, _, name = key.rpartition(".")
+            if vars(sys.modules.get(package, sys)).get(name) is module:  # `from package import name` reads it
+                delattr(sys.modules[package], name)
     _NEIGHBOURS.update(neighbours)
     name = f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
     loader = _SourceLoader(name, str(path))

@@ -327,6 +327,8 @@ def _of_cell(
     cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path
 ) -> tuple[list[Missing], dict[int, str]]:
     """Return (missing runs of the cell, {seed: digest} of its stored runs)."""
+    from gt_bench.data.prepare import open_unchanged
+
     own = limited_grid(grid, cell, limits)
     asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
     rank, numbers = printed(cell)
@@ -338,10 +340,11 @@ def _of_cell(
         return [replace(run, searched=False) for run in every], {}
     recipe = limited(settings_of(cell), own, cell)[0]
     try:
+        open_unchanged(data / "packed" / cell.dataset)
         experiment = experiment_of(cell, recipe, own, store, data)
         digests = {seed: experiment.digest(seed) for seed in recipe.seeds}
         kept = {seed: digests[seed] for seed in recipe.seeds if experiment.settled(seed) is not None}
-    except DatasetError:  # data or encodings are not available yet
+    except DatasetError:  # data or encodings are not available yet, or have changed
         return every, {}
     missing = [run for run in every if run.seed not in kept]
     missing = [
@@ -388,12 +391,12 @@ def _is_unsearched(cell: Cell) -> bool:
 
 def is_prepared(cell: Cell, data: Path) -> bool:
     """Return whether the dataset and all encodings that a run or a trial of the cell may need are on disk."""
-    from gt_bench.data.packed import PackedDataset
+    from gt_bench.data.prepare import open_unchanged
     from gt_bench.encodings.cache import EncodedDataset
     from gt_bench.encodings.encode_dataset import requests
 
     try:
-        packed = PackedDataset.open(data / "packed" / cell.dataset)
+        packed = open_unchanged(data / "packed" / cell.dataset)
         for name, arguments in requests(load_recipe(cell.recipe_path)):
             EncodedDataset(packed, data / "encodings" / cell.dataset, {name: arguments})
     except DatasetError:

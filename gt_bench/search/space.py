@@ -33,6 +33,11 @@ def check_space(recipe: Recipe, cell: Cell) -> None:
             f"{cell.recipe_path}: search.space.{unused[0]}: this key cannot be searched, because runs do not depend on "
             "it; remove it"
         )
+    if measures := [key for key in keys if key in ("split", "targets")]:
+        raise RecipeError(
+            f"{cell.recipe_path}: search.space.{measures[0]}: this key cannot be searched, because validation values "
+            "of two of its choices are not comparable; remove it"
+        )
     absent = [key for key in keys if key.startswith("encodings.") and key.split(".")[1] not in recipe.encodings]
     if absent:
         raise RecipeError(

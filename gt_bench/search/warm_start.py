@@ -1,7 +1,6 @@
 """First trials of a search: the recipe's own values, and those of shipped records and neighbouring cells."""
 
 import inspect
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
-from gt_bench.config.search_space import Choice, Range, SearchSection
+from gt_bench.config.search_space import SearchSection, in_space
 from gt_bench.schemas import Settings
 from gt_bench.store.archive import ROOT, file_of, read
 from gt_bench.store.run_store import StoreError
@@ -53,7 +52,7 @@ def starts_of(recipe: Recipe, cell: Cell, grid: Grid, root: Path = ROOT) -> Star
         fitted: Settings = {}
         for key, space in recipe.searched.space.items():
             value = values.get(key)
-            if key not in values or (matched := _in_space(space, value)) is None:
+            if key not in values or (matched := in_space(space, value)) is None:
                 shown = f"{key} is {value!r:.60}, outside the space" if key in values else f"it has no {key}"
                 left_out.append(f"{origin}: left out: {shown}")
                 break
@@ -102,22 +101,6 @@ def values_of(recipe: Recipe) -> dict[str, object]:
     }
     given = flat(recipe.model_dump(mode="json", exclude={"search", "origin", "published"}))
     return defaults | {key: value for key, value in given if value != {}}
-
-
-def _in_space(space: Choice | Range, value: object) -> tuple[object] | None:
-    """Returns the value as the space has it, in a tuple because None is a choice. None if it is outside."""
-    if isinstance(space, Choice):
-        same = [one for one in space.choices if one == value and isinstance(one, bool) == isinstance(value, bool)]
-        return (same[0],) if same else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not space.low <= value <= space.high:
-        return None
-    if space.integer and value != int(value):
-        return None
-    if space.step is not None:
-        steps = (value - space.low) / space.step
-        if not math.isclose(steps, round(steps), abs_tol=1e-8):
-            return None
-    return (int(value) if space.integer else float(value),)
 
 
 def lines_of(starts: Starts, search: SearchSection) -> list[str]:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_bench.tasks.base import Task
+from gt_bench.training.checkpoint import with_plain_state
 from gt_bench.training.failures import TimedOut, WrongOutput
 from gt_bench.training.interfaces import Batches, Packed
 from gt_bench.training.loader import seed_of
@@ -121,7 +122,7 @@ class BrecRun(Run):
         # deviates: the reference seeds once, and a pair's weights then depend on all pairs before it
         torch.manual_seed(seed_of("pair", self.seed, pair))
         with self.meter.timing("train"):
-            model = self.build().to(self.device, self.loader.dtype)
+            model = with_plain_state(self.build()).to(self.device, self.loader.dtype)
             batches = self._batches(graphs)
         epochs, lr, loss = self._fit(model, batches)
         with self.meter.timing("eval"):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_bench.tasks.base import Task
+from gt_bench.training.checkpoint import with_plain_state
 from gt_bench.training.failures import TimedOut
 from gt_bench.training.interfaces import Batches
 from gt_bench.training.loader import seed_of
@@ -70,7 +71,7 @@ class IsomorphismRun(Run):
         while self.epoch < total:
             torch.manual_seed(seed_of("init", self.seed, self.epoch))
             with self.meter.timing("eval"):
-                model = self.build().to(self.device, self.loader.dtype)
+                model = with_plain_state(self.build()).to(self.device, self.loader.dtype)
                 if self.epoch:  # the first draw helps models that wide weights make chaotic
                     widen(model)
                 apart, gap, noise = compare(model, batches, relabelled)

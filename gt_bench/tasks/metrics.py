@@ -24,26 +24,27 @@ def balanced_accuracy(output: Tensor, target: Tensor) -> float:
 def roc_auc(output: Tensor, target: Tensor) -> float:
     """Area under the ROC curve.
 
-    For classes [N] and outputs [N, 2], that of the probability of class 1. For labels [N, T], the mean over columns.
+    For classes [N] and outputs [N, 2], that of the log-odds of class 1. For labels [N, T], the mean over columns.
     """
     from sklearn.metrics import roc_auc_score
 
     if _has_classes(output, target):
-        return float(roc_auc_score(target.view(-1).cpu().numpy(), output.double().softmax(-1)[:, 1].cpu().numpy()))
+        return float(roc_auc_score(target.view(-1).cpu().numpy(), _log_odds(output)))
     return _mean_over_labels(roc_auc_score, output, target)
 
 
 def average_precision(output: Tensor, target: Tensor) -> float:
     """Average precision.
 
-    For classes [N] and outputs [N, 2], that of the probability of class 1. For labels [N, T], the mean over columns as
-    in ogb's evaluator: unlabelled entries and columns with one value are left out.
+    For classes [N] and outputs [N, 2], that of the log-odds of class 1, NaN if there is one class. For labels [N, T],
+    the mean over columns as in ogb's evaluator: unlabelled entries and columns with one value are left out.
     """
     from sklearn.metrics import average_precision_score
 
     if _has_classes(output, target):
-        one = output.double().softmax(-1)[:, 1].cpu().numpy()
-        return float(average_precision_score(target.view(-1).cpu().numpy(), one))
+        if why_undefined("ap", target):  # scikit-learn returns 0 or 1
+            return math.nan
+        return float(average_precision_score(target.view(-1).cpu().numpy(), _log_odds(output)))
     return _mean_over_labels(average_precision_score, output, target)
 
 
@@ -101,6 +102,12 @@ def r_squared(output: Tensor, target: Tensor) -> float:
 def _has_classes(output: Tensor, target: Tensor) -> bool:
     """Returns whether targets are classes [N] or [N, 1] of outputs [N, 2], and not labels [N, T]."""
     return target.dim() == 1 or (target.size(1) == 1 and output.size(1) == 2)
+
+
+def _log_odds(output: Tensor) -> np.ndarray:
+    """Returns log(p_1 / p_0) of logits [N, 2]. Probabilities would be equal where they are close to 1."""
+    logits = output.double()
+    return (logits[:, 1] - logits[:, 0]).clamp(-1e300, 1e300).cpu().numpy()
 
 
 def _f1(output: Tensor, target: Tensor, average: str) -> float:

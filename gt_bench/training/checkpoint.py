@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
+from gt_bench.training.failures import StateError
 from gt_bench.utils.io import write_bytes
 
 
@@ -36,6 +37,26 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         index, key = name.split(".", 1)
         state.setdefault(int(index), {})[key] = value.clone()
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def with_plain_state(model: nn.Module) -> nn.Module:
+    """Returns a model, whose parameters and buffers are converted to a real type and saved later.
+
+    Raises:
+        StateError: its state has values other than tensors, or complex tensors, of which a conversion discards a part.
+    """
+    for name, value in {**dict(model.named_buffers()), **model.state_dict()}.items():
+        if not isinstance(value, Tensor):
+            raise StateError(
+                f"model {type(model).__name__}: {name} of its state_dict is a {type(value).__name__}, which cannot be "
+                "saved; use self.register_buffer(name, tensor) instead of get_extra_state"
+            )
+        if value.is_complex():
+            raise StateError(
+                f"model {type(model).__name__}: {name} is complex, which is not supported; use a real tensor of shape "
+                "[..., 2], and torch.view_as_complex(...) in forward"
+            )
+    return model
 
 
 class Checkpoint:

@@ -13,6 +13,10 @@ class WrongOutput(ValueError):
     """The output of a model does not have the shape that its task requires: an error in the model, not a result."""
 
 
+class StateError(ValueError):
+    """A model has state that is not in its `state_dict`, or that cannot be saved: an error in the model, no result."""
+
+
 class Diverged(RunFailure):
     """The loss, an output or a weight is not finite."""
 

@@ -23,8 +23,16 @@ from torch import Tensor, nn
 
 from gt_bench.runtime import signals
 from gt_bench.training.activation_checkpointing import recompute
-from gt_bench.training.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer
-from gt_bench.training.failures import Diverged, OutOfMemory, RunFailure, TimedOut, WrongOutput, is_out_of_memory
+from gt_bench.training.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer, with_plain_state
+from gt_bench.training.failures import (
+    Diverged,
+    OutOfMemory,
+    RunFailure,
+    StateError,
+    TimedOut,
+    WrongOutput,
+    is_out_of_memory,
+)
 from gt_bench.training.interfaces import Batches, Objective
 from gt_bench.training.loader import Loader, seed_of
 from gt_bench.training.optim import create_optimizer, lr_factor
@@ -118,6 +126,8 @@ class Run:
         self.seed, self.meter, self.checkpoint = seed, meter, checkpoint
         self.time_limit, self.on_epoch = time_limit, on_epoch
         self.device = loader.device
+        # of a loss that is computed twice from the same weights; sums on a GPU are not deterministic
+        self.tolerance = 1e-5 if self.device.type == "cpu" else 0.02
         # a graph that does not fit on the training device as a whole is evaluated on another device
         self.eval_loader = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
         self.selects_on = "test" if recipe.select == "test" else "val"
@@ -248,7 +258,7 @@ class Run:
     def _begin(self) -> None:
         """Initialises the model and its optimiser."""
         self._seed_generators("init", self.seed)
-        self.model = self.build().to(self.device, self.loader.dtype)
+        self.model = with_plain_state(self.build()).to(self.device, self.loader.dtype)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
         if self.recipe.batch.static or self.recipe.compile:
@@ -370,10 +380,27 @@ class Run:
             self.examples[part] = list(outputs), list(targets)
 
     def _add_validation(self) -> None:
-        """Adds validation to `examples`, by one more evaluation of the tested weights. It decides no number."""
-        if self.examples and self.outcome.best_epoch is not None:
-            with self.meter.timing("test"):
-                self._add_examples("val", *self._outputs("val", self.outcome.best_epoch - 1))
+        """Evaluates the tested weights on validation once more, to keep their outputs. It decides no number.
+
+        Raises:
+            StateError: the loss is not that of the selected epoch, so the test metrics are not of that epoch.
+        """
+        if not self.examples or self.outcome.best_epoch is None:
+            return
+        place = self.outcome.best_epoch - 1
+        with self.meter.timing("test"):
+            outputs, targets = self._outputs("val", place)
+            if self.selects_on == "val":
+                loss, before = self.task.evaluate(list(outputs), list(targets))["loss"], self.outcome.curves["val_loss"]
+                if not math.isclose(loss, before[place], rel_tol=self.tolerance, abs_tol=self.tolerance):
+                    raise StateError(
+                        f"model {type(self.model).__name__}: with the weights of epoch {place + 1}, the loss on "
+                        f"validation is {loss:.6g}, and in that epoch it was {before[place]:.6g}: the model has state "
+                        "outside of its state_dict (attributes, buffers with persistent=False, own random generators), "
+                        "so that neither can the best epoch be tested nor a run be resumed; use "
+                        "self.register_buffer(name, tensor)"
+                    )
+        self._add_examples("val", outputs, targets)
 
     def _update_best(self, value: float | None) -> None:
         best, direction = self.outcome.val, self.task.direction

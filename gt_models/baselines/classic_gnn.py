@@ -12,6 +12,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.gnn import normalised_edges
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -107,7 +108,7 @@ class ClassicGNN(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
-        x, edges = batch.x.to(self.head.weight.dtype), self.edges(batch)  # [N, in_dim]
+        x, edges = batch.x.to(dtype_of(self.head)), self.edges(batch)  # [N, in_dim]
         if self.input_layer is not None:
             x = self.dropout(self.input_layer(x))  # [N, d]
         total = None
@@ -127,7 +128,7 @@ class ClassicGNN(nn.Module):
         others they are moved to node N.
         """
         if self.convolution == "gcn":
-            return normalised_edges(batch, self.head.weight.dtype)
+            return normalised_edges(batch, dtype_of(self.head))
         moved = batch.edge_index.masked_fill(batch.edge_index[0] == batch.edge_index[1], batch.num_nodes)
         nodes = torch.arange(batch.num_nodes, device=moved.device)
         return (torch.cat([moved, torch.stack([nodes, nodes])], 1),)

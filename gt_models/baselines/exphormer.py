@@ -20,6 +20,7 @@ from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvecto
 from gt_models.layers.mlp import MLP
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
+from gt_models.layers.precision import dtype_of
 from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.registry import register_model
 
@@ -147,13 +148,14 @@ class Exphormer(nn.Module):
             x = torch.cat([x, self._positions(batch).to(x.dtype)], 1)  # [N, d]
         if self.pre_linear is not None:
             x = nn.functional.normalize(self.dropout(self.pre_norm(self.pre_linear(x))).relu(), dim=1)
-        plain = self.kinds.weight[0].expand(batch.num_edges, -1)
+        kinds = self.kinds(torch.arange(self.kinds.num_embeddings, device=x.device))  # [2 + 2 V, d]
+        plain = kinds[0].expand(batch.num_edges, -1)
         edges = plain if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d]
-        links = self.links(batch, edges)
+        links = self.links(batch, edges, kinds)
         virtual = (
             x.new_zeros(0, x.size(1))
             if self.virtual is None
-            else self.virtual.weight.repeat_interleave(batch.num_graphs, 0)
+            else self.virtual(torch.arange(self.num_virtual, device=x.device).repeat_interleave(batch.num_graphs))
         )
         for layer in self.layers:
             x, virtual, edges = layer(x, virtual, edges, links, batch)
@@ -163,15 +165,17 @@ class Exphormer(nn.Module):
         """The sum over eigenpairs of an MLP of both numbers, [N, pe_dim]."""
         vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
         values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
-        dtype = self.laplacian_encoder[0].weight.dtype  # type: ignore[index]
+        dtype = dtype_of(self.laplacian_encoder[0])  # type: ignore[index]
         pairs = torch.stack([vectors, values], 2).to(dtype)  # [N, k, 2]
         real = (
             torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]
         )  # a graph of n nodes has n of them
         return (self.laplacian_encoder(pairs).relu() * real[..., None]).sum(1)
 
-    def links(self, batch: GraphBatch, edges: Tensor) -> Links:
+    def links(self, batch: GraphBatch, edges: Tensor, kinds: Tensor) -> Links:
         """Sources and targets [L] of attention, and the features of each link, [L, d].
+
+        `edges` [E, d]: features of the edges of the graph; `kinds` [2 + 2 V, d]: of each kind of link.
 
         Virtual node v of graph b is number N + v B + b; a target beyond the last is that of an edge that is none.
         """
@@ -185,7 +189,7 @@ class Exphormer(nn.Module):
         def add(source: Tensor, target: Tensor, kind: int) -> None:
             sources.append(source)
             targets.append(target)
-            features.append(self.kinds.weight[kind].expand(source.numel(), -1))
+            features.append(kinds[kind].expand(source.numel(), -1))
 
         if self.self_loops:
             add(nodes, nodes, 0)

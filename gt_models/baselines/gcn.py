@@ -8,6 +8,7 @@ from torch_geometric.nn import GCNConv
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.gnn import GNN, normalised_edges
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -57,4 +58,4 @@ class GCN(GNN):
         )
 
     def edges(self, batch: GraphBatch) -> tuple[Tensor, ...]:
-        return normalised_edges(batch, self.head.weight.dtype)
+        return normalised_edges(batch, dtype_of(self.head))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.layers.gnn import check_level
 from gt_models.layers.pooling import pool
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -61,7 +62,7 @@ class BareGIN(nn.Module):
                 f"features of shape {tuple(batch.x.shape)} given to a model built for {self.in_dim} columns"
             )
         source, target = batch.edge_index
-        x = batch.x.to(self.mlps[0][0].weight.dtype)  # type: ignore[index]
+        x = batch.x.to(dtype_of(self.mlps[0][0]))  # type: ignore[index]
         for i, mlp in enumerate(self.mlps):
             x = mlp(x.index_add(0, target, x[source]))
             x = torch.relu(x) if i < len(self.mlps) - 1 else x

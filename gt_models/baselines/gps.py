@@ -22,6 +22,7 @@ from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.packing import Packing
 from gt_models.layers.performer import RandomFeatures
 from gt_models.layers.pooling import pool
+from gt_models.layers.precision import dtype_of
 from gt_models.layers.self_loops import attend, with_self_loops
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import SelfAttention
@@ -165,12 +166,12 @@ class GPS(nn.Module):
         """Features and encodings side by side, [N, d]."""
         columns = [self.node_encoder(batch.x)]
         if self.rwse_encoder is not None:
-            walk = batch.encoding("rwse", self.rwse_dim).to(self.rwse_encoder.weight.dtype)  # [N, rwse_dim]
+            walk = batch.encoding("rwse", self.rwse_dim).to(dtype_of(self.rwse_encoder))  # [N, rwse_dim]
             columns.append(self.rwse_encoder(self.rwse_norm(walk)))
         if self.laplacian_encoder is not None:
             vectors = laplacian_eigenvectors(batch, self.laplacian_dim, self.training)  # [N, k]
             values = batch.encoding("laplacian_eigenvalues", self.laplacian_dim)[batch.batch]  # [N, k]
-            pairs = torch.stack([vectors, values], 2).to(self.laplacian_encoder[0][0].weight.dtype)  # type: ignore[index]  # [N, k, 2]
+            pairs = torch.stack([vectors, values], 2).to(dtype_of(self.laplacian_encoder[0][0]))  # type: ignore[index]  # [N, k, 2]
             real = (
                 torch.arange(self.laplacian_dim, device=pairs.device) < batch.sizes[batch.batch, None]
             )  # a graph of n nodes has n of them

@@ -16,6 +16,7 @@ from gt_models.layers.dropout import Dropout
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges
 from gt_models.layers.pair_dropout import PairDropout
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -148,7 +149,7 @@ class Graphormer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[B, d] or [N, d] -> [B, out_dim] or [N, out_dim], in the weights' own precision."""
         with torch.autocast(features.device.type, enabled=False):  # see TokenGT.forward_head
-            features = features.to(self.head_in.weight.dtype)
+            features = features.to(dtype_of(self.head_in))
             return self.head_out(self.head_norm(F.gelu(self.head_in(features)))) + self.head_bias
 
     def bias(self, batch: GraphBatch, tokens: GraphBatch, place: Tensor) -> Tensor:
@@ -230,7 +231,6 @@ class GraphormerLayer(nn.Module):
         x = self.attn_norm(x + self.dropout(self.attention(x, bias, tokens)))
         return self.ffn_norm(x + self.feed_forward(x))
 
-    @accelerated
     def feed_forward(self, x: Tensor) -> Tensor:
         """W2 gelu(W1 x) with its dropouts, [T, d] -> [T, d]."""
         return self.dropout(self.ffn_out(self.activation_dropout(F.gelu(self.ffn_in(x)))))

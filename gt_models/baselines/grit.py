@@ -23,6 +23,7 @@ from gt_models.layers.gnn import check_level, encode_edges, return_probabilities
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -114,7 +115,7 @@ class GRIT(nn.Module):
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
         x, pairs = self.encode(batch)
-        ones = x.new_ones(batch.num_edges, dtype=self.pair_rrwp.weight.dtype)
+        ones = x.new_ones(batch.num_edges, dtype=dtype_of(self.pair_rrwp))
         # unstated: which degree, and a repeated edge's part in it; edges that leave, as the random walk goes, each as
         # often as it is stored
         log_degree = ones.new_zeros(batch.num_nodes).index_add(0, batch.edge_index[0], ones).log1p()[:, None]  # [N, 1]
@@ -131,7 +132,7 @@ class GRIT(nn.Module):
 
         Pair (i, j): i the query, j the key, an edge runs from key to query.
         """
-        dtype = self.pair_rrwp.weight.dtype
+        dtype = dtype_of(self.pair_rrwp)
         x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
         pairs = self.pair_rrwp(batch.encoding("rrwp", self.rrwp_dim).to(dtype))  # [P, d]
         edges = [] if self.edge_encoder is None else [encode_edges(self.edge_encoder, batch).to(pairs.dtype)]

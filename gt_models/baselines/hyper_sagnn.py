@@ -16,6 +16,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import make_encoder
 from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -106,7 +107,7 @@ class HyperSAGNN(nn.Module):
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """(norm(dynamic) - norm(static))^2 of each node of each hyperedge, [H, order, d]."""
         index = hyperedge_index(batch, self.order)  # [H, order]
-        x = self.input(batch, Support(batch), self.head.weight.dtype)[index]
+        x = self.input(batch, Support(batch), dtype_of(self.head))[index]
         y = self.message_dropout(self.out(self._attend(x)))
         dynamic = self.inner_norms[0](self.dynamic(y) + y)
         static = self.inner_norms[1](self.static(x))

@@ -62,7 +62,7 @@ class LINKX(nn.Module):
             raise ValueError(f"linkx cannot predict at level {level!r}; it predicts: node")
         if num_nodes < 1 or num_layers < 1:
             raise ValueError(f"linkx needs nodes and layers, not {num_nodes} and {num_layers}")
-        self.adjacency = nn.Linear(num_nodes, hidden_dim)  # W_A, [d, nodes]
+        self.adjacency = AdjacencyMap(num_nodes, hidden_dim)
         self.encoder, self.joint = FeatureEncoder(in_dim, hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)
         widths = [hidden_dim] * num_layers + [out_dim]
         self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False))
@@ -73,20 +73,8 @@ class LINKX(nn.Module):
             module.reset_parameters()
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
-        """What the MLP reads, [N, d].
-
-        Raises:
-            ValueError: a graph of more nodes than there are weights.
-        """
-        if batch.max_nodes > self.adjacency.in_features:
-            raise ValueError(
-                f"linkx was built for {self.adjacency.in_features:,} nodes (`num_nodes`), and the graph has "
-                f"{batch.max_nodes:,}"
-            )
-        edges = csr_edges(batch, self_loops=False)
-        own = self.adjacency.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
-        ones = torch.ones_like(edges.csr[1], dtype=own.dtype)
-        from_edges = neighbour_sum(own, ones, *edges.csr) + self.adjacency.bias
+        """What the MLP reads, [N, d]."""
+        from_edges = self.adjacency(batch)
         from_features = self.encoder(batch.x)
         return (self.joint(torch.cat([from_edges, from_features], 1)) + from_edges + from_features).relu()
 
@@ -101,3 +89,22 @@ class LINKX(nn.Module):
         """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
         batch = GraphBatch.of(batch)
         return self.forward_head(self.forward_features(batch), batch)
+
+
+class AdjacencyMap(nn.Linear):
+    """h_A = W_A A + b for the nodes of a batch, with W_A [d, nodes]: a sum over edges, because A is never stored."""
+
+    def forward(self, batch: GraphBatch) -> Tensor:  # type: ignore[override]
+        """[N, d].
+
+        Raises:
+            ValueError: a graph of more nodes than there are weights.
+            MissingEncoding: the encoding "number" is absent.
+        """
+        if batch.max_nodes > self.in_features:
+            raise ValueError(
+                f"linkx was built for {self.in_features:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
+            )
+        edges = csr_edges(batch, self_loops=False)
+        own = self.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
+        return neighbour_sum(own, torch.ones_like(edges.csr[1], dtype=own.dtype), *edges.csr) + self.bias

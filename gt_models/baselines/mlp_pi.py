@@ -13,6 +13,7 @@ from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
 from gt_models.layers.mlp import activation as make_activation
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -82,7 +83,7 @@ class InvariantMLP(nn.Module):
         """[B, hidden_dim] or [N, hidden_dim]."""
         batch = GraphBatch.of(batch)
         support = Support.complete(batch, 2) if self.form == "dense" else Support.sparse(batch)
-        values = self.input(batch, support, self.head.weight.dtype)  # [rows of order 2, width]
+        values = self.input(batch, support, dtype_of(self.head))  # [rows of order 2, width]
         for layer in self.layers:
             values = self.dropout(self.activation(layer(values, support)))
         return self.readout(values, support)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.packing import Packing
+from gt_models.layers.precision import dtype_of
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
@@ -110,7 +111,7 @@ class NAGphormer(nn.Module):
                 "`laplacian_dim` of the model; "
                 "make the encoding's `eigenvectors` the same"
             )
-        tokens = hops.to(self.encoder.weight.dtype).unflatten(1, (self.tokens, self.width))  # [N, K + 1, F]
+        tokens = hops.to(dtype_of(self.encoder)).unflatten(1, (self.tokens, self.width))  # [N, K + 1, F]
         if torch.is_grad_enabled() or len(tokens) <= _TOGETHER:
             return self._read(tokens)
         return torch.cat([self._read(some) for some in tokens.split(_TOGETHER)])

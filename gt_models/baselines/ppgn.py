@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import encode_edges
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -125,7 +126,7 @@ class PPGN(nn.Module):
 
     def pairs(self, batch: GraphBatch) -> Tensor:
         """The X of the first block, [P, c]."""
-        dtype, nodes = self.heads[0].weight.dtype, torch.arange(batch.num_nodes, device=batch.ptr.device)
+        dtype, nodes = dtype_of(self.heads[0]), torch.arange(batch.num_nodes, device=batch.ptr.device)
         diagonal, edges = batch.pair_of(nodes, nodes), batch.pair_of(*batch.edge_index)
         adjacency = torch.zeros(batch.num_pairs, 1, dtype=dtype, device=nodes.device).index_fill(0, edges, 1.0)
         if not self.features:

@@ -16,6 +16,7 @@ from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
 from gt_models.layers.mlp import MLP
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -98,7 +99,7 @@ class SetToGraph(nn.Module):
         support = (
             Support.complete(batch, 2) if pairs else Support(batch).add_hyperedges(hyperedge_index(batch, self.order))
         )
-        x = self.input(batch, support, self.head[0].weight.dtype)
+        x = self.input(batch, support, dtype_of(self.head[0]))
         for layer in self.layers:
             x = layer(x, support).relu()  # [n, width]
             x = F.normalize(x, dim=1) if self.unit_norm else x

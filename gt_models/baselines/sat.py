@@ -19,6 +19,7 @@ from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
+from gt_models.layers.precision import dtype_of
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
@@ -112,7 +113,7 @@ class SAT(nn.Module):
         """Nodes after the last layer, [N, d]."""
         x = self.encoder(batch.x)  # [N, d]
         if self.rwse_encoder is not None:
-            x = x + self.rwse_encoder(batch.encoding("rwse", self.rwse_dim).to(self.rwse_encoder.weight.dtype))
+            x = x + self.rwse_encoder(batch.encoding("rwse", self.rwse_dim).to(dtype_of(self.rwse_encoder)))
         edges = None if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d_e]
         around = subgraphs(batch, self.hops)
         if edges is not None:

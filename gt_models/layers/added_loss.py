@@ -15,9 +15,15 @@ def add_loss(output: Tensor, term: Tensor) -> Tensor:
 
 
 class _Added(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx, output: Tensor, term: Tensor) -> Tensor:
+    def forward(output: Tensor, term: Tensor) -> Tensor:
         return output.view_as(output)
+
+    @staticmethod
+    def setup_context(ctx, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        """Nothing is stored: the gradients depend on no input."""
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:

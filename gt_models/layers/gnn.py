@@ -9,6 +9,7 @@ from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.pooling import POOLINGS, pool
+from gt_models.layers.precision import dtype_of
 
 NORMALISATIONS = ("none", "batch", "layer")
 
@@ -98,7 +99,7 @@ class GNN(nn.Module):
         """What the head reads of the nodes: [N, d], or with `all_layers` [N, (1 + num_layers) d]."""
         x = self.encoder(batch.x)  # [N, d]
         if self.encoding_encoder is not None:
-            x = x + self.encoding_encoder(self._encodings(batch).to(self.encoding_encoder.weight.dtype))
+            x = x + self.encoding_encoder(self._encodings(batch).to(dtype_of(self.encoding_encoder)))
         states, edges = [x], self.edges(batch)
         for i, norm in enumerate(self.norms):
             update = self.dropout(self.activation(norm(self.convolve(i, x, states[0], edges))))  # [N, d]

@@ -9,6 +9,7 @@ projections lower the variance.
 
 # mypy: disable-error-code="arg-type, assignment, operator"
 
+import contextlib
 import math
 
 import torch
@@ -81,14 +82,15 @@ class RandomFeatures(nn.Module):
         if torch.compiler.is_compiling():
             self._step_without_branches(self.redraw_interval)
             return
-        if self._forwards is None:
-            self._forwards = int(self.forwards)
-        if self._forwards == self.redraw_interval:
-            self.redraw()
-            self.forwards.zero_()
-            self._forwards = 0
-        self._forwards += 1
-        self.forwards += 1
+        with _outside_of_transforms(self.forwards):
+            if self._forwards is None:
+                self._forwards = int(self.forwards)
+            if self._forwards == self.redraw_interval:
+                self.redraw()
+                self.forwards.zero_()
+                self._forwards = 0
+            self._forwards += 1
+            self.forwards += 1
 
     @torch.no_grad()
     def _step_without_branches(self, interval: int) -> None:
@@ -297,6 +299,17 @@ def gaussian_orthogonal_matrix(
 def num_features_default(head_dim: int) -> int:
     """int(d ln d), and at least one: the number of random features that FAVOR+ recommends."""
     return max(1, int(head_dim * math.log(head_dim)))
+
+
+def _outside_of_transforms(state: Tensor) -> contextlib.AbstractContextManager:
+    """Update the state of a module as if no transform of torch.func was active, unless the transform maps over it.
+
+    A transform does not allow to change a tensor that it does not have as an argument, and a tensor made inside of it
+    is of no use after it.
+    """
+    if torch._C._functorch.is_functorch_wrapped_tensor(state):
+        return contextlib.nullcontext()
+    return torch._C._DisableFuncTorch()
 
 
 def _forget_forwards(module: RandomFeatures, incompatible_keys) -> None:

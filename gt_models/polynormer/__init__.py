@@ -308,12 +308,12 @@ class Polynormer(ResetParameters):
             LocalLayer(
                 hidden_dim,
                 hidden_dim,
-                neighbours(local_layer, num_heads),
-                Beta(hidden_dim, num_local_layers),
-                relu,
-                norm == "layer",
-                dropout,
-                Attention(hidden_dim, hidden_dim, num_heads, with_value=False)
+                local=neighbours(local_layer, num_heads),
+                beta=Beta(hidden_dim, num_local_layers),
+                relu=relu,
+                norm=norm == "layer",
+                dropout=dropout,
+                parallel=Attention(hidden_dim, hidden_dim, num_heads, with_value=False)
                 if attention == "local-and-global"
                 else None,
             )

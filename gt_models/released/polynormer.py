@@ -6,7 +6,7 @@ model.py, and large_graph_exp/ for large graphs.
 # mypy: disable-error-code="arg-type, assignment, union-attr"
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -68,8 +68,8 @@ class ReleasedLocalLayer(LocalLayer):
     On request LayerNorm before it (pre_ln) and BatchNorm after it (post_bn).
     """
 
-    def __init__(self, in_dim: int, dim: int, *others, pre_norm: bool, batch_norm: bool):
-        super().__init__(in_dim, dim, *others)
+    def __init__(self, in_dim: int, dim: int, *, pre_norm: bool, batch_norm: bool, **others: Any):
+        super().__init__(in_dim, dim, **others)
         self.pre_norm = nn.LayerNorm(in_dim) if pre_norm else None
         self.skip = nn.Linear(in_dim, dim)
         self.batch_norm = nn.BatchNorm1d(dim) if batch_norm else None
@@ -178,12 +178,12 @@ class ReleasedPolynormer(Polynormer):
             ReleasedLocalLayer(
                 width,
                 hidden_dim,
-                neighbours(local_layer, num_heads),
-                make_beta(num_local_layers),
-                relu,
-                True,
-                dropout,
-                Attention(width, hidden_dim, num_heads, True, with_value=False)
+                local=neighbours(local_layer, num_heads),
+                beta=make_beta(num_local_layers),
+                relu=relu,
+                norm=True,
+                dropout=dropout,
+                parallel=Attention(width, hidden_dim, num_heads, True, with_value=False)
                 if attention == "local-and-global"
                 else None,
                 pre_norm=pre_norm,

@@ -59,4 +59,6 @@ def forked(monkeypatch):
 
     The other tests of such models and tests/gt_bench/runtime/test_fresh_process.py use new interpreters.
     """
-    monkeypatch.setattr("gt_bench.runtime.fresh_process.compute_in_new_process", _compute_in_a_fork)
+    import torch._dynamo  # noqa: F401 (slow to import: once, before the forks)
+
+    monkeypatch.setattr("gt_bench.experiment.run.compute_in_new_process", _compute_in_a_fork)

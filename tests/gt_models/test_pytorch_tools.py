@@ -6,6 +6,7 @@ They work if a model calls its submodules and never reads the weight of a child.
 import ast
 import copy
 import importlib.util
+import re
 import warnings
 from pathlib import Path
 
@@ -78,12 +79,15 @@ def parent_of(model: nn.Module, name: str) -> tuple[nn.Module, str]:
     return model.get_submodule(path), last
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list_models())
 def test_an_adapter_in_place_of_any_linear_is_called(name):
-    model, data = build(name).double().eval(), batch().to("cpu", torch.float64)  # the initial weights of PPGT are small
+    deep = {"num_layers": 2} if name == "graphormer" else {}  # the graph's token is not biased by edges
+    model, data = build(name, **deep).double().eval(), batch().to("cpu", torch.float64)
+    with torch.no_grad():  # some initial weights are zero, those of PPGT are small
+        torch._foreach_add_(parameters := list(model.parameters()), [0.1 * torch.randn_like(p) for p in parameters])
     expected = outputs(model, data)
     linears = [key for key, module in model.named_modules() if type(module) is nn.Linear]
-    assert len(linears) >= 3
+    assert len(linears) >= (3 if name in MODELS else 1)
     for key in linears:
         parent, last = parent_of(model, key)
         base = getattr(parent, last)
@@ -93,7 +97,12 @@ def test_an_adapter_in_place_of_any_linear_is_called(name):
     torch.testing.assert_close(outputs(model, data), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", MODELS)
+# without dropout layers of a depth that these small models do not have; a model of which parts are called, and
+# torch_geometric's own layer
+NOT_CALLED = {"exphormer": "dropout", "linkx": "dropout", "i2gnn-ppgt": "ppgt", "sat": ".*fused_aggr"}
+
+
+@pytest.mark.parametrize("name", list_models())
 def test_the_hooks_of_every_submodule_fire(name):
     """Forward hooks, with which capture libraries trace a model, and backward hooks."""
     model, seen, behind = build(name), {}, set()
@@ -103,8 +112,9 @@ def test_the_hooks_of_every_submodule_fire(name):
         if isinstance(module, nn.Linear | nn.LayerNorm):
             module.register_full_backward_hook(lambda *_, key=key: behind.add(key))
     outputs(model, batch()).sum().backward()
-    assert set(seen) == {key for key, module in model.named_modules() if not isinstance(module, CONTAINERS)}
-    assert all(isinstance(out, Tensor) for out in seen.values())
+    missing = {key for key, module in model.named_modules() if not isinstance(module, CONTAINERS)} - set(seen)
+    assert not [key for key in missing if not re.fullmatch(NOT_CALLED.get(name, ""), key)]
+    assert name not in MODELS or all(isinstance(out, Tensor) for out in seen.values())
     assert behind == {key for key, module in model.named_modules() if isinstance(module, nn.Linear | nn.LayerNorm)}
 
 
@@ -118,7 +128,7 @@ def test_hooks_change_no_number(name):
     torch.testing.assert_close(outputs(hooked, data), outputs(model, data), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", list_models())
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_dynamic_quantisation(name):
     model, data = build(name).eval(), batch()

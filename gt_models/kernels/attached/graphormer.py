@@ -1,9 +1,8 @@
-"""Graphormer's attention without padding, and its linear maps with gradients in one pass."""
+"""Graphormer's attention without padding."""
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from gt_models.baselines.graphormer import BiasedAttention, GraphormerLayer
+from gt_models.baselines.graphormer import BiasedAttention
 from gt_models.batch import GraphBatch
 from gt_models.kernels.dispatch import Form, attach, reads
 from gt_models.kernels.dropout import draw_seed
@@ -27,22 +26,6 @@ def _attention_why_not(layer: BiasedAttention, *_: object) -> str | None:
     return reads(layer, {"qkv": nn.Linear, "out": nn.Linear, "dropout": PairDropout})
 
 
-def feed_forward(layer: GraphormerLayer, x: Tensor) -> Tensor:
-    """`GraphormerLayer.feed_forward`."""
-    inside = layer.activation_dropout(F.gelu(row_linear(x, layer.ffn_in.weight, layer.ffn_in.bias)))
-    return layer.dropout(row_linear(inside, layer.ffn_out.weight, layer.ffn_out.bias))
-
-
-def _feed_forward_why_not(layer: GraphormerLayer, x: Tensor) -> str | None:
-    return reads(layer, {"ffn_in": nn.Linear, "ffn_out": nn.Linear})
-
-
 attach(
     BiasedAttention, "forward", "graphormer_attention", [Form("by graph", lambda: attention, _attention_why_not, BOTH)]
-)
-attach(
-    GraphormerLayer,
-    "feed_forward",
-    "graphormer_feed_forward",
-    [Form("gradients in one pass", lambda: feed_forward, _feed_forward_why_not)],
 )

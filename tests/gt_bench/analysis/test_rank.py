@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gt_bench.analysis.ablate import arms, effects, nothing_to_compare
 from gt_bench.analysis.datasets import Filter
 from gt_bench.analysis.rank import PAIRS, WORST, Block, Entry, chosen, entries, lines, rank
 from gt_bench.config.grid import load_grid
@@ -123,6 +124,37 @@ def test_a_row_whose_epoch_was_chosen_on_test_is_not_ranked(project):
     result = json.loads(path.read_text())
     path.write_text(json.dumps(result | {"recipe": {**result["recipe"], "select": "test"}}))
     assert entries(grid, grid.suite("small"), Filter(), "own")[0] == []
+
+
+def test_numbers_in_different_units_are_not_ranked(project):
+    """Standardised targets have another unit: a smaller number is no better model."""
+    project.recipe("many", "raw")
+    project.recipe("many", "scaled", targets="train")
+    grid = load_grid()
+    for cell in grid.cells.values():
+        train_cell(cell, grid)
+    found, problems = entries(grid, grid.suite("small"), Filter(), "own")
+    assert {(e.model, e.block.metric) for e in found} == {("raw", "mae"), ("scaled", "mae (targets: train)")}
+    assert problems == []
+    with pytest.raises(RecipeError, match="nothing to rank"):
+        rank(found)
+    with pytest.raises(RecipeError, match="no two cells differ in targets alone"):
+        raise nothing_to_compare(arms(grid, grid.suite("small"))[0], ["targets"])
+    assert effects(arms(grid, grid.suite("small"))[0], ["targets"]) == []
+
+
+def test_a_model_whose_runs_failed_in_part_is_named(project):
+    project.recipe()
+    project.recipe(row="gcn", model={"name": "gcn", "hidden_dim": 8, "num_layers": 2})
+    grid = load_grid()
+    for cell in grid.cells.values():
+        train_cell(cell, grid)
+    path = Path("results/small/web/mlp.json")
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"runs": result["runs"][:1]}))
+    done = run("rank", "small")
+    assert done.exit_code == 0
+    assert "small/web/mlp: ok 1/2: ranked by the mean of the runs that ended well" in done.output
 
 
 def test_the_command_on_own_runs_at_80_columns(project, monkeypatch):

@@ -11,6 +11,7 @@ import torch
 
 from gt_bench.analysis.score import aligned, by_class, by_graph_size, ensemble, loaded, scored
 from gt_bench.config.grid import load_grid
+from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.train import train_cell
 from gt_bench.store.predictions import FILE
 from tests.gt_bench.analysis.cases import drawn, predictions
@@ -51,6 +52,33 @@ def test_the_command_prints_them_and_fails_if_the_record_has_another_number(proj
     done = run("score", CELL, "--metric", "accuracy")
     assert done.exit_code == 1
     assert "not the value of the record: accuracy of seed" in done.output
+
+
+def test_runs_that_failed_are_named(project):
+    project.recipe()
+    train()
+    path = next(Path("store").glob("??/*/record.json"))
+    record = json.loads(path.read_text())
+    record["deterministic"] |= {"status": "diverged", "error": "set by the test"}
+    del record["checksum"]
+    path.write_text(json.dumps(record))
+    assert (
+        "left out, as they did not end well: 1 diverged of 2 runs" in run("score", CELL, "--metric", "accuracy").output
+    )
+
+
+def test_a_metric_of_the_user_is_not_computed_on_standardised_targets(project):
+    """It would be a number in a wrong unit."""
+    project.recipe("many", targets="train")
+    train_cell(load_grid().find("small/many/mlp"), load_grid())
+    Path("m.py").write_text("def largest(o, t):\n    return t.max()\n\nlargest.direction = 'max'\n")
+    done = run("score", "small/many/mlp", "--metric", "m.py:largest")
+    assert isinstance(done.exception, RecipeError)
+    assert "those of this run are standardised (targets: train in its recipe)" in str(done.exception)
+    assert "mae / σ" in run("score", "small/many/mlp", "--metric", "mae").output
+    project.recipe("many")
+    train_cell(load_grid().find("small/many/mlp"), load_grid())
+    assert "/ σ" not in run("score", "small/many/mlp", "--metric", "mae", "--metric", "m.py:largest").output
 
 
 def test_a_shipped_cell_is_scored_without_its_weights_and_store(trained):

@@ -22,9 +22,10 @@ from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import dataset_name
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.store.run_store import Store
+from gt_models.kernels import use
 from gt_models.registry import list_models, model_info
 from tests.conftest import ROOT
-from tests.gt_bench.user_models import forgotten, write  # noqa: F401 (a fixture)
+from tests.gt_bench.user_models import forgotten, forked, write  # noqa: F401 (fixtures)
 
 NODE_MODELS = [name for name in list_models() if "node" in model_info(name).levels]
 # they read continuous features, or marks of subgraphs
@@ -75,17 +76,20 @@ def friends(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(NODE_MODELS) - REFUSED))
 def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, name):
+    """By its equations: compiling fast paths of so many widths would take half a minute."""
     monkeypatch.chdir(friends)
     from gt_bench.data.packed import PackedDataset
 
     packed, info = PackedDataset.open("data/packed/friends"), model_info(name)
-    recipe = with_encodings(recipe_of(info, packed.header, {}, [0], None), info, packed)
-    debugger = Debugger(Experiment(recipe, name, "friends", load_grid().run, Store()), 0)
-    losses = [debugger.step(batch, rows) for _, (batch, rows) in zip(range(2), debugger.batches(), strict=False)]
+    with use("reference"):
+        recipe = with_encodings(recipe_of(info, packed.header, {}, [0], None), info, packed)
+        debugger = Debugger(Experiment(recipe, name, "friends", load_grid().run, Store()), 0)
+        losses = [debugger.step(batch, rows) for _, (batch, rows) in zip(range(2), debugger.batches(), strict=False)]
+        found = debugger.run._evaluate("val")["mrr"]
     assert all(np.isfinite(losses)), losses
     moved = [p.grad is not None and bool((p.grad != 0).any()) for p in debugger.model.node_model.parameters()]
     assert any(moved)
-    assert np.isfinite(debugger.run._evaluate("val")["mrr"])
+    assert np.isfinite(found)
 
 
 def test_encodings_of_links_are_not_stored_because_they_would_be_those_of_the_whole_graph(friends, monkeypatch, capsys):
@@ -110,6 +114,7 @@ def invoke(*arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_model_of_a_user_predicts_links_and_its_predictions_are_scored(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_friends(tmp_path / "friends")

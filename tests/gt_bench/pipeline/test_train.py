@@ -302,8 +302,9 @@ def test_a_search_of_another_recipe(project):
     grid = load_grid()
     tune_cell(grid.find(CELL), grid)
     assert train()["recipe"]["model"]["dropout"] == 0.25
-    for change in ({"seeds": [5]}, {"epochs": 2}):
-        project.recipe(search=search, **change)
+    narrower = {"trials": 1, "space": {"model.dropout": {"choices": [0.5, 0.75]}}}
+    for change in ({"search": narrower}, {"seeds": [5]}, {"epochs": 2}):
+        project.recipe(**{"search": search, **change})
         with pytest.raises(
             RecipeError,
             match="tuned/small/web/mlp.yaml: .*mlp.yaml was edited after this search; search again: `gt-bench tune",

@@ -11,12 +11,17 @@ import yaml
 from torch_geometric.data import Batch, Data
 
 from gt_bench.api.evaluate import try_pair
+from gt_bench.config.grid import load_grid
+from gt_bench.config.tried import with_tried
 from gt_bench.data.declared import spec_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
+from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import dataset_name, store_data
+from gt_bench.scheduling.plan_file import Entry
+from gt_bench.scheduling.planner import plan
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError, UserError
 from tests.gt_bench.custom_data import write_many, write_web
@@ -51,6 +56,98 @@ def test_a_folder_of_csv(ours):
     assert entry == {"source": "lab/papers", "task": "node-classification", "metric": "accuracy"}
     # now recipes can use its name
     assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] == found.row["digests"]
+
+
+def _sizes(name: str) -> list[int]:
+    prepare(name)
+    return PackedDataset.open(Path("data/packed", name)).sizes.tolist()
+
+
+def test_another_function_of_the_file_is_other_data(ours):
+    """The packed data of the first function must not be used for the second one."""
+    text = LOAD.replace("(30", "(N").replace("(0, 30", "(0, N")
+    write(
+        "lab/rings.py", text.replace("def load():", "def load(N=30):") + text.replace("def load():", "def small(N=24):")
+    )
+    name = dataset_name("lab/rings.py")
+    assert _sizes(name) == [30]
+    entry = Path("datasets.yaml").read_text()
+    Path("datasets.yaml").write_text(entry.replace("lab/rings.py", "lab/rings.py:small"))
+    assert _sizes(name) == [24]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("lab/papers/nodes.csv", ("\n0,", "\n1,")),
+        ("datasets.yaml", ("metric: accuracy", "metric: f1-macro")),
+        ("datasets.yaml", ("metric: accuracy", "metric: accuracy\n  split: {kind: k-fold, folds: 3}")),
+    ],
+)
+def test_data_that_changed_are_not_trained_on_as_they_were(ours, file, change):
+    """`gt-bench train` and `tune` do not pack: the stored runs are of other data."""
+    write_web(ours / "lab/papers")
+    found = try_pair("mlp", "lab/papers", FAST, [0], bar=False)
+    cell = found.row["cell"]
+    grid = with_tried(load_grid())
+    assert train_cell(grid.find(cell), grid, bar=False)["runs"] == found.row["digests"]
+    assert plan([Entry((grid.find(cell),))], grid, measure=False).missing == []
+    text = Path(file).read_text()
+    assert change[0] in text
+    Path(file).write_text(text.replace(*change))
+    with pytest.raises(DatasetError, match="'papers': its files, function or entry in datasets.yaml changed after"):
+        train_cell(grid.find(cell), grid, bar=False)
+    planned = plan([Entry((grid.find(cell),))], grid, measure=False)
+    assert (len(planned.missing), planned.data) == (1, ["papers"])
+    assert try_pair("mlp", "papers", FAST, [0], bar=False).row["digests"] != found.row["digests"]
+    assert train_cell(grid.find(cell), grid, bar=False)["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("code", "suffix"),
+    [
+        ("n = int(open('lab/size.txt').read())", "txt"),
+        ("n = int(pd.read_csv(Path('lab') / 'size.csv')['n'][0])", "csv"),
+        ("n = int(np.load('lab/size.npy'))", "npy"),
+        ("n = int(torch.load('lab/size.pt'))", "pt"),
+        ("n = json.loads(Path('lab/size.json').read_text())", "json"),
+    ],
+)
+def test_a_file_that_the_function_reads_is_part_of_the_data(ours, code, suffix, capsys):
+    write("lab/rings.py", f"""
+        import json
+        from pathlib import Path
+
+        import numpy as np
+        import pandas as pd
+        import torch
+        from torch_geometric.data import Data
+
+        def load():
+            {code}
+            Path("lab/log.txt").open("a").write("read")
+            y = torch.arange(n) % 3
+            return Data(x=torch.ones(n, 4), edge_index=torch.zeros(2, 1, dtype=torch.long), y=y)
+    """)  # fmt: skip
+    save = {
+        "txt": lambda n: Path("lab/size.txt").write_text(str(n)),
+        "csv": lambda n: Path("lab/size.csv").write_text(f"n\n{n}\n"),
+        "npy": lambda n: np.save("lab/size.npy", np.array(n)),
+        "pt": lambda n: torch.save(n, "lab/size.pt"),
+        "json": lambda n: Path("lab/size.json").write_text(f"{n}"),
+    }[suffix]
+    save(30)
+    name = dataset_name("lab/rings.py")
+    assert _sizes(name) == [30]
+    assert prepare(name).state == "up to date"
+    save(24)
+    said: list[str] = []
+    assert prepare(name, say=said.append).state == "packed"
+    assert said == [f"lab/size.{suffix}: has changed since rings was packed; it is packed again"]
+    assert _sizes(name) == [24]
+    Path(f"lab/size.{suffix}").unlink()
+    assert prepare(name).state == "up to date"
 
 
 @pytest.mark.parametrize(

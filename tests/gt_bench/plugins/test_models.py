@@ -168,6 +168,10 @@ def test_a_file_that_an_argument_names_decides_too(ours, forked):
     assert first not in (without, digest())
     Path("weights.pt").write_bytes(b"two")
     assert digest(weights="weights.pt") not in (first, without)
+    Path("lab/weights").mkdir(parents=True)
+    empty = digest(weights="lab/weights")
+    Path("lab/weights/a.bin").write_bytes(b"one")
+    assert empty != digest(weights="lab/weights") == digest(weights="lab/weights")
     rows = []
     for content in (b"one", b"two", b"two"):
         Path("weights.pt").write_bytes(content)
@@ -205,6 +209,29 @@ def test_targets_are_not_handed_over(ours):
         torch.randn(5, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]), y=torch.zeros(5).long()
     )
     assert model(batch).std() > 0
+
+
+@pytest.mark.parametrize(("dataset", "given"), [("many", {}), ("web", {"batch.parts": 3}), ("web", {})])
+def test_a_layer_that_caches_its_graph_is_refused_where_there_are_several(ours, dataset, given, forked):
+    """It would use the edges of the first batch for all others."""
+    write("a.py", """
+        import torch
+        from torch_geometric.nn import GCNConv, global_mean_pool
+
+        class Cached(torch.nn.Module):
+            def __init__(self, in_dim, out_dim, level):
+                super().__init__()
+                self.level, self.conv = level, GCNConv(in_dim, out_dim, cached=True)
+
+            def forward(self, data):
+                h = self.conv(data.x, data.edge_index)
+                return h if self.level == "node" else global_mean_pool(h, data.batch)
+    """)  # fmt: skip
+    if dataset == "web" and not given:
+        assert try_pair("a.py", dataset, FAST, [0], bar=False).row["status"] == "ok"
+        return
+    with pytest.raises(UserError, match=r"Cached has GCNConv\(cached=True\), which keeps the edges of the first graph"):
+        try_pair("a.py", dataset, FAST | given, [0], bar=False)
 
 
 def test_a_registered_model_in_a_file_of_ones_own(ours):

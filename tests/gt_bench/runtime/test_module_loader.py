@@ -40,6 +40,24 @@ def test_a_file_of_the_same_name_next_to_another_one_is_another_file(file):
     assert imported(file, "net.py").VALUE == 1
 
 
+@pytest.mark.parametrize("package", [True, False])
+@pytest.mark.parametrize("line", ["from pack_of_test.part import VALUE", "from pack_of_test import part"])
+def test_a_change_of_a_module_elsewhere_on_the_path_counts(file, line, package, monkeypatch):
+    pack = file.parent / "elsewhere/pack_of_test"
+    pack.mkdir(parents=True)
+    if package:
+        (pack / "__init__.py").write_text("")
+    file.write_text(f"{line}\nVALUE = part.VALUE\n" if line.endswith("part") else f"{line}\n")
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(pack.parent))
+        for number in (1, 2):
+            (pack / "part.py").write_text(f"VALUE = {number}\n")
+            value = imported(file, "net.py").VALUE
+            assert value == number
+    for name in ("pack_of_test", "pack_of_test.part"):
+        sys.modules.pop(name)
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -49,6 +49,13 @@ def test_both_ends_of_a_range_must_fit_the_recipe(project):
         tune()
 
 
+@pytest.mark.parametrize(("key", "choices"), [("targets", ["train", "all"]), ("split", [0, 1])])
+def test_a_key_that_changes_what_validation_measures_cannot_be_searched(project, key, choices):
+    project.recipe(search={"trials": 2, "space": {key: {"choices": choices}}})
+    with pytest.raises(RecipeError, match=f"search.space.{key}: this key cannot be searched, because validation"):
+        tune()
+
+
 @pytest.mark.parametrize(
     ("space", "size"),
     [

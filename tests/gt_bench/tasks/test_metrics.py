@@ -1,5 +1,6 @@
 """Metrics against values computed by hand or by their definitions in loops."""
 
+import math
 from itertools import product
 
 import pytest
@@ -61,6 +62,21 @@ def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
     expected = area_by_pairs(logits[:, 1] - logits[:, 0], target)
     assert value("roc-auc", logits, target) == pytest.approx(expected, abs=1e-12)
     assert value("roc-auc", logits, target[:, None]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["roc-auc", "ap"])
+def test_large_logits_are_not_tied(metric):
+    """Their probabilities are all 1.0 in double precision."""
+    target = torch.tensor([0, 1, 1, 0])
+    output = torch.tensor([[0.0, 40.0], [0.0, 50.0], [0.0, 60.0], [-5.0, 40.0]])
+    assert METRICS[metric][0](output, target) == 1
+    assert METRICS[metric][0](torch.tensor([[0.0, -torch.inf], [0.0, torch.inf]]).double(), target[:2]) == 1
+    assert METRICS[metric][0](torch.zeros(4, 2), target) == 0.5
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_average_precision_of_one_class_is_no_number(label):
+    assert math.isnan(METRICS["ap"][0](torch.randn(3, 2), torch.full((3,), label)))
 
 
 @pytest.mark.parametrize(("name", "by_hand"), [("roc-auc", area_by_pairs), ("ap", precision_by_steps)])

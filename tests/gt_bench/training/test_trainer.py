@@ -9,7 +9,7 @@ from torch import nn
 
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.checkpoint import Checkpoint
-from gt_bench.training.failures import WrongOutput
+from gt_bench.training.failures import StateError, WrongOutput
 from gt_bench.training.loader import seed_of
 from gt_models.kernels import dispatch
 from tests.gt_bench.training.small_run import REGRESSION, Net, curves, make
@@ -105,6 +105,72 @@ def test_the_epoch_is_chosen_on_validation_and_tested_once(tmp_path):
     whole = run.loader.whole
     rows = run.loader.ids["test"]
     assert outcome.test == (run.model(whole)[rows].argmax(-1) == whole.y[rows]).double().mean().item()
+
+
+class Annealed(Net):
+    """A model whose outputs shrink with every training step, so that its first epoch is the best by accuracy."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.start()
+
+    def start(self):
+        """Creates the state."""
+        self.step = torch.zeros(())
+
+    def forward(self, batch):
+        """Returns outputs of `Net`, later the opposite."""
+        if self.training:
+            self.step += 1
+        return super().forward(batch) * (2.5 - self.step)
+
+
+class InAHiddenBuffer(Annealed):
+    def start(self):
+        """Creates the state."""
+        self.register_buffer("step", torch.zeros(()), persistent=False)
+
+
+class InABuffer(Annealed):
+    def start(self):
+        """Creates the state."""
+        self.register_buffer("step", torch.zeros(()))
+
+
+@pytest.mark.parametrize("net", [Annealed, InAHiddenBuffer, InABuffer])
+def test_state_that_a_checkpoint_does_not_hold_is_found(tmp_path, net):
+    """The test metrics would be of no epoch: weights of the best, other state of the last."""
+    run = make(tmp_path, build=lambda: net(5, 3), epochs=6, optimizer={"name": "adam", "lr": 0.01})
+    run.keeps = 2**20
+    if net is InABuffer:
+        outcome = run.train()
+        assert (outcome.status, outcome.best_epoch < 6) == ("ok", True)
+        return
+    with pytest.raises(StateError, match=r"with the weights of epoch [1-5], the loss on validation is .*buffer"):
+        run.train()
+
+
+class WithExtraState(Net):
+    def get_extra_state(self):
+        """Returns what is no tensor."""
+        return {"calls": 1}
+
+    def set_extra_state(self, state):
+        """Does nothing."""
+
+
+class Complex(Net):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.spectrum = nn.Parameter(torch.ones(8, dtype=torch.cfloat))
+
+
+@pytest.mark.parametrize(
+    ("net", "says"), [(WithExtraState, "_extra_state of its state_dict is a dict"), (Complex, "spectrum is complex")]
+)
+def test_state_that_cannot_be_saved_is_refused(tmp_path, net, says):
+    with pytest.raises(StateError, match=f"model {net.__name__}: {says}"):
+        make(tmp_path, build=lambda: net(5, 3)).train()
 
 
 def test_select_test_chooses_the_epoch_on_the_test_split_and_trains_the_same(tmp_path):

@@ -97,6 +97,40 @@ def test_nothing_outside_of_the_root_is_followed(lab):
     assert {"net.py", "helper.py", "late.py"} <= found
 
 
+def test_a_package_is_followed_by_from_dot_import_and_for_a_submodule(lab):
+    (lab / "lab/models/net.py").write_text("from . import helper\n")
+    assert lab / "lab/models/late.py" in files_of(lab / "lab/models/net.py", lab)
+    (lab / "net.py").write_text("import lab.data\n")
+    assert {file.name for file in files_of(lab / "net.py", lab)} == {"net.py", "data.py"}  # lab/__init__.py is empty
+    (lab / "lab/__init__.py").write_text("from .notes import C\n")
+    assert {file.name for file in files_of(lab / "net.py", lab)} == {"net.py", "data.py", "__init__.py", "notes.py"}
+
+
+def test_the_user_s_modules_elsewhere_on_the_path_are_followed_and_installed_ones_are_not(lab, monkeypatch):
+    monkeypatch.syspath_prepend(str(lab))
+    model = lab / "work/models/net.py"
+    model.parent.mkdir(parents=True)
+    model.write_text("import numpy, ast\nfrom lab.data import B\nfrom lab.models import helper\n")
+    found = {str(file.relative_to(lab)) for file in files_of(model, model.parent)}
+    models = {f"lab/models/{name}.py" for name in ("__init__", "helper", "late", "parts")}
+    assert found == models | {"work/models/net.py", "lab/data.py"}
+    before = text_digest(model, model.parent)
+    (lab / "lab/data.py").write_text("B = 3\n")
+    assert text_digest(model, model.parent) != before
+
+
+def test_packages_next_to_an_installed_one_are_not_followed(tmp_path):
+    site = tmp_path / "site-packages"
+    for name, text in {
+        "acme/net.py": "import other\nfrom acme.sizes import A\n",
+        "acme/sizes.py": "",
+        "other.py": "",
+    }.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    assert {file.name for file in files_of(site / "acme/net.py", site)} == {"net.py", "sizes.py"}
+
+
 @pytest.mark.parametrize("name", ["helper.py", "late.py", "../data.py"])
 def test_each_of_them_decides_the_digest_by_what_it_means(lab, name):
     path, model = lab / "lab/models" / name, lab / "lab/models/net.py"

@@ -24,7 +24,7 @@ def test_half_precision_is_computed_in_single():
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_dropout_is_that_of_its_module(dropout):
-    graph, module, x = graphs((4,))[0], Triangles(dropout), torch.randn(16, 4, 2, 3, dtype=torch.float64)
+    graph, module, x = graphs((4,))[0], Triangles(dropout), torch.randn(16, 4, 2, 4, dtype=torch.float64)
     results = []
     for form in ("reference", None):
         torch.manual_seed(0)

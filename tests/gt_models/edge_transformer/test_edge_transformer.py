@@ -122,7 +122,7 @@ def test_reset_parameters_draws_everything_again(variant):
 
 
 def model_for_structure(**arguments) -> nn.Module:
-    return build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=3, **arguments)
+    return build(in_dim=1, edge_dim=None, hidden_dim=16, num_heads=4, num_layers=3, **arguments)
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_separates_what_2_fwl_separates(arguments):
 @pytest.mark.slow
 def test_separates_all_skips_of_csl():
     skips = [oracles.skip_cycle(41, skip) for skip in (2, 3, 4, 5, 6, 9, 11, 12, 13, 16)]
-    model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_layers=4)
+    model = build(in_dim=1, edge_dim=None, hidden_dim=16, num_heads=4, num_layers=4)
     with torch.no_grad():  # sharper attention than in a new model, which is almost a mean
         for layer in model.layers:
             layer.attention.projections.weight.mul_(3)

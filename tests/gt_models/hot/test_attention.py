@@ -70,8 +70,8 @@ def test_initialisation():
 def test_stabilizer_does_not_change_the_kernel():
     """With eps = 0 the stabiliser cancels: per graph, per call or without one the result is the same."""
     batch = checks.collate(checks.random_graphs())
-    support, features = Support.sparse(batch), RandomFeatures(2, 5, None, "softmax", eps=0.0)
-    layer = HigherOrderAttention(2, 2, 4, 4, 4, 2, attention="kernel")
+    support, features = Support.sparse(batch), RandomFeatures(4, 5, None, "softmax", eps=0.0)
+    layer = HigherOrderAttention(2, 2, 4, 8, 8, 2, attention="kernel")
     values = torch.randn(len(support.sets[2]), 4)
     per_graph = layer(values, support, features)
     layer.key_stabilizers = types.MethodType(ReleasedAttention.key_stabilizers, layer)
@@ -82,7 +82,7 @@ def test_stabilizer_does_not_change_the_kernel():
 @pytest.mark.parametrize("form", [HigherOrderAttention, ReleasedAttention])
 def test_gradient_of_the_softmax_kernel_is_the_derivative(form):
     batch = checks.collate(checks.random_graphs(sizes=(4, 3)))
-    support, features = Support.sparse(batch), RandomFeatures(2, 3, None, "softmax", eps=0.1)
-    layer = form(2, 2, 4, 4, 4, 2, attention="kernel")
+    support, features = Support.sparse(batch), RandomFeatures(4, 5, None, "softmax", eps=0.1)
+    layer = form(2, 2, 4, 8, 8, 2, attention="kernel")
     values = torch.randn(len(support.sets[2]), 4, requires_grad=True)
     assert torch.autograd.gradcheck(lambda v: layer(v, support, features), values)

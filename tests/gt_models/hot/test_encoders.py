@@ -41,7 +41,14 @@ def test_settings_of_parts_that_cannot_be_say_what_can():
 @pytest.mark.slow
 def test_torch_geometric_data_and_categorical_features():
     model = create_model(
-        "hot-released", in_dim=[5, 3], out_dim=2, edge_dim=[4], hidden_dim=8, num_layers=1, degree_embeddings=6
+        "hot-released",
+        in_dim=[5, 3],
+        out_dim=2,
+        edge_dim=[4],
+        hidden_dim=8,
+        num_heads=2,
+        num_layers=1,
+        degree_embeddings=6,
     )
     data = Data(
         x=torch.tensor([[0, 1], [4, 2], [3, 0]]),

@@ -47,8 +47,8 @@ def results(form: str, arguments: tuple) -> list[torch.Tensor]:
         (SIZES, 3, 5, 0.0, True),
         (SIZES, 3, 5, 0.4, True),
         (SIZES, 2, 12, 0.4, True),
-        (SIZES, 2, 5, 0.4, False),
-        ((), 2, 5, 0.0, True),
+        (SIZES, 3, 5, 0.4, False),
+        ((), 3, 5, 0.0, True),
     ],
 )
 def test_the_kernel_agrees_with_the_reference(sizes, heads, width, dropout, gated):
@@ -60,10 +60,10 @@ def test_the_kernel_agrees_with_the_reference(sizes, heads, width, dropout, gate
 @pytest.mark.slow
 def test_columns_of_a_wider_matrix_are_read_where_they_are():
     """As in PPGT's layers, where biases and gates are columns of one product."""
-    qkv, pairs, *rest = case(SIZES, 2, 5, 0.4)
+    qkv, pairs, *rest = case(SIZES, 3, 5, 0.4)
     wide = torch.randn(len(pairs), 11, dtype=torch.float64)
-    wide[:, 3:7] = pairs.detach()
-    columns = wide[:, 3:7].requires_grad_()
+    wide[:, 3:9] = pairs.detach()
+    columns = wide[:, 3:9].requires_grad_()
     for expected, found in zip(
         results("numba", (qkv, pairs, *rest)), results("numba", (qkv, columns, *rest)), strict=True
     ):
@@ -74,8 +74,8 @@ def test_columns_of_a_wider_matrix_are_read_where_they_are():
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("place", [0, 1, 2])  # queries, keys and values; bias; gate
 def test_what_is_not_finite_comes_out_where_the_reference_lets_it_out(place, bad):
-    arguments = case((6, 40), 2, 5)
-    arguments[min(place, 1)].data[3, max(place - 1, 0) * 2 + 1] = bad
+    arguments = case((6, 40), 3, 5)
+    arguments[min(place, 1)].data[3, max(place - 1, 0) * 3 + 1] = bad
     outs = [results(form, arguments) for form in ("reference", "numba")]
     if (place, bad) != (1, -float("inf")):  # a bias of -inf is a weight of 0
         assert not outs[0][0].isfinite().all()

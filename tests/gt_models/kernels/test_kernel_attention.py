@@ -76,26 +76,26 @@ def test_the_reference_against_loops():
 def test_outputs_of_attentions_that_share_rows():
     """Rows may be used as queries, keys and values at once; unused columns have no gradient."""
     torch.manual_seed(0)
-    rows, entries = torch.randn(7, 11, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 0, 1, 1, 0, 2])
+    rows, entries = torch.randn(7, 35, dtype=torch.float64, requires_grad=True), torch.tensor([0, 1, 0, 1, 1, 0, 2])
     groups = Groups(Grouped(entries, 3), Grouped(entries, 3))
-    at = [Columns(rows, first, 2, 1) for first in (0, 2, 4, 6, 8)]
-    results = []
+    at = [Columns(rows, first, 2, 3) for first in (0, 6, 12, 18)]
+    values, projection, results = Columns(rows, 24, 2, 5), torch.randn(7, 3).double(), []
     for form in ("reference", "numba"):
         with use(kernel_attention=form):
             both = kernel_attentions(
                 [at[0], at[2]],
                 [at[1], at[3]],
-                [at[4], Columns(2 * rows, 0, 2, 1)],
+                [values, Columns(2 * rows, 0, 2, 5)],
                 [groups, groups],
                 [0, 1],
-                torch.eye(1).double(),
+                projection,
                 0.5,
             )
-        assert [out.shape for out in both] == [(7, 2), (7, 2)]
+        assert [out.shape for out in both] == [(7, 10), (7, 10)]
         results.append([*both, *torch.autograd.grad(sum((out * out.cos()).sum() for out in both), rows)])
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    assert (results[1][2][:, 10] == 0).all()
+    assert (results[1][2][:, 34] == 0).all()
 
 
 def test_the_reference_is_the_same_where_it_computes_twice(monkeypatch):

@@ -120,8 +120,8 @@ def test_dropout_drops_the_stated_share_and_nothing_in_evaluation():
         assert abs(keep[:, :, :, 0].double().mean() - 0.7) < 0.03
     assert not torch.equal(keep, kept_triples(torch.tensor([1]), rows, 2, 20, 0.3))
     batch = checks.random_graphs((6,))[0]
-    module = TriangularAttention(4, 2, attn_dropout=0.5).double()
-    x = torch.randn(36, 4, dtype=torch.float64)
+    module = TriangularAttention(8, 2, attn_dropout=0.5).double()
+    x = torch.randn(36, 8, dtype=torch.float64)
     assert not torch.equal(module(x, batch), module(x, batch))
     module.eval()
     assert torch.equal(module(x, batch), module(x, batch))

@@ -1,11 +1,14 @@
 """FAVOR+: features, their limit, chunks, redraws and checkpoints."""
 
+import copy
 import itertools
+import pickle
 
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from gt_models.layers.performer import (
     RandomFeatures,
@@ -170,3 +173,45 @@ def test_two_forwards_before_one_backward(chunk, kernel):
         return torch.autograd.grad(sum(losses), x)[0] if together else total
 
     torch.testing.assert_close(gradients(True), gradients(False))
+
+
+def test_redraws_inside_transforms_of_torch_func():
+    """A per-sample gradient or an ensemble in training; nothing of the transform remains in the module."""
+    features, plain = RandomFeatures(4, 8, redraw_interval=1), RandomFeatures(4, 8, redraw_interval=1)
+    plain.load_state_dict(features.state_dict())
+
+    def loss(u: torch.Tensor, module: RandomFeatures) -> torch.Tensor:
+        module.step()
+        return module(u, True).sum()
+
+    u = torch.randn(3, 5, 4)
+    for _ in range(3):  # the second and third draw again
+        torch.manual_seed(0)
+        found = torch.func.grad(loss)(u, features)
+        torch.manual_seed(0)
+        leaf = u.clone().requires_grad_()
+        torch.testing.assert_close(found, torch.autograd.grad(loss(leaf, plain), leaf)[0])
+        copy.deepcopy(features).load_state_dict(pickle.loads(pickle.dumps(features)).state_dict())
+    per_sample = torch.func.vmap(torch.func.grad(lambda row: loss(row, features)))(u)
+    assert per_sample.shape == u.shape
+    assert features.forwards == 1
+    torch.testing.assert_close(per_sample[0], torch.func.grad(lambda row: features(row, True).sum())(u[0]))
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = RandomFeatures(4, 8, redraw_interval=2)
+
+    def forward(self, u: torch.Tensor) -> torch.Tensor:
+        self.features.step()
+        return self.features(u, True)
+
+
+def test_members_of_an_ensemble_have_their_own_features_and_count():
+    members, u = [Counting() for _ in range(3)], torch.randn(5, 4)
+    _, buffers = torch.func.stack_module_state(members)
+    outs = torch.func.vmap(lambda b: torch.func.functional_call(members[0], b, (u,)))(buffers)
+    assert buffers["features.forwards"].tolist() == [1, 1, 1]
+    for out, member in zip(outs, members, strict=True):
+        torch.testing.assert_close(out, softmax_kernel(u, member.features.projection, True))

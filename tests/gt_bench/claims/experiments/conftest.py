@@ -1,7 +1,9 @@
-"""One thread for all experiments."""
+"""One thread for all experiments, which compute by the equations."""
 
 import pytest
 import torch
+
+from gt_models.kernels import use
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +16,10 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def _equations():
+    """No fast path: the claims are about the equations, and compiling kernels takes seconds for each width."""
+    with use("reference"):
+        yield

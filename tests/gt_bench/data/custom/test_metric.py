@@ -159,6 +159,8 @@ def test_it_gets_targets_in_the_unit_of_the_data(here):
     assert "targets=train" not in shown.output
     assert runs[0]["test"] == round(runs[0]["test"])  # counts of atoms
     assert "/ σ" not in shown.output
+    shown, _ = ran("mlp", "many", "--set", "targets=train")
+    assert "targets: train standardises the targets, but the metric m.py:largest of 'many'" in str(shown.exception)
 
 
 def test_a_mistake_in_the_metric_is_reported_before_anything_is_stored(here):

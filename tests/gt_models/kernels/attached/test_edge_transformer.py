@@ -12,7 +12,7 @@ from tests.gt_models.edge_transformer.cases import graphs
 
 def layer(dropout: float = 0.0, act: str = "gelu") -> EdgeTransformerLayer:
     torch.manual_seed(0)
-    return EdgeTransformerLayer(64, 8, dropout, dropout, act)
+    return EdgeTransformerLayer(64, 16, dropout, dropout, act)
 
 
 @pytest.mark.slow
