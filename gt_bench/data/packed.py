@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from gt_bench.data.readers import file_digest
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.io import WriteError, write_json
+from gt_bench.utils.io import check_once
 from gt_bench.utils.redact import printable
 
 if TYPE_CHECKING:  # importing torch takes seconds, and stages that only read the catalog do not need it
@@ -363,22 +363,18 @@ def _features(values: np.ndarray, dim: int | list[int] | None) -> Tensor:
 def _check_content(path: Path, header: PackedHeader) -> None:
     """Raise DatasetError if the file does not match the header.
 
-    The digest is computed only if size, times or inode differ from those of the last check. They are recorded in a
-    hidden file next to the dataset's folder, which is outside what DVC tracks and what `replace_folder` deletes.
+    The digest is computed only if the file has changed since the last check.
     """
-    stat = path.stat()
-    if stat.st_size != header.data_bytes:
-        raise DatasetError(f"data.safetensors has {stat.st_size} bytes, its header states {header.data_bytes}")
-    current: dict[str, int | str] = {"inode": stat.st_ino, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
-    current |= {"sha256": header.data_sha256}
+    if (size := path.stat().st_size) != header.data_bytes:
+        raise DatasetError(f"data.safetensors has {size} bytes, its header states {header.data_bytes}")
+
+    def check() -> None:
+        if file_digest(path) != header.data_sha256:
+            raise DatasetError("the content of data.safetensors does not match its header")
+
+    # next to the folder: DVC tracks its content, and `replace_folder` deletes it
     last_check = path.parent.with_name(f".{path.parent.name}.checked.json")
-    with contextlib.suppress(OSError, ValueError):
-        if json.loads(last_check.read_bytes()) == current:
-            return
-    if file_digest(path) != header.data_sha256:
-        raise DatasetError("the content of data.safetensors does not match its header")
-    with contextlib.suppress(WriteError):  # a read-only folder is checked each time
-        write_json(last_check, current)
+    check_once(path, last_check, check, {"sha256": header.data_sha256})
 
 
 def _remedy(folder: Path) -> str:

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from gt_bench.data.packed import PackedHeader
 from gt_bench.data.readers import file_digest
 from gt_bench.data.statistics import inspect
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.io import WriteError, is_plain_name, write_json
+from gt_bench.utils.io import is_plain_name, write_errors, write_json
 
 _DTYPES = {
     "int8": "I8",
@@ -107,7 +106,7 @@ class PackedWriter:
             raise DatasetError(
                 f"array {name!r} was {dtype} with rows {row} and is now {array.dtype.name} with rows {array.shape[1:]}"
             )
-        with _write_errors(self.folder), open(self._temporary / f"{name}.bin", "ab") as file:
+        with write_errors(self.folder), open(self._temporary / f"{name}.bin", "ab") as file:
             file.write(array.data if array.size else b"")
         self._written[name] = (dtype, row, rows + len(array))
 
@@ -127,7 +126,7 @@ class PackedWriter:
         for name, blocks in self._counts.items():
             if blocks:
                 self.append(f"{name}_ptr", np.concatenate([[0], np.concatenate(blocks).cumsum()]))
-        with _write_errors(self.folder):
+        with write_errors(self.folder):
             path = self._merge()
             with safe_open(path, framework="pt") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -263,13 +262,3 @@ def replace_folder(new: Path, folder: Path) -> None:
     os.rename(new, folder)
     if old is not None:
         shutil.rmtree(old)
-
-
-@contextlib.contextmanager
-def _write_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(
-            f"{folder}: cannot be written ({error.strerror}); free some space and run the command again"
-        ) from error

@@ -8,7 +8,6 @@ Digests of runs depend on the dataset, the encodings, their arguments and their 
 computes and writes the files.
 """
 
-import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.schemas import ComputedBy, EncodingHeader, Settings
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.io import WriteError, write_json
+from gt_bench.utils.io import check_once
 from gt_bench.utils.versions import version_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import Encoding, EncodingError, compute, find_encoding
@@ -297,19 +296,15 @@ def _open(
 def _check_content(path: Path, header: EncodingHeader, arrays: dict[str, Tensor], again: str) -> None:
     """Raises DatasetError if the arrays do not match the checksums of the header.
 
-    The arrays are read only if size, times or inode of the file differ from those of the last check. These are stored
-    outside of the folder whose digest DVC computes.
+    The arrays are read only if the file has changed since the last check.
     """
-    stat = path.stat()
-    state = {"inode": stat.st_ino, "bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns}
-    last_check = path.parent.parent / ".checked" / path.parent.name / f"{path.stem}.json"
-    with contextlib.suppress(OSError, ValueError):
-        if json.loads(last_check.read_bytes()) == state:
-            return
-    if wrong := damaged(header, arrays):
-        raise DatasetError(f"{path}: damaged (wrong checksum of {', '.join(wrong)}); run: {again}")
-    with contextlib.suppress(WriteError):  # if the folder is read-only, the arrays are read every time
-        write_json(last_check, state)
+
+    def check() -> None:
+        if wrong := damaged(header, arrays):
+            raise DatasetError(f"{path}: damaged (wrong checksum of {', '.join(wrong)}); run: {again}")
+
+    # outside of the folder, whose digest DVC computes
+    check_once(path, path.parent.parent / ".checked" / path.parent.name / f"{path.stem}.json", check)
 
 
 def damaged(header: EncodingHeader, arrays: dict[str, Tensor]) -> list[str]:

@@ -45,7 +45,7 @@ from gt_bench.encodings.cache import (  # fmt: skip
 from gt_bench.runtime.resources import cores
 from gt_bench.schemas import EncodingHeader, Settings, StoredArray
 from gt_bench.utils.errors import DatasetError
-from gt_bench.utils.io import WriteError, make_folder, new_file, write_json
+from gt_bench.utils.io import atomic_file, make_folder, write_json
 from gt_models.encodings import Encoding, compute_with_flags, find_encoding
 
 if TYPE_CHECKING:
@@ -173,27 +173,6 @@ def _problem(packed: PackedDataset, path: Path, encoding: Encoding, arguments: S
     return f"wrong checksum of {', '.join(wrong)}" if wrong else None
 
 
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[str]:
-    """Yields a temporary file, which replaces `path` if no exception is raised. Raises WriteError."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = new_file(path)
-        yield temporary
-        with open(temporary, "r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise WriteError(
-            f"{path}: cannot be written ({error.strerror}); free some space and run the same command again"
-        ) from error
-    finally:
-        if temporary is not None:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-
-
 def _write(
     packed: PackedDataset, path: Path, encoding: Encoding, arguments: Settings, jobs: int | None
 ) -> dict[str, int]:
@@ -203,7 +182,7 @@ def _write(
         {flag: number of graphs that have it}.
     """
     ranges, counts = batches_of(packed), Counter[str]()
-    with _writing(path) as temporary, one_thread():
+    with atomic_file(path) as temporary, one_thread():
         start, first = time.perf_counter(), ranges[0]
         graphs = cast(LongTensor, torch.arange(*first))
         arrays, flags = compute_with_flags(encoding.name, packed.batch(graphs), graphs=graphs, **arguments)

@@ -81,7 +81,7 @@ def experiment_of(
     store: Store,
     data: Path,
     allocator: str = "system default",
-    later: tuple[str, ...] = (),
+    dependents: tuple[str, ...] = (),
 ) -> Experiment:
     """Creates the experiment of a cell, and of the cell that its recipe starts from.
 
@@ -92,7 +92,7 @@ def experiment_of(
         store: where records are stored.
         data: folder with packed/ and encodings/.
         allocator: setting of the memory allocator, for the record.
-        later: cells that start from this one.
+        dependents: cells that start from this one.
 
     Raises:
         RecipeError: cells start from each other, or the recipe does not fit model or dataset.
@@ -101,12 +101,12 @@ def experiment_of(
     from gt_bench.experiment.run import Experiment
 
     source = None
-    if cell.cell in later:
-        raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(later)}")
+    if cell.cell in dependents:
+        raise RecipeError(f"{cell.recipe_path}: start.cell: these cells start from each other: {', '.join(dependents)}")
     if recipe.start:
         start = grid.find(recipe.start.cell)
         start_recipe = limited(settings_of(start), grid, start)[0]
-        source = experiment_of(start, start_recipe, grid, store, data, allocator, (*later, cell.cell))
+        source = experiment_of(start, start_recipe, grid, store, data, allocator, (*dependents, cell.cell))
     return Experiment(recipe, str(cell.settings_path), cell.dataset, grid.run, store, data, allocator, source)
 
 

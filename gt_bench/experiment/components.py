@@ -8,8 +8,8 @@ from gt_bench.utils.versions import modules_of_encodings, version_of
 from gt_models.registry import model_module
 
 TRAINER = "gt_bench.training.trainer"
-# keys of a recipe that need additional code, and the module that declares its version
-PROTOCOLS = {
+# {key of a recipe that needs additional code: the module that declares its version}
+MODULES_OF_KEYS = {
     "subgraphs": "gt_bench.training.subgraph_loader",
     "inductive": "gt_bench.training.inductive_loader",
     "features": "gt_bench.training.feature_preparation",
@@ -23,7 +23,7 @@ PROTOCOLS = {
 def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | None = None) -> dict[str, str]:
     """Returns the module that declares the version of each component of a run.
 
-    Components are the model, the task, the trainer, and each key of `PROTOCOLS` in the recipe. Versions of stored
+    Components are the model, the task, the trainer, and each key of `MODULES_OF_KEYS` in the recipe. Versions of stored
     encodings are part of the digest of the encodings. A recipe with `subgraphs`, one on inductive data, and link
     prediction compute their encodings during training, so they are components of their runs.
 
@@ -38,7 +38,7 @@ def modules_of_run(model: str | None, task: str, recipe: Mapping[str, object] | 
     recipe = recipe or {}
     modules = {"model": model_module(model)} if model is not None else {}
     modules |= {"task": task_module(task), "trainer": TRAINER}
-    modules |= {key: PROTOCOLS[key] for key in sorted(PROTOCOLS.keys() & recipe.keys())}
+    modules |= {key: MODULES_OF_KEYS[key] for key in sorted(MODULES_OF_KEYS.keys() & recipe.keys())}
     encodings = recipe.get("encodings")
     computes = {"subgraphs", "inductive"} & recipe.keys() or task == "link-prediction"
     if computes and isinstance(encodings, Mapping):

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -89,7 +89,8 @@ def compute(
         loader, run = _create_run(experiment, seed, folder, clock, after_epoch, share, recomputed)
         run.examples_limit = int(experiment.predictions_mib * 2**20) if test else 0
         memory.start()
-        outcome = _train(experiment, run, test)
+        with model_errors(experiment):
+            outcome = run.train(test)
         _check_same(experiment, outcome, seed, digest)
         if writes and (test or recipe.keep_weights) and outcome.status == "ok" and run.best:
             # train_cell deletes all but those of the best seed
@@ -158,10 +159,11 @@ def _runner(experiment: Setup, share: "Share | None", recomputed: bool) -> Calla
     return partial(SharedRun, share=share, recomputed=recomputed)
 
 
-def _train(experiment: Setup, run: Run, test: bool) -> Outcome:
-    """Trains and tests; raises RecipeError if the model does not fit the dataset."""
+@contextlib.contextmanager
+def model_errors(experiment: Setup) -> Iterator[None]:
+    """Raises RecipeError instead of errors of a model that does not fit the dataset or the recipe."""
     try:
-        return run.train(test)
+        yield
     except (StateError, MissingEncoding, WrongOutput, StaticError) as error:
         raise RecipeError(f"{experiment.path}: {error}") from error
     except ValueError as error:

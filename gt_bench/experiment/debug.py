@@ -20,15 +20,15 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from gt_bench.config.schema import RecipeError
+from gt_bench.experiment.compute import model_errors
 from gt_bench.experiment.run import Experiment
 from gt_bench.runtime.environment import Clock
 from gt_bench.runtime.threads import computing_with
 from gt_bench.training.checkpoint import Checkpoint
-from gt_bench.training.failures import one_row
 from gt_bench.training.trainer import Run
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import make_folder
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import GraphBatch
 
 OVERFIT_STEPS, NAN_STEPS, PROFILED_STEPS, WARM_UP = 300, 100, 5, 2
 MEMORISED = 0.1  # share of the first loss below which a batch counts as memorised
@@ -116,14 +116,8 @@ class Debugger:
 
     def output(self, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
         """Computes outputs and targets of a batch; raises as `loss`."""
-        try:
+        with model_errors(self.experiment):
             return self.run._predict(batch, rows)
-        except MissingEncoding as error:
-            raise RecipeError(f"{self.experiment.path}: {error}") from error
-        except ValueError as error:
-            if isinstance(error, UserError) or not (remedy := one_row(error)):
-                raise
-            raise RecipeError(f"{self.experiment.path}: {error}; {remedy}") from error
 
 
 def one_batch(debugger: Debugger, say: Say) -> bool:

@@ -1,6 +1,6 @@
 """A paper as a whole: on which side of its published numbers our runs lie."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gt_bench.leaderboard.verdicts import runs_in_full
@@ -29,16 +29,30 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
         {first place of the number: row}. If several recipes are compared with a number, the row with the largest share
         of its runs counts, then the first. A row whose epoch was chosen on the test split never counts.
     """
+
+    def is_judged(row: Row) -> bool:
+        if row["interval_low"] is None or not row["published_place"]:
+            return False
+        number = lookup(*row["published_place"])
+        return number.paper == paper and number.own
+
+    return most_complete(filter(is_judged, rows))
+
+
+def most_complete(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
+    """Chooses a row for each published number: that with the largest share of its runs, then the first.
+
+    Returns:
+        {first place of the number: row}. Rows whose epoch was chosen on the test split are left out.
+    """
     chosen: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        if row["interval_low"] is None or not row["published_place"] or row["chosen_on_test"]:
+        if not row["published_place"] or row["chosen_on_test"]:
             continue
-        number = lookup(*row["published_place"])
-        if number.paper != paper or not number.own:
-            continue
-        other = chosen.get(number.first_place)
+        place = lookup(*row["published_place"]).first_place
+        other = chosen.get(place)
         if other is None or row["runs"] / runs_in_full(row) > other["runs"] / runs_in_full(other):
-            chosen[number.first_place] = row
+            chosen[place] = row
     return chosen
 
 

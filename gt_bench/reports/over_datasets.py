@@ -13,7 +13,8 @@ import numpy as np
 from gt_bench.analysis.rank import Block, Entry, Ranking, rank
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.verdicts import runs_in_full
-from gt_bench.papers.published import Published, lookup, published_of
+from gt_bench.leaderboard.whole_paper import most_complete
+from gt_bench.papers.published import Published, published_of
 from gt_bench.schemas import Row
 from gt_bench.stats import ranking
 from gt_bench.utils.format import markdown_line, markdown_text
@@ -89,7 +90,7 @@ def diagram(paper: str, rows: Sequence[Row]) -> Diagram | None:
     names, datasets = largest_complete(numbers)
     if not names:
         return None
-    ours = _ours(rows)
+    ours = most_complete(row for row in rows if row["mean"] is not None and row["runs"])
     values, ran, provisional = np.zeros((2, len(datasets), len(names))), 0, 0
     for i, dataset in enumerate(datasets):
         for j, name in enumerate(names):
@@ -221,19 +222,6 @@ def sentences(found: Diagram) -> list[str]:
         part = f", {found.provisional} of them provisional" if found.provisional else ""
         said.append(f"With our runs: {found.runs} published numbers replaced by our means{part}.")
     return said
-
-
-def _ours(rows: Sequence[Row]) -> dict[tuple[str, ...], Row]:
-    """Returns our row of each published number: that with the largest share of its runs, then the first."""
-    chosen: dict[tuple[str, ...], Row] = {}
-    for row in rows:
-        if row["mean"] is None or not row["runs"] or not row["published_place"] or row["chosen_on_test"]:
-            continue
-        place = lookup(*row["published_place"]).first_place
-        other = chosen.get(place)
-        if other is None or row["runs"] / runs_in_full(row) > other["runs"] / runs_in_full(other):
-            chosen[place] = row
-    return chosen
 
 
 def markdown(found: Sequence[Diagram], overall: Ranking | None, labels: Mapping[str, str]) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +49,39 @@ def write_bytes(path: Path, content: bytes) -> Path:
     Raises:
         WriteError: the disk is full, or permission is missing. `path` is unchanged.
     """
-    temporary = None
-    try:
+    with atomic_file(path) as temporary:
+        Path(temporary).write_bytes(content)
+    return path
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[str]:
+    """Yield a temporary file next to `path`. After the block it is flushed to disk and renamed.
+
+    Raises:
+        WriteError: the disk is full, or permission is missing. `path` is unchanged, as after any other exception.
+    """
+    with write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = new_file(path)
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
+        try:
+            yield temporary
+            with open(temporary, "r+b") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        if is_disk_full(error):
-            raise WriteError(f"{path}: {DISK_FULL}") from error
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); {FIX_AND_RETRY}") from error
-    return path
+
+
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the system into a WriteError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        reason = DISK_FULL if is_disk_full(error) else f"cannot be written ({error.strerror}); {FIX_AND_RETRY}"
+        raise WriteError(f"{path}: {reason}") from error
 
 
 def new_file(path: Path) -> str:
@@ -119,13 +135,33 @@ def read_text(path: str | Path, at_most: int = 1 << 28) -> str:
     return read_bytes(path, at_most).decode("utf-8")
 
 
+def check_once(path: Path, last_check: Path, check: Callable[[], None], known: Mapping[str, str] | None = None) -> None:
+    """Call `check` unless the file is unchanged since the last call that returned.
+
+    Args:
+        path: of the file.
+        last_check: file that records size, times and inode of the last check. If it is not writable, each call checks.
+        check: raises an exception if the content of the file is wrong.
+        known: what the content is compared with, which is recorded too.
+    """
+    found = path.stat()
+    state: dict[str, int | str] = {"inode": found.st_ino, "bytes": found.st_size}
+    state |= {"mtime_ns": found.st_mtime_ns, "ctime_ns": found.st_ctime_ns, **(known or {})}
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(last_check.read_bytes()) == state:
+            return
+    check()
+    with contextlib.suppress(WriteError):
+        write_json(last_check, state)
+
+
 def make_folder(path: Path) -> Path:
     """Create a folder if it does not exist, and return it.
 
     Raises:
         WriteError: the folder cannot be created.
     """
-    with _writing(path):
+    with write_errors(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -136,7 +172,7 @@ def hold(lock: FileLock) -> FileLock:
     Raises:
         WriteError: the file of the lock cannot be written.
     """
-    with _writing(Path(lock.lock_file)):
+    with write_errors(Path(lock.lock_file)):
         lock.acquire()
     return lock
 
@@ -153,11 +189,3 @@ def held(path: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"{path}: cannot be written ({error.strerror}); {FIX_AND_RETRY}") from error

@@ -199,7 +199,7 @@ def test_the_content_is_read_again_only_when_the_file_has_changed(toy, tmp_path,
     os.replace(tmp_path / "copy", path)  # another inode
     PackedDataset.open(tmp_path / "toy")
     assert read == [path] * 3
-    monkeypatch.setattr(packed, "write_json", mock.Mock(side_effect=WriteError("read-only")))
+    monkeypatch.setattr("gt_bench.utils.io.write_json", mock.Mock(side_effect=WriteError("read-only")))
     os.utime(path, (2, 2))
     PackedDataset.open(tmp_path / "toy")
 
@@ -333,7 +333,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_folder(toy, tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("gt_bench.data.packed_writer.shutil.copyfileobj", full)
-    with pytest.raises(WriteError, match="No space left"):
+    with pytest.raises(WriteError, match="the disk is full"):
         pack(tmp_path / "toy", HEADER, arrays)
     assert sorted(p.name for p in tmp_path.glob("[!.]*")) == ["toy"]
     PackedDataset.open(tmp_path / "toy").verify()

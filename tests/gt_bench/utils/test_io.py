@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.encodings.compute import _writing
 from gt_bench.leaderboard.export import rows_in
 from gt_bench.store import archive
 from gt_bench.store.archive import read, read_result
 from gt_bench.store.attempts import attempts, remember
 from gt_bench.store.run_store import Store, StoreError
-from gt_bench.utils.io import UnfitFile, read_text, write_bytes
+from gt_bench.utils.io import UnfitFile, atomic_file, read_text, write_bytes
 from tests.gt_bench.cells import ET, make_record, make_result
 
 
@@ -82,9 +81,22 @@ def test_files_have_the_permissions_of_the_umask(tmp_path, mask, mode):
     before = os.umask(mask)
     try:
         write_bytes(tmp_path / "deep" / "record.json", b"{}")
-        with _writing(tmp_path / "encoding"):
+        with atomic_file(tmp_path / "encoding"):
             pass
     finally:
         os.umask(before)
     for name in ("deep/record.json", "encoding"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+
+
+def test_an_exception_while_a_file_is_written_leaves_the_old_one(tmp_path):
+    path = write_bytes(tmp_path / "encoding", b"old")
+
+    def interrupted():
+        with atomic_file(path) as temporary:
+            Path(temporary).write_bytes(b"half")
+            raise KeyError("no such array")
+
+    with pytest.raises(KeyError):
+        interrupted()
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("encoding", b"old")]
