@@ -70,7 +70,7 @@ def inner(function: Callable[..., Any]) -> Callable[..., Any]:
     LLVM would leave large parts outside; the process that compiled a kernel then calls one copy of such a part, and a
     process that found the kernel on disk another, and the two may round in different ways.
     """
-    return numba.njit(**_OPTIONS, no_cpython_wrapper=True, forceinline=True)(function)
+    return numba.njit(**_OPTIONS | {"no_cpython_wrapper": True}, forceinline=True)(function)
 
 
 def run(kernel: Callable[..., None], size: int, *arguments: Any, grain: int = 1) -> None:
