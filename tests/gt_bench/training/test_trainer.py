@@ -141,7 +141,7 @@ class InABuffer(Annealed):
 def test_state_that_a_checkpoint_does_not_hold_is_found(tmp_path, net):
     """The test metrics would be of no epoch: weights of the best, other state of the last."""
     run = make(tmp_path, build=lambda: net(5, 3), epochs=6, optimizer={"name": "adam", "lr": 0.01})
-    run.keeps = 2**20
+    run.examples_limit = 2**20
     if net is InABuffer:
         outcome = run.train()
         assert (outcome.status, outcome.best_epoch < 6) == ("ok", True)
