@@ -14,7 +14,6 @@ from gt_models.hot.equivalence_classes import (
     set_partitions,
 )
 from gt_models.hot.support import Support
-from gt_models.layers.accelerated import accelerated
 
 
 class EquivariantLinear(nn.Module):
@@ -76,7 +75,6 @@ class EquivariantLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    @accelerated
     def forward(self, values: Tensor, support: Support) -> Tensor:
         """Map a tensor of order k to one of order l.
 

@@ -1,4 +1,4 @@
-"""HOT: linear maps by oneDNN and kernel attention of a layer in one call, on the CPU; fused softmax attention.
+"""HOT: kernel attention of a layer in one call, on the CPU; fused softmax attention.
 
 The products of attention are formed only for the rows and columns that are read: values at the entries that a class
 sums over, w^O of the classes of an output pattern.
@@ -26,17 +26,7 @@ LARGE = 1 << 20  # multiplications from which `row_linear` is faster than torch
 ByClass = dict[EquivalenceClass, Columns]
 
 
-# -- equivariant linear layers ---------------------------------------------------------------------------------------
-
-
-def equivariant_linear(layer: EquivariantLinear, values: Tensor, support: Support) -> Tensor:
-    """`EquivariantLinear.forward`."""
-    biases = [None] * len(layer.patterns) if layer.bias is None else layer.bias.unbind()
-    parts = [
-        _product(layer.class_sums(values, support, pattern), weight.T, bias)
-        for (pattern, weight), bias in zip(layer.weights(), biases, strict=True)
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+# -- parts of equivariant linear layers --------------------------------------------------------------------------------
 
 
 def _at_pattern(
@@ -56,15 +46,6 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
     # oneDNN needs a thousand times as long for other strides
     return row_linear(x, weight if weight.T.is_contiguous() else weight.contiguous(), bias)
-
-
-def _linear_why_not(layer: EquivariantLinear, values: Tensor, support: Support) -> str | None:
-    return "autocast is on" if torch.is_autocast_enabled(values.device.type) else None
-
-
-attach(
-    EquivariantLinear, "forward", "equivariant_linear", [Form("oneDNN", lambda: equivariant_linear, _linear_why_not)]
-)
 
 
 # -- kernel attention --------------------------------------------------------------------------------------------------
