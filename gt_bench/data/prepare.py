@@ -176,12 +176,12 @@ def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
     Returns:
         Paths of the raw files.
     """
-    header = Path(data_root) / "packed" / name / "header.json"
+    header, pins = Path(data_root) / "packed" / name / "header.json", read_pins()
     if not header.exists():
         return []
     try:
         found = PackedHeader.model_validate_json(header.read_bytes())
-        return _contradictions(found, read_pins()) + _changed_files(found)
+        return _contradictions(found, pins) + _changed_files(found)
     except (OSError, ValueError):  # damaged: the download stage prepares it again
         return []
 

@@ -57,7 +57,8 @@ def _compute_in_a_fork(compute, run, on_epoch):
 def forked(monkeypatch):
     """Runs are computed in forks, without the seconds that a new interpreter needs for its imports.
 
-    The other tests of such models and tests/gt_bench/runtime/test_fresh_process.py use new interpreters.
+    The other tests of such models and tests/gt_bench/runtime/test_fresh_process.py use new interpreters. So must a test
+    whose model computes in several threads: those of OpenMP do not survive a fork.
     """
     import torch._dynamo  # noqa: F401 (slow to import: once, before the forks)
 

@@ -290,9 +290,9 @@ MUTATIONS = [
         TASKS, "gt_bench/tasks/metrics.py", "outputs[known, column]))", "outputs[known, 0]))",
         "ppgt/peptides-func/ppgt",
     ),
-    # the probability of the other class
+    # the log-odds of the other class
     Mutation(
-        TASKS, "gt_bench/tasks/metrics.py", "softmax(-1)[:, 1].cpu().numpy()))", "softmax(-1)[:, 0].cpu().numpy()))",
+        TASKS, "gt_bench/tasks/metrics.py", "(logits[:, 1] - logits[:, 0])", "(logits[:, 0] - logits[:, 1])",
         "polynormer/minesweeper/polynormer",
     ),
     # classes weighted by their frequency

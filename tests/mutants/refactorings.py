@@ -96,7 +96,7 @@ REFACTORINGS = [
     Refactoring(
         "comments and docstrings",
         (
-            Edit(POLYNORMER, "Polynormer and Polynormer-r, version 1 and 2.", "A polynomial-expressive transformer."),
+            Edit(POLYNORMER, "in linear time.\n", "at linear cost.\n"),
             Edit(LOOP, '"""Initialises the model and its optimiser."""', "# the model and its optimiser"),
             Edit(LOADER, "Returns the subgraph of a batch of one graph that is induced by", "Induced subgraph of"),
         ),
