@@ -5,7 +5,7 @@ which it is defined, attributes that were assigned to it later, and functions an
 depend on all of these, so they are part of the digest of the model.
 
 Starting from the class, all functions and classes of the user that it can reach are visited. Libraries count by the
-names that are imported from them. Devices and paths do not count.
+names that are imported from them. Devices, paths, loggers and open files do not count.
 """
 
 import ast
@@ -14,7 +14,9 @@ import enum
 import functools
 import hashlib
 import inspect
+import io
 import linecache
+import logging
 import pickle
 import sys
 from argparse import Namespace
@@ -32,6 +34,7 @@ from gt_bench.utils.code_digest import files_of, is_installed, meaning, text_dig
 
 PICKLED = "pickled"  # in a line of an object that only a library can read
 _MISSING = object()
+_IGNORED = (torch.device, PurePath, ModuleType, logging.Logger, io.IOBase)  # they decide no number
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, enum.Enum, torch.dtype)
 
 
@@ -142,7 +145,7 @@ class _Visit:
         self._value(name, value)
 
     def _value(self, name: str, value: object) -> None:
-        if isinstance(value, torch.device | PurePath | ModuleType):
+        if isinstance(value, _IGNORED):
             return
         if isinstance(value, type | FunctionType):
             self.reach(value)
@@ -181,8 +184,9 @@ class _Visit:
         else:
             try:
                 self.lines.add(f"{name}={PICKLED} {hashlib.sha256(pickle.dumps(value, 4)).hexdigest()}")
-            except Exception:  # a logger, a lock, an open file
-                return
+            except Exception:  # it has a lambda or the like: its attributes decide
+                for key, one in getattr(value, "__dict__", {}).items():
+                    self._value(f"{name}.{key}", one)
 
     def _is_seen(self, value: object) -> bool:
         if id(value) in self._seen:

@@ -142,3 +142,15 @@ def test_a_class_of_a_file_that_a_program_changed_is_refused(tmp_path, monkeypat
     with pytest.raises(OwnModelError, match=r"net_of_e.py: Net reads SCALE=int 3, which was set after the import"):
         models.from_class(net_of_e.Net)
     sys.modules.pop("net_of_e", None)
+
+
+def test_attributes_of_an_object_that_cannot_be_pickled_count():
+    cell = """
+        import logging, torch_geometric.transforms as T
+        log = logging.getLogger("mine")
+        both = T.Compose([T.AddSelfLoops(fill_value={value}), lambda data: data])
+    """
+    model = net("log.info('') or self.head(both(data).x)")
+    first, same, other = (in_notebook(cell.format(value=value), model) for value in (1.0, 1.0, 2.0))
+    assert digest(first) == digest(same)
+    assert digest(first) != digest(other)
