@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from gt_bench.experiment import golden_values, modified_code
+from gt_bench.experiment.components import code_of
 from gt_bench.experiment.golden_values import sealed
 from gt_bench.experiment.modified_code import differences, reference_cell
-from gt_bench.utils.paths import INSTALLED
+from gt_bench.utils.paths import INSTALLED, SUITES
 
 MLP = "embedded/chains/mlp"
 CODE = "f" * 64
@@ -99,3 +100,16 @@ def test_the_reference_cell_of_a_cell_without_golden_values():
         == "graph-regression"
     )
     assert reference_cell("mine/web/x", "lab/net.py:Net", "no such task") is None
+
+
+@pytest.mark.slow
+def test_the_golden_values_were_compared_with_this_code():
+    """Otherwise the first command of each clone compares them again."""
+    known = modified_code.checked()
+    old = [
+        cell
+        for suite in sorted(path.parent.name for path in (INSTALLED / SUITES).glob("*/golden.json"))
+        for cell, entry in golden_values.load(suite, INSTALLED).items()
+        if known.get(cell) != code_of(entry["model"], entry["task"])[:16]
+    ]
+    assert not old, f"code of {len(old)} cells has changed: python -m gt_bench.testing.check_grid --update"
