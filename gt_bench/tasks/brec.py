@@ -101,11 +101,7 @@ class BrecRun(Run):
         total = len(self.pairs)
         while self.epoch < total:
             pair = self.pairs[self.epoch]
-            values = self._train_pair(pair, *self.graphs[pair])
-            for name, value in values.items():
-                self.outcome.curves[name].append(value)
-            if self.on_epoch:
-                self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
+            self._report(self._train_pair(pair, *self.graphs[pair]))
             self._save()
             if self.epoch < total:
                 self._check_time()

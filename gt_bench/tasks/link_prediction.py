@@ -29,9 +29,10 @@ from torch import Tensor, nn
 
 from gt_bench.data.custom.dataset import METRICS
 from gt_bench.data.custom.edges import LINK
+from gt_bench.data.packed import PackedHeader
 from gt_bench.tasks.base import Task
 from gt_bench.tasks.edges import EdgeLoader, is_symmetric
-from gt_bench.training.interfaces import Header, SplitData
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import seed_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
@@ -239,7 +240,7 @@ class LinkPrediction(Task):
     directions: Mapping[str, str] = dict.fromkeys(METRICS[LINK], "max")
     loader = LinkLoader
 
-    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...]:
+    def output_shape(self, batch: GraphBatch, header: PackedHeader) -> tuple[int, ...]:
         """Returns [P, 1]: a score per pair."""
         return (batch.extras["edge_label_index"].size(1), 1)
 
