@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gt_bench.data.readers import distinct
 from gt_models.batch import GraphBatch
 
 
@@ -43,7 +44,7 @@ class NeighborSampler:
             position[frontier] = np.arange(count, count + len(frontier))
             count += len(frontier)
             edges.append(self._drawn(frontier, limit, rng))
-            reached = np.unique(self.source[edges[-1]])
+            reached = distinct(self.source[edges[-1]])
             frontier = reached[position[reached] < 0]
             nodes.append(frontier)
         device = self.batch.x.device
