@@ -10,7 +10,7 @@ from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.registry import get_spec
 from gt_bench.tasks.registry import create_task
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.runs import assert_resumes, experiment
 
 MODEL = {
     "name": "tokengt-attention",

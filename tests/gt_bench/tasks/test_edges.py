@@ -9,7 +9,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.store.predictions import load
 from tests.gt_bench.custom_data import packed as pack_source
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.runs import assert_resumes, experiment
 
 NODES, EDGES = 12, 40
 EDGE_RECIPE = {

@@ -10,14 +10,14 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.hyperedge_prediction import HyperedgeTargets, Negatives, cooccurrence
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.interfaces import SplitData
 from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import CooccurrenceEncoder
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.conftest import header_of
+from tests.gt_bench.runs import assert_resumes, experiment
 
 SIZES = [9, 6, 3]
 KIND = np.repeat(np.arange(3), SIZES)
@@ -166,11 +166,8 @@ def pack_hypergraph(root):
     found = members(150)
     distinct, which = np.unique(found, axis=0, return_inverse=True)
     part = np.random.default_rng(1).choice([1, 1, 1, 2, 3], len(distinct))[which.ravel()]
-    header = PackedHeader(
-        name="hyper", task="hyperedge-prediction", metric="auc", also=["aupr"], level="hyperedge",
-        in_dim=[n + 1 for n in SIZES], out_dim=1, split_kind="hyperedge", num_splits=2,
-        extras={"hyperedges": "table", "type_sizes": "table"},
-    )  # fmt: skip
+    given = {"metric": "auc", "also": ["aupr"], "extras": {"hyperedges": "table", "type_sizes": "table"}}
+    header = header_of("hyper", "hyperedge-prediction", in_dim=[n + 1 for n in SIZES], num_splits=2, **given)
     arrays = {
         "num_nodes": [len(KIND)], "num_edges": [0], "x": columns(), "edge_index": np.zeros((2, 0), np.int64),
         "hyperedges": found, "type_sizes": np.array(SIZES), "split": np.stack([part, np.where(part == 2, 1, part)]),

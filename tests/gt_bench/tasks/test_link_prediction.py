@@ -15,7 +15,7 @@ from gt_bench.tasks.link_prediction import Negatives, hits, mean_reciprocal_rank
 from gt_bench.tasks.registry import create_task
 from gt_models.encodings import compute
 from tests.gt_bench.custom_data import packed as pack_source
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.runs import assert_resumes, experiment
 
 BATCH = {"edges": 20, "negatives": 2}
 LINKS = {

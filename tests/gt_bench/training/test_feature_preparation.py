@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.recipe_sections import FeaturesSection
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.training.feature_preparation import prepared, prepared_header
+from tests.gt_bench import runs
 from tests.gt_bench.conftest import RECIPE
 from tests.gt_bench.custom_data import packed as pack_source
 
@@ -153,10 +152,8 @@ def test_nodes_of_training_graphs(tmp_path):
 # in recipes
 
 
-def experiment(tmp_path, name="own", **changes) -> Experiment:
-    recipe = Recipe(**{**RECIPE, **changes})
-    settings = RunSettings(device="cpu", tracking=False)
-    return Experiment(recipe, "recipe.yaml", name, settings, Store(tmp_path / "store"), tmp_path)
+def experiment(tmp_path, **changes) -> Experiment:
+    return runs.experiment(tmp_path, "own", **changes)
 
 
 def test_a_recipe_without_the_section_has_its_old_identity(tmp_path):

@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.compute import encode
 from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.training.inductive_loader import visible
 from gt_models.encodings import compute
-from tests.gt_bench.conftest import RECIPE
+from tests.gt_bench import runs
 from tests.gt_bench.custom_data import mine
 from tests.gt_bench.custom_data import packed as pack_source
 
-GCN = {**RECIPE, "model": {"name": "gcn", "hidden_dim": 8}}
+GCN = {"model": {"name": "gcn", "hidden_dim": 8}}
 
 
 def write(tmp_path, name="own", change=None, **arguments) -> PackedDataset:
@@ -35,9 +32,7 @@ def write(tmp_path, name="own", change=None, **arguments) -> PackedDataset:
 
 
 def experiment(tmp_path, name="own", **changes) -> Experiment:
-    recipe = Recipe(**{**GCN, **changes})
-    settings = RunSettings(device="cpu", tracking=False)
-    return Experiment(recipe, "recipe.yaml", name, settings, Store(tmp_path / "store"), tmp_path)
+    return runs.experiment(tmp_path, name, **GCN | changes)
 
 
 def test_each_part_sees_its_nodes_and_their_edges(tmp_path):
