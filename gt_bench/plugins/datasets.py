@@ -24,17 +24,7 @@ from gt_bench.data.custom.frames import tables_of, to_csv
 from gt_bench.data.custom.pyg import graphs_of
 from gt_bench.data.custom.readers import BY, Given, Reader
 from gt_bench.data.custom.table import Table
-from gt_bench.data.declared import (
-    FILE,
-    GROUP,
-    Entry,
-    entries,
-    level_in,
-    level_of,
-    source_of,
-    spec_of,
-    task_in,
-)
+from gt_bench.data.declared import FILE, GROUP, Entry, entries, level_in, level_of, source_of, spec_of, task_in
 from gt_bench.data.registry import catalog
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.schemas import Settings

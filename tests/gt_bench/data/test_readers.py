@@ -80,10 +80,7 @@ def test_mutated_files_end_in_data_or_a_clean_error(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")
     stream = io.BytesIO()
     np.savez_compressed(stream, a=np.arange(40), b=np.eye(3))
-    kinds = {
-        "a.npz": stream.getvalue(),
-        "t.tsv": b"x\ty\n1\t2\n3\t4\n",
-    }
+    kinds = {"a.npz": stream.getvalue(), "t.tsv": b"x\ty\n1\t2\n3\t4\n"}
     name = data.draw(st.sampled_from(sorted(kinds)))
     content = bytearray(kinds[name])
     for _ in range(data.draw(st.integers(1, 5))):

@@ -505,10 +505,7 @@ def test_a_split_is_stated_once_and_kept(ours, capsys):
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        (
-            {"split": "temporal:yaer"},
-            "no column 'yaer' for the split (did you mean 'year'?); it has: year, a, b, c, d",
-        ),
+        ({"split": "temporal:yaer"}, "no column 'yaer' for the split (did you mean 'year'?); it has: year, a, b, c, d"),
         ({"split": "temporal:year:500,600"}, "the val part is empty: column year goes from 90 to 109"),
         ({"split": "temporal"}, "--split temporal: the column is missing; expected random"),
         ({"split": "k-fold:100"}, "100 folds of 60 nodes with a target; use at most 60"),

@@ -83,8 +83,7 @@ def test_control_groups_of_both_versions_and_those_around_them(groups, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("address", "data", "expected"),
-    [(-1, -1, 3), (2 * GIB, -1, 2), (-1, GIB, 1), (16 * GIB, 16 * GIB, 3)],
+    ("address", "data", "expected"), [(-1, -1, 3), (2 * GIB, -1, 2), (-1, GIB, 1), (16 * GIB, 16 * GIB, 3)]
 )
 def test_the_least_limit_counts(groups, monkeypatch, address, data, expected):
     groups("0::/a/b\n", V2)

@@ -397,11 +397,7 @@ def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
     run._begin = lambda: (begin(), monkeypatch.setattr(run.model, "to", lambda *_: moved.append(1)))
     run.train()
     assert moved == []
-    for (
-        best_epoch,
-        groups,
-        _,
-    ) in kept:  # the optimiser's state is stored only if a later phase needs it
+    for best_epoch, groups, _ in kept:  # the optimiser's state is stored only if a later phase needs it
         assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
     assert len({place for *_, place in kept}) == 1  # copies use the same memory
 

@@ -214,10 +214,7 @@ def graph(**change) -> Data:
             r"graph 0: edge_index has shape \[3, 2\].*transpose it",
         ),
         ([graph(edge_index=torch.tensor([0, 1]))], "graph 0: edge_index has shape"),
-        (
-            [graph(edge_attr=torch.ones(3)), graph(edge_attr=torch.ones(1))],
-            "graph 0: edge_attr has 3 rows, expected 2",
-        ),
+        ([graph(edge_attr=torch.ones(3)), graph(edge_attr=torch.ones(1))], "graph 0: edge_attr has 3 rows, expected 2"),
         ([graph(x=torch.ones(0, 3), edge_index=torch.zeros(2, 0))], "graph 0: has no nodes"),
         ([graph(y=None)], "graph 0: a Data without y; a graph needs edge_index and y"),
         (

@@ -161,15 +161,9 @@ def test_mistakes_in_parquet(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"price": [[1.0, 2.0]] * 30},
-            r"/nodes: row 0: column price is a list .*; write one number or word per cell",
-        ),
+        ({"price": [[1.0, 2.0]] * 30}, r"/nodes: row 0: column price is a list .*; write one number or word per cell"),
         ({"price": [1.5] * 29 + ["cheap"]}, r"/nodes: row 29: column price: 'cheap' is not a number"),
-        (
-            {"price": [1.5] * 29 + [float("inf")]},
-            "/nodes: row 29: column price is inf; a feature is a finite number",
-        ),
+        ({"price": [1.5] * 29 + [float("inf")]}, "/nodes: row 29: column price is inf; a feature is a finite number"),
         ({"id": ["n1"] * 30}, "/nodes: row 1: column id: duplicate identifier n1, first in row 0"),
         ({"id": [None] * 30}, "/nodes: row 0: column id is empty"),
         ({"y": [None] * 30}, "there is no label|every target is empty|targets"),
