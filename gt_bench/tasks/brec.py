@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gt_bench.config.protocols.brec import PAIRS
 from gt_bench.tasks.base import Task
 from gt_bench.training.checkpoint import with_plain_state
 from gt_bench.training.failures import TimedOut, WrongOutput
@@ -40,7 +41,6 @@ FAMILIES = {
     "4-vertex-condition": 360,
     "distance-regular": 380,
 }
-PAIRS = 400
 REGULAR = ("simple-regular", "strongly-regular", "4-vertex-condition", "distance-regular")
 # T^2 of pair and control count as equal if they differ by less than this plus 1e-5 of the control's
 SAME = 1e-6

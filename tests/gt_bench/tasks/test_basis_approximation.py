@@ -13,14 +13,9 @@ from gt_bench.tasks.registry import create_task
 from tests.gt_bench.runs import assert_resumes, experiment
 
 MODEL = {
-    "name": "tokengt-attention",
-    "hidden_dim": 16,
-    "head_dim": 4,
-    "num_heads": 16,
-    "input_linear": True,
-    "pre_norm": True,
-    "sign_flip": False,
-}
+    "name": "tokengt-attention", "hidden_dim": 16, "head_dim": 4, "num_heads": 16, "input_linear": True,
+    "pre_norm": True, "sign_flip": False,
+}  # fmt: skip
 LAST = {
     "select": "last",
     "epochs": 6,

@@ -151,14 +151,9 @@ def pack_sets(folder, partition=False, graphs=24):
 
 
 HOT = {
-    "name": "hot-released",
-    "form": "dense",
-    "attention": "softmax",
-    "hidden_dim": 8,
-    "num_layers": 1,
-    "num_heads": 2,
+    "name": "hot-released", "form": "dense", "attention": "softmax", "hidden_dim": 8, "num_layers": 1, "num_heads": 2,
     "head_dims": [8],
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -184,11 +179,8 @@ def test_a_run_learns_resumes_and_tests_what_it_states(partition, model, tmp_pat
             batch = run.loader.packed.batch(i[None])
             n = int(batch.sizes)
             logits, truth = run.model(batch).view(n, n).double().numpy(), batch.y.view(n, n).numpy()
-            scores.append(
-                plain.partition_scores(logits, truth.argmax(1).tolist())
-                if partition
-                else plain.edge_scores(logits, truth)
-            )
+            groups = truth.argmax(1).tolist()
+            scores.append(plain.partition_scores(logits, groups) if partition else plain.edge_scores(logits, truth))
     for name in scores[0]:
         assert record["test_metrics"][name] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-9), name
     assert record["test"] == record["test_metrics"][record["metric"]]

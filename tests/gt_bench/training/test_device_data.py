@@ -71,16 +71,8 @@ def dataset(folder, kind="categorical", graphs=40, seed=0):
 
 def loaders(packed, encoded, dtype=torch.float32, **section):
     """Returns a loader from the host and one from the device."""
-    values = {
-        "graphs": 7,
-        "nodes": None,
-        "parts": None,
-        "hyperedges": None,
-        "bucket": False,
-        "last": None,
-        "targets": None,
-        "neighbors": None,
-    } | section
+    values = dict.fromkeys(("nodes", "parts", "hyperedges", "last", "targets", "neighbors"))
+    values |= {"graphs": 7, "bucket": False} | section
     both = [Loader(SplitData(packed, encoded, 0, SimpleNamespace(**values), 3, CPU, dtype)) for _ in range(2)]
     both[1].place("device")
     return both
@@ -97,9 +89,8 @@ def assert_same(one: GraphBatch, other: GraphBatch):
             if a[key] is not None:
                 assert (a[key].dtype, a[key].shape) == (b[key].dtype, b[key].shape), (field.name, key)
                 assert torch.equal(a[key].nan_to_num(), b[key].nan_to_num()), (field.name, key)
-    assert [getattr(one, name) for name in ("max_nodes", "max_edges", "num_pairs")] == [
-        getattr(other, name) for name in ("max_nodes", "max_edges", "num_pairs")
-    ]
+    for name in ("max_nodes", "max_edges", "num_pairs"):
+        assert getattr(one, name) == getattr(other, name), name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
