@@ -82,8 +82,15 @@ def test_one_cell_of_each_task_on_one_core_and_on_two_next_to_other_work(tmp_pat
     own = {"node-regression", "edge-classification", "edge-regression", "link-prediction"}  # of user-supplied data
     assert set(CELLS) == TASKS.keys() - own, "a task without a cell here"
     mine = sorted(os.sched_getaffinity(0))
-    openmp = {"OMP_NUM_THREADS": "7", "OMP_THREAD_LIMIT": "3"}
-    one = outcomes(tmp_path, {mine[0]}, 1, **openmp, ATEN_CPU_CAPABILITY="default", MKL_CBWR="COMPATIBLE")
+    one = outcomes(
+        tmp_path,
+        {mine[0]},
+        1,
+        OMP_NUM_THREADS="7",
+        OMP_THREAD_LIMIT="3",
+        ATEN_CPU_CAPABILITY="default",
+        MKL_CBWR="COMPATIBLE",
+    )
     two = outcomes(tmp_path, set(mine[:2]), 1, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_NUM_THREADS="2")
     assert one == two
     assert {(status, threads) for status, _, threads in one.values()} == {("ok", 1)}
