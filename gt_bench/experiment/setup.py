@@ -85,11 +85,10 @@ class Setup:
             raise RecipeError(
                 f"{self.path}: subgraphs: {self.dataset!r} is inductive, which they do not support; remove subgraphs"
             )
-        if "number" in self.recipe.encodings and (self.inductive or self.recipe.subgraphs):
-            why = f"{self.dataset!r} is inductive" if self.inductive else "the recipe has subgraphs"
+        if self.inductive and "number" in self.recipe.encodings:
             raise RecipeError(
-                f"{self.path}: encodings.number: a node must have the same number in all batches, but {why}, and each "
-                "graph that is seen has numbers of its own; use a model without weights of single nodes"
+                f"{self.path}: encodings.number: {self.dataset!r} is inductive: a node has another number in the "
+                "graphs of training, validation and test; use a model without weights of single nodes"
             )
         try:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)

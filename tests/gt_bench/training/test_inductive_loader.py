@@ -141,17 +141,10 @@ def test_subgraphs_are_not_inductive(tmp_path):
         experiment(tmp_path, subgraphs={"hops": 1, "max_nodes": 5}, batch={"graphs": 4})
 
 
-@pytest.mark.parametrize(
-    ("inductive", "changes", "why"),
-    [
-        (True, {}, "'own' is inductive"),
-        (False, {"subgraphs": {"hops": 1, "max_nodes": 5}, "batch": {"graphs": 4}}, "the recipe has subgraphs"),
-    ],
-)
-def test_weights_of_single_nodes_need_one_numbering(tmp_path, inductive, changes, why):
-    write(tmp_path, inductive=inductive)
-    with pytest.raises(RecipeError, match=f"encodings.number: a node must have the same number .* but {why}"):
-        experiment(tmp_path, model={"name": "linkx", "num_nodes": 40}, encodings={"number": {}}, **changes)
+def test_weights_of_single_nodes_need_one_graph(tmp_path):
+    write(tmp_path)
+    with pytest.raises(RecipeError, match="encodings.number: 'own' is inductive"):
+        experiment(tmp_path, model={"name": "linkx", "num_nodes": 40}, encodings={"number": {}})
 
 
 def test_a_miniature_of_inductive_data_is_inductive(tmp_path):
