@@ -130,14 +130,14 @@ class ScheduleSection(Strict):
     """Learning rate over time, as a multiple of `lr`.
 
     Attributes:
-        name: shape after the warm-up. "plateau": multiply by `factor` after `patience` epochs without a better
-            validation value. "step": multiply by `factor` every `every` units.
+        name: shape after the warm-up. "plateau": multiply by `factor` after `patience` validations without a
+            better value. "step": multiply by `factor` every `every` units.
         unit: unit of `warmup`, `every` and `total`.
         warmup: length of the linear warm-up.
         start_factor: factor at its start.
         final_factor: factor at the end of "cosine" and "linear".
         factor: factor of "plateau" and "step".
-        patience: epochs of "plateau".
+        patience: validations of "plateau".
         every: units of "step".
         total: end of the schedule, if it is not the end of training. The learning rate is constant after it.
     """

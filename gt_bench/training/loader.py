@@ -159,6 +159,12 @@ class Loader:
                 f"batch.hyperedges requires a dataset of hyperedges; {packed.header.name!r} is split by "
                 f"{packed.header.split_kind}: remove it"
             )
+        for key in ("configurations", "segment", "evaluated"):
+            if getattr(section, key) and packed.header.task != "configuration-ranking":
+                raise ValueError(
+                    f"batch.{key} is for configuration-ranking; {packed.header.name!r} is {packed.header.task}: remove "
+                    "it"
+                )
         if not self.by_node and (section.parts or section.targets):
             raise ValueError(
                 f"batch.{'parts' if section.parts else 'targets'} requires one large graph; {packed.header.name!r} has "
