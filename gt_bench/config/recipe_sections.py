@@ -109,8 +109,9 @@ class BatchSection(Strict):
             )
         if self.targets and (self.graphs or self.nodes or self.bucket or self.parts or self.hyperedges):
             raise ValueError("targets samples one large graph; remove graphs, nodes, bucket, parts and hyperedges")
-        if self.last and not (self.graphs or self.nodes):
-            raise ValueError("last is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
+        for key in ("last", "bucket"):
+            if getattr(self, key) and not (self.graphs or self.nodes):
+                raise ValueError(f"{key} is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
         return self
 
 

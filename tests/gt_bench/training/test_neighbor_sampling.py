@@ -150,6 +150,8 @@ def test_sampled_training_learns(tmp_path):
         ({"targets": 5, "neighbors": [0]}, "greater than 0"),
         ({"targets": 5, "neighbors": [5], "parts": 2}, "remove graphs, nodes, bucket, parts"),
         ({"targets": 5, "neighbors": [5], "graphs": 2}, "remove graphs, nodes, bucket, parts"),
+        ({"bucket": True}, "bucket is for batches of graphs"),
+        ({"last": "alone", "edges": 9}, "last is for batches of graphs"),
     ],
 )
 def test_sections_that_cannot_be(section, message):
