@@ -169,6 +169,13 @@ class Recipe(Strict):
             raise ValueError("expected either epochs or phases")
         if self.select == "last" and (self.patience or any(phase.reload_best for phase in self.phases)):
             raise ValueError("select: last has no best epoch; remove patience and reload_best")
+        if self.patience and self.phases:
+            raise ValueError("patience would end the run in its first phase; remove patience, or use epochs")
+        if self.patience and self.patience < self.eval_every:
+            raise ValueError(
+                f"patience: {self.patience} epochs can pass without a validation, because eval_every is "
+                f"{self.eval_every}; use a longer patience"
+            )
         if self.select == "test":
             self._check_selection_on_test()
         for how in ("threads", "processes", "compile", "batch.static"):

@@ -109,8 +109,9 @@ class BatchSection(Strict):
             )
         if self.targets and (self.graphs or self.nodes or self.bucket or self.parts or self.hyperedges):
             raise ValueError("targets samples one large graph; remove graphs, nodes, bucket, parts and hyperedges")
-        if self.last and not (self.graphs or self.nodes):
-            raise ValueError("last is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
+        for key in ("last", "bucket"):
+            if getattr(self, key) and not (self.graphs or self.nodes):
+                raise ValueError(f"{key} is for batches of graphs; add batch.graphs or batch.nodes, or remove it")
         return self
 
 
@@ -130,14 +131,14 @@ class ScheduleSection(Strict):
     """Learning rate over time, as a multiple of `lr`.
 
     Attributes:
-        name: shape after the warm-up. "plateau": multiply by `factor` after `patience` epochs without a better
-            validation value. "step": multiply by `factor` every `every` units.
+        name: shape after the warm-up. "plateau": multiply by `factor` after `patience` validations without a
+            better value. "step": multiply by `factor` every `every` units.
         unit: unit of `warmup`, `every` and `total`.
         warmup: length of the linear warm-up.
         start_factor: factor at its start.
         final_factor: factor at the end of "cosine" and "linear".
         factor: factor of "plateau" and "step".
-        patience: epochs of "plateau".
+        patience: validations of "plateau".
         every: units of "step".
         total: end of the schedule, if it is not the end of training. The learning rate is constant after it.
     """

@@ -85,6 +85,11 @@ class Setup:
             raise RecipeError(
                 f"{self.path}: subgraphs: {self.dataset!r} is inductive, which they do not support; remove subgraphs"
             )
+        if self.inductive and "number" in self.recipe.encodings:
+            raise RecipeError(
+                f"{self.path}: encodings.number: {self.dataset!r} is inductive: a node has another number in the "
+                "graphs of training, validation and test; use a model without weights of single nodes"
+            )
         try:
             self.task = create_task(self.header.task, self.header.metric, self.recipe.loss, self.header.also)
         except KeyError as error:

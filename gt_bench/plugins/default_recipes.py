@@ -1,7 +1,8 @@
 """The default recipe of a model on a dataset by the rules of defaults.yaml, and the default search space."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from gt_bench.config.option_text import OptionError
@@ -13,9 +14,21 @@ from gt_bench.plugins.adapter import GIVEN
 from gt_bench.plugins.argument_space import argument_space
 from gt_bench.plugins.models import is_own
 from gt_bench.schemas import Settings
+from gt_bench.utils.nested import flat
 from gt_models.registry import ModelInfo
 
 RULES = Path(__file__).with_name("defaults.yaml")
+
+# {key of a recipe: (key that decides whether it has an effect, values of that key with which it has one)}
+EFFECTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "optimizer.momentum": ("optimizer.name", ("sgd",)),
+    "optimizer.betas": ("optimizer.name", ("adam", "adamw")),
+    "optimizer.eps": ("optimizer.name", ("adam", "adamw")),
+    "schedule.factor": ("schedule.name", ("plateau", "step")),
+    "schedule.patience": ("schedule.name", ("plateau",)),
+    "schedule.final_factor": ("schedule.name", ("cosine", "linear")),
+    "schedule.total": ("schedule.name", ("cosine", "linear")),
+}
 
 
 def recipe_of(
@@ -40,7 +53,7 @@ def recipe_of(
 
     Raises:
         RecipeError: a key or a value is invalid in a recipe.
-        OptionError: nothing is left to search, or a key is both set and searched.
+        OptionError: nothing is left to search, or a key is both set and searched, or has no effect.
     """
     if "model.name" in given:
         raise OptionError(
@@ -72,7 +85,22 @@ def recipe_of(
                 f"--search {trials}: nothing is left to search: --set gives {', '.join(whole)}; leave one out"
             )
         content["search"] = {"trials": trials, "space": searched}
-    return validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
+    recipe = validated(Recipe, content, f"gt-bench try {info.name} {header.name}")
+    _check_effects(recipe, [key for key, _ in flat(given)], "--set")
+    _check_effects(recipe, recipe.search.space if recipe.search else (), "--space")
+    return recipe
+
+
+def _check_effects(recipe: Recipe, keys: Iterable[str], option: str) -> None:
+    """Raise OptionError if one of these keys has no effect in the recipe."""
+    searched = recipe.search.space if recipe.search else ()
+    for key in keys:
+        other, values = EFFECTS.get(key, ("", ()))
+        if other and other not in searched and (value := attrgetter(other)(recipe)) not in values:
+            raise OptionError(
+                f"{option} {key}: it has no effect with {other}={value}, only with {' or '.join(values)}; set {other} "
+                "too, or leave it out"
+            )
 
 
 def search_space(info: ModelInfo, header: PackedHeader, model: Settings) -> Settings:

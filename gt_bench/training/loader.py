@@ -13,7 +13,7 @@ from torch import LongTensor, Tensor
 from gt_bench.runtime.resources import memory_free
 from gt_bench.training.device_data import DeviceData
 from gt_bench.training.interfaces import SplitData
-from gt_bench.training.neighbor_sampling import NeighborSampler
+from gt_bench.training.neighbor_sampling import NeighborSampler, by_graph
 from gt_bench.training.prefetch import prefetch
 from gt_models.batch import GraphBatch
 
@@ -159,6 +159,12 @@ class Loader:
                 f"batch.hyperedges requires a dataset of hyperedges; {packed.header.name!r} is split by "
                 f"{packed.header.split_kind}: remove it"
             )
+        for key in ("configurations", "segment", "evaluated"):
+            if getattr(section, key) and packed.header.task != "configuration-ranking":
+                raise ValueError(
+                    f"batch.{key} is for configuration-ranking; {packed.header.name!r} is {packed.header.task}: remove "
+                    "it"
+                )
         if not self.by_node and (section.parts or section.targets):
             raise ValueError(
                 f"batch.{'parts' if section.parts else 'targets'} requires one large graph; {packed.header.name!r} has "
@@ -327,6 +333,7 @@ class Loader:
         is_train = torch.zeros(whole.num_nodes, dtype=torch.bool, device=self.device)
         is_train[self.rows("train").to(self.device)] = True
         for nodes in torch.randperm(whole.num_nodes, generator=rng).to(self.device).tensor_split(self.section.parts):
+            nodes, _ = by_graph(whole, nodes)
             rows = is_train[nodes].nonzero().squeeze(1)
             if len(rows):
                 yield induced(whole, nodes), rows
@@ -338,8 +345,7 @@ class Loader:
         order = self.rows("train")[torch.randperm(len(self.ids["train"]), generator=rng)]
         draws = np.random.default_rng(seed_of("neighbors", self.seed, epoch))
         for targets in joined(order.split(self.section.targets)):
-            batch = self._sampler.around(targets, self.section.neighbors, draws)
-            yield batch, torch.arange(len(targets), device=self.device)
+            yield self._sampler.around(targets, self.section.neighbors, draws)
 
     def _whole_to_divide(self, key: str) -> GraphBatch:
         """Returns the graph. Raises ValueError if it has encodings that cannot be divided with the nodes."""
@@ -350,7 +356,8 @@ class Loader:
 
 
 def induced(batch: GraphBatch, nodes: Tensor) -> GraphBatch:
-    """Returns the subgraph of a batch of one graph that is induced by `nodes`, long [n], in their order."""
+    """Returns the subgraph of a batch that is induced by `nodes`, long [n], in the order of `by_graph`."""
+    nodes, ptr = by_graph(batch, nodes)
     position = torch.full((batch.num_nodes,), -1, device=nodes.device)
     position[nodes] = torch.arange(len(nodes), device=nodes.device)
     edges = position[batch.edge_index]
@@ -358,7 +365,7 @@ def induced(batch: GraphBatch, nodes: Tensor) -> GraphBatch:
     return GraphBatch(
         batch.x[nodes],
         edges[:, kept],
-        torch.tensor([0, len(nodes)], device=nodes.device),
+        ptr,
         None if batch.edge_attr is None else batch.edge_attr[kept],
         None if batch.y is None else batch.y[nodes],
         {name: value[nodes] for name, value in batch.encodings.items()},

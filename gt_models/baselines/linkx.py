@@ -3,6 +3,7 @@
 An MLP on the node's row of the adjacency matrix and an MLP on its features.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -91,19 +92,37 @@ class LINKX(nn.Module):
         return self.forward_head(self.forward_features(batch), batch)
 
 
-class AdjacencyMap(nn.Linear):
-    """h_A = W_A A + b for the nodes of a batch, with W_A [d, nodes]: a sum over edges, because A is never stored."""
+class AdjacencyMap(nn.Module):
+    """h_A = W_A A + b for the nodes of a batch, with W_A [d, nodes]: a sum over edges, because A is never stored.
 
-    def forward(self, batch: GraphBatch) -> Tensor:  # type: ignore[override]
+    Args:
+        num_nodes: columns of W_A.
+        hidden_dim: d.
+    """
+
+    def __init__(self, num_nodes: int, hidden_dim: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(hidden_dim, num_nodes))
+        self.bias = nn.Parameter(torch.empty(hidden_dim))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The same distribution as for a Linear."""
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        bound = 1 / math.sqrt(self.weight.shape[1])
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, batch: GraphBatch) -> Tensor:
         """[N, d].
 
         Raises:
             ValueError: a graph of more nodes than there are weights.
             MissingEncoding: the encoding "number" is absent.
         """
-        if batch.max_nodes > self.in_features:
+        num_nodes = self.weight.shape[1]
+        if batch.max_nodes > num_nodes:
             raise ValueError(
-                f"linkx was built for {self.in_features:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
+                f"linkx was built for {num_nodes:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
             )
         edges = csr_edges(batch, self_loops=False)
         own = self.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]

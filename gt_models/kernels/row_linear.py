@@ -5,7 +5,7 @@ copies neither.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, Operation
@@ -42,11 +42,3 @@ def _numba():
 
 
 row_linear = Operation("row_linear", reference, [Form("numba", _numba, too_small, dtypes=(torch.float32,))], _example)
-
-
-class RowLinear(nn.Linear):
-    """nn.Linear by `row_linear`."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[rows, in] -> [rows, out]."""
-        return row_linear(x, self.weight, self.bias)

@@ -87,11 +87,6 @@ class Subgraphs:
         return piece
 
 
-def node_to_subgraphs(graph: GraphBatch, targets: Tensor, num_hops: int, max_nodes: int, seed: int = 0) -> GraphBatch:
-    """`Subgraphs(graph, ...).around(targets)`, for targets that are requested once."""
-    return Subgraphs(graph, num_hops, max_nodes, seed, keep=False).around(targets)
-
-
 class _Neighbours:
     """Edges by their first end: neighbours of node v are `ends[start[v]:start[v + 1]]`."""
 

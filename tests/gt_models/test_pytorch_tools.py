@@ -86,7 +86,7 @@ def test_an_adapter_in_place_of_any_linear_is_called(name):
     with torch.no_grad():  # some initial weights are zero, those of PPGT are small
         torch._foreach_add_(parameters := list(model.parameters()), [0.1 * torch.randn_like(p) for p in parameters])
     expected = outputs(model, data)
-    linears = [key for key, module in model.named_modules() if type(module) is nn.Linear]
+    linears = [key for key, module in model.named_modules() if isinstance(module, nn.Linear)]
     assert len(linears) >= (3 if name in MODELS else 1)
     for key in linears:
         parent, last = parent_of(model, key)

@@ -73,6 +73,11 @@ from tests.gt_bench.conftest import RECIPE, write_yaml
             {"select": "test", "origin": {"select": "authors: x"}, "schedule": {"name": "plateau"}},
             ["select: test with schedule plateau"],
         ),
+        ({"patience": 3, "eval_every": 5}, ["patience: 3 epochs can pass without a validation", "eval_every is 5"]),
+        (
+            {"epochs": None, "phases": [{"name": "local", "epochs": 9}], "patience": 3},
+            ["patience would end the run in its first phase"],
+        ),
         ({"origin": 3}, ["origin: expected a mapping of keys (given: 3)"]),
     ],
 )

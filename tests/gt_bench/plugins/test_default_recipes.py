@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.api.evaluate import try_pair, with_encodings
+from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import catalog, get_spec
@@ -15,6 +16,7 @@ from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.tasks.registry import TASKS, create_task
 from gt_models.kernels import use
 from gt_models.registry import create_model, list_models, model_info
+from tests.gt_bench.conftest import pack_web
 
 # task -> a dataset, and a model that is trained on its miniature
 CASES = {
@@ -51,6 +53,32 @@ def packed(ours, monkeypatch):
 
     monkeypatch.setattr("gt_bench.api.evaluate.prepared_dataset", made)
     return made
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optimizer.momentum": 0.9}, "optimizer.momentum: .* no effect with optimizer.name=adamw, only with sgd"),
+        ({"optimizer.name": "sgd", "optimizer.eps": 1e-3}, "optimizer.eps: .* only with adam or adamw"),
+        ({"schedule": {"patience": 3}}, "schedule.patience: .* no effect with schedule.name=constant"),
+        ({"schedule.name": "step", "schedule.every": 3, "schedule.total": 9}, "schedule.total: .* cosine or linear"),
+    ],
+)
+def test_a_setting_without_an_effect_is_refused(tmp_path, given, message):
+    with pytest.raises(OptionError, match=f"^--set {message}"):
+        recipe_of(model_info("gcn"), pack_web(tmp_path), given, None, None)
+
+
+def test_a_searched_setting_must_be_able_to_have_an_effect(tmp_path):
+    header, momentum = pack_web(tmp_path), {"optimizer.momentum": {"choices": [0.0, 0.9]}}
+    with pytest.raises(OptionError, match="^--space optimizer.momentum: it has no effect with optimizer.name=adamw"):
+        recipe_of(model_info("gcn"), header, {}, None, 2, momentum)
+    for given, space in (
+        ({"optimizer.name": "sgd"}, momentum),
+        ({}, momentum | {"optimizer.name": {"choices": ["sgd", "adam"]}}),
+    ):
+        recipe = recipe_of(model_info("gcn"), header, given, None, 2, space)
+        assert recipe.with_values({"optimizer.momentum": 0.9}).optimizer.momentum == 0.9
 
 
 def test_every_task_has_a_case():

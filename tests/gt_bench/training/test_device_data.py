@@ -2,13 +2,13 @@
 
 from collections import Counter
 from dataclasses import fields
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from gt_bench.config.recipe_sections import BatchSection
 from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.encodings.cache import EncodedDataset
@@ -71,9 +71,8 @@ def dataset(folder, kind="categorical", graphs=40, seed=0):
 
 def loaders(packed, encoded, dtype=torch.float32, **section):
     """Returns a loader from the host and one from the device."""
-    values = dict.fromkeys(("nodes", "parts", "hyperedges", "last", "targets", "neighbors"))
-    values |= {"graphs": 7, "bucket": False} | section
-    both = [Loader(SplitData(packed, encoded, 0, SimpleNamespace(**values), 3, CPU, dtype)) for _ in range(2)]
+    batch = BatchSection(**({"graphs": 7} | section))
+    both = [Loader(SplitData(packed, encoded, 0, batch, 3, CPU, dtype)) for _ in range(2)]
     both[1].place("device")
     return both
 

@@ -135,6 +135,12 @@ def test_subgraphs_are_not_inductive(tmp_path):
         experiment(tmp_path, subgraphs={"hops": 1, "max_nodes": 5}, batch={"graphs": 4})
 
 
+def test_weights_of_single_nodes_need_one_graph(tmp_path):
+    write(tmp_path)
+    with pytest.raises(RecipeError, match="encodings.number: 'own' is inductive"):
+        experiment(tmp_path, model={"name": "linkx", "num_nodes": 40}, encodings={"number": {}})
+
+
 def test_a_miniature_of_inductive_data_is_inductive(tmp_path):
     from gt_bench.data.standin import miniature
 

@@ -60,7 +60,12 @@ def test_parts_cover_the_training_nodes_once_with_induced_edges(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("dataset", "batch", "word"), [("web", {"graphs": 2}, "batch.parts"), ("many", {"parts": 2}, "batch.graphs")]
+    ("dataset", "batch", "word"),
+    [
+        ("web", {"graphs": 2}, "batch.parts"),
+        ("many", {"parts": 2}, "batch.graphs"),
+        ("many", {"graphs": 2, "segment": 9}, "batch.segment is for configuration-ranking"),
+    ],
 )
 def test_a_batch_section_that_does_not_fit_the_data(tmp_path, dataset, batch, word):
     with pytest.raises(ValueError, match=word):

@@ -1,5 +1,7 @@
 """Sampled neighbourhoods: which edges may be drawn, how many, and how often."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from pydantic import ValidationError
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.recipe_sections import BatchSection
+from gt_bench.training.loader import induced
 from gt_bench.training.neighbor_sampling import NeighborSampler
 from gt_models.batch import GraphBatch
 from tests.gt_bench.conftest import RECIPE
@@ -46,7 +49,8 @@ def neighborhood(graph: GraphBatch, targets: list[int], hops: int) -> tuple[set[
 def test_a_sample_is_a_part_of_the_graph(nodes, edges, neighbors, seed):
     graph = random_graph(nodes, edges, seed)
     targets = torch.randperm(nodes, generator=torch.Generator().manual_seed(seed))[: 1 + nodes // 4]
-    part = NeighborSampler(graph).around(targets, neighbors, np.random.default_rng(seed))
+    part, rows = NeighborSampler(graph).around(targets, neighbors, np.random.default_rng(seed))
+    assert rows.tolist() == list(range(len(targets)))
     ids, drawn = part.x[:, 0].long(), part.edge_attr[:, 0].long()
     assert ids[: len(targets)].tolist() == targets.tolist()
     assert len(set(ids.tolist())) == len(ids)
@@ -65,10 +69,34 @@ def test_a_sample_is_a_part_of_the_graph(nodes, edges, neighbors, seed):
 
 def test_enough_neighbors_are_the_whole_neighborhood():
     graph = random_graph(30, 90)
-    part = NeighborSampler(graph).around(torch.tensor([4, 9]), [90, 90], np.random.default_rng(0))
+    part, _ = NeighborSampler(graph).around(torch.tensor([4, 9]), [90, 90], np.random.default_rng(0))
     nodes, edges = neighborhood(graph, [4, 9], 2)
     assert set(part.x[:, 0].int().tolist()) == nodes
     assert part.edge_attr[:, 0].int().tolist() == sorted(edges)
+
+
+def three_graphs() -> GraphBatch:
+    """Cycles of 6, 4 and 5 nodes; x is the number of a node."""
+    ptr = torch.tensor([0, 6, 10, 15])
+    source = torch.arange(15)
+    target = torch.cat([a + (torch.arange(b - a) + 1) % (b - a) for a, b in itertools.pairwise(ptr.tolist())])
+    return GraphBatch(source[:, None].float(), torch.stack([source, target]), ptr)
+
+
+@pytest.mark.parametrize("nodes", [[14, 0, 12, 7], [14, 3, 13, 0]])
+def test_a_part_of_several_graphs_is_a_batch_of_several_graphs(nodes):
+    """A model that attends to all nodes of a graph would otherwise see several graphs as one."""
+    graph, targets = three_graphs(), torch.tensor(nodes)
+    sample, rows = NeighborSampler(graph).around(targets, [1, 1], np.random.default_rng(0))
+    assert sample.x[rows, 0].tolist() == nodes
+    for part in (sample, induced(graph, targets)):
+        ids = part.x[:, 0].long()
+        assert torch.equal(graph.batch[ids].unique_consecutive(return_counts=True)[1], part.sizes)
+        assert set(nodes) <= set(ids.tolist())
+        ends = ids[part.edge_index].T.tolist()
+        assert all(pair in graph.edge_index.T.tolist() for pair in ends)
+    assert len(ends) == (nodes == [14, 3, 13, 0]), "13 -> 14"
+    assert sample.num_nodes > len(nodes)
 
 
 def test_edges_are_drawn_uniformly():
@@ -77,7 +105,8 @@ def test_edges_are_drawn_uniformly():
     )
     sampler, rng, counts = NeighborSampler(graph), np.random.default_rng(0), torch.zeros(5)
     for _ in range(2000):
-        counts += sampler.around(torch.tensor([0]), [2], rng).edge_attr[:, 0].bincount(minlength=5)
+        part, _ = sampler.around(torch.tensor([0]), [2], rng)
+        counts += part.edge_attr[:, 0].bincount(minlength=5)
     assert (counts - 800).abs().max() < 110, "each of five with 2/5: 5 standard deviations"
 
 
@@ -121,6 +150,8 @@ def test_sampled_training_learns(tmp_path):
         ({"targets": 5, "neighbors": [0]}, "greater than 0"),
         ({"targets": 5, "neighbors": [5], "parts": 2}, "remove graphs, nodes, bucket, parts"),
         ({"targets": 5, "neighbors": [5], "graphs": 2}, "remove graphs, nodes, bucket, parts"),
+        ({"bucket": True}, "bucket is for batches of graphs"),
+        ({"last": "alone", "edges": 9}, "last is for batches of graphs"),
     ],
 )
 def test_sections_that_cannot_be(section, message):

@@ -12,7 +12,7 @@ from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import seed_of
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_models.encodings import compute
-from gt_models.layers.subgraphs import node_to_subgraphs
+from gt_models.layers.subgraphs import Subgraphs
 from tests.gt_bench.conftest import pack_many, pack_web
 from tests.gt_bench.runs import experiment
 from tests.gt_bench.training.small_run import NODE2SUBGRAPH
@@ -48,7 +48,7 @@ def test_batches_are_the_subgraphs_of_the_split(tmp_path):
         assert sorted(targets.tolist()) == sorted(loaded.ids["train"].tolist())
         seen.append(targets.tolist())
         for batch in batches:
-            expected = node_to_subgraphs(whole, batch.extras["nodes"][batch.ptr[:-1]], 2, 7, seed=3)
+            expected = Subgraphs(whole, 2, 7, seed=3).around(batch.extras["nodes"][batch.ptr[:-1]])
             torch.testing.assert_close(batch.edge_index, expected.edge_index)
             torch.testing.assert_close(batch.y, expected.y)
             torch.testing.assert_close(batch.encodings["rrwp"].float(), compute("rrwp", expected, steps=2)["rrwp"])

@@ -5,7 +5,7 @@ import torch
 
 from gt_models.kernels import use
 from gt_models.kernels.dispatch import forms_taken
-from gt_models.kernels.row_linear import RowLinear, row_linear
+from gt_models.kernels.row_linear import row_linear
 from tests.gt_models.checks import assert_threads_change_no_bit
 
 
@@ -72,13 +72,3 @@ def test_it_states_when_it_cannot():
     with torch.autocast("cpu", torch.bfloat16), forms_taken() as taken:
         row_linear(*arguments(700, 64, 64)).sum().backward()
     assert dict(taken["row_linear"]) == {"reference": 1}
-
-
-def test_the_module_is_torchs_by_name_and_start():
-    torch.manual_seed(0)
-    part = RowLinear(5, 3)
-    torch.manual_seed(0)
-    plain, x = torch.nn.Linear(5, 3), torch.randn(7, 5)
-    assert part.state_dict().keys() == plain.state_dict().keys()
-    assert torch.equal(part.weight, plain.weight)
-    torch.testing.assert_close(part(x), plain(x))

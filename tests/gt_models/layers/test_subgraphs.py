@@ -7,7 +7,7 @@ import torch
 
 from gt_models import GraphBatch, create_model
 from gt_models.encodings.random_walk import rrwp
-from gt_models.layers.subgraphs import node_to_subgraphs
+from gt_models.layers.subgraphs import Subgraphs
 
 
 def large(n=60, m=90, seed=0):
@@ -22,7 +22,7 @@ def large(n=60, m=90, seed=0):
 @pytest.mark.parametrize(("hops", "limit"), [(0, 5), (1, 100), (3, 100), (4, 12), (15, 7), (2, 1)])
 def test_members_and_edges(hops, limit):
     graph, targets = large(), torch.tensor([3, 17, 3, 59, 0])
-    out = node_to_subgraphs(graph, targets, hops, limit)
+    out = Subgraphs(graph, hops, limit).around(targets)
     undirected = nx.Graph()
     undirected.add_nodes_from(range(60))
     undirected.add_edges_from(graph.edge_index.T.tolist())
@@ -57,30 +57,28 @@ def test_members_and_edges(hops, limit):
 
 def test_a_draw_depends_on_seed_and_target_alone():
     graph = large(m=200)
-    one = node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=1)
-    among = node_to_subgraphs(graph, torch.tensor([2, 9, 5]), 3, 8, seed=1)
+    one = Subgraphs(graph, 3, 8, seed=1).around(torch.tensor([5]))
+    among = Subgraphs(graph, 3, 8, seed=1).around(torch.tensor([2, 9, 5]))
     assert torch.equal(one.extras["nodes"], among.extras["nodes"][among.ptr[2] :])
-    draws = {
-        tuple(node_to_subgraphs(graph, torch.tensor([5]), 3, 8, seed=s).extras["nodes"].tolist()) for s in range(5)
-    }
+    draws = {tuple(Subgraphs(graph, 3, 8, seed=s).around(torch.tensor([5])).extras["nodes"].tolist()) for s in range(5)}
     assert len(draws) > 1
 
 
 def test_bad_input():
-    for arguments, text in [
-        ((torch.tensor([60]), 1, 5), "node 60"),
-        ((torch.tensor([0]), -1, 5), "num_hops=-1"),
-        ((torch.tensor([0]), 1, 0), "max_nodes=0"),
+    for targets, *sizes, text in [
+        (torch.tensor([60]), 1, 5, "node 60"),
+        (torch.tensor([0]), -1, 5, "num_hops=-1"),
+        (torch.tensor([0]), 1, 0, "max_nodes=0"),
     ]:
         with pytest.raises(ValueError, match=text):
-            node_to_subgraphs(large(), *arguments)
-    assert node_to_subgraphs(large(), torch.zeros(0, dtype=torch.long), 2, 5).num_graphs == 0
+            Subgraphs(large(), *sizes).around(targets)
+    assert Subgraphs(large(), 2, 5).around(torch.zeros(0, dtype=torch.long)).num_graphs == 0
 
 
 @pytest.mark.slow
 def test_ppgt_learns_from_subgraphs():
     """The ogbn-arxiv setting on a small graph: both directions, class attention, marked targets, masked nodes."""
-    batch = node_to_subgraphs(large(), torch.tensor([3, 17, 59]), 10, 12)
+    batch = Subgraphs(large(), 10, 12).around(torch.tensor([3, 17, 59]))
     batch.encodings |= rrwp(batch, steps=2, dual=True, dtype=torch.float64)
     sizes = {
         "in_dim": 1,
