@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 import yaml
@@ -42,7 +42,7 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.tracking.uri import is_installed
 from gt_bench.training.failures import is_out_of_memory
 from gt_bench.training.feature_preparation import prepared_header
-from gt_bench.training.interfaces import Encoded, Header, Packed, SplitData
+from gt_bench.training.interfaces import SplitData
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
@@ -340,7 +340,7 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
     except KeyError as error:
         raise RecipeError(f"{where}: {error.args[0]}") from None
     dims = {
-        "in_dim": task.in_dim(cast(Header, header)),
+        "in_dim": task.in_dim(header),
         "out_dim": recipe.width_of(header.out_dim),
         "level": recipe.level_of(header.level),
         "edge_dim": header.edge_dim,
@@ -375,13 +375,13 @@ def _probe_batch(recipe: Recipe, task: Task, packed: PackedDataset) -> GraphBatc
     header = packed.header
     if header.split_kind == "hyperedge" and task.loader is not None:
         encoded = EncodedDataset(packed, packed.folder, {})
-        data = SplitData(cast(Packed, packed), cast(Encoded, encoded), 0, recipe.batch, 0, CPU, torch.float32)
+        data = SplitData(packed, encoded, 0, recipe.batch, 0, CPU, torch.float32)
         batch = next(iter(task.loader(data).training(0)))[0]
     else:
         batch = packed.batch(torch.tensor([0]))
         if batch.num_nodes > PROBE_NODES:
             batch = induced(batch, torch.arange(PROBE_NODES))
-        width = task.in_dim(cast(Header, prepared_header(header, recipe.features)))
+        width = task.in_dim(prepared_header(header, recipe.features))
         if width != header.in_dim or "missing" in header.statistics:  # the task adds to the features, or some are NaN
             batch.x = torch.zeros(batch.num_nodes, width)
     batch.y = None

@@ -64,12 +64,7 @@ class Strict(NoBooleans):
 MAX_BYTES, MAX_DEPTH, MAX_NODES = 4 << 20, 50, 200_000  # of a file, with aliases expanded
 MAX_SHOWN = 200  # characters of a value in a message
 # replacements of tags whose values have no unique digest
-_WORDS = {
-    "binary": "text",
-    "omap": "a mapping",
-    "pairs": "a list",
-    "set": "a list",
-}
+_WORDS = {"binary": "text", "omap": "a mapping", "pairs": "a list", "set": "a list"}
 _Safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -90,8 +85,7 @@ class _Loader(_Safe):
                 raise _Fault("expected text as a key, not a list or a mapping", key.start_mark)
             if key.tag == "tag:yaml.org,2002:merge":
                 raise _Fault(
-                    "merge keys (<<) are not supported; repeat the keys, or use `base:` in a recipe",
-                    key.start_mark,
+                    "merge keys (<<) are not supported; repeat the keys, or use `base:` in a recipe", key.start_mark
                 )
         keys = [self.construct_object(k, deep=True) for k, _ in node.value]
         repeated = sorted({str(k) for k in keys if keys.count(k) > 1})

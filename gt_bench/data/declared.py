@@ -18,13 +18,14 @@ from pydantic import Discriminator, Field, Tag
 
 from gt_bench.config.schema import Strict, nearest, read_yaml, tag_of, validated
 from gt_bench.data.custom.csv import read_table
-from gt_bench.data.custom.dataset import SHARES, custom_dataset
+from gt_bench.data.custom.dataset import METRICS, SHARES, custom_dataset
 from gt_bench.data.custom.folders import form_of, level_of_folder
 from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import BY_EDGES, EXPECTED, Graphs, graphs_of, nodes_of
 from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.splits import SplitSection
 from gt_bench.data.custom.table import Table, is_target
+from gt_bench.data.readers import read_npz
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
@@ -39,16 +40,6 @@ if TYPE_CHECKING:
 
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
-USUAL_METRIC = {
-    "edge-classification": "accuracy",
-    "edge-regression": "mae",
-    "link-prediction": "mrr",
-    "node-classification": "accuracy",
-    "node-regression": "mae",
-    "graph-classification": "accuracy",
-    "graph-regression": "mae",
-    "graph-multilabel": "ap",
-}
 SPLITS = 10  # number of splits that are drawn
 SAMPLED_GRAPHS = 100  # inspected to decide whether targets are per node
 
@@ -135,18 +126,7 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
     Raises:
         DatasetError: its source, task or metric is invalid.
     """
-    return custom_dataset(
-        name,
-        source_of(entry.source),
-        task=entry.task,
-        metric=entry.metric,
-        split=entry.split,
-        num_splits=entry.num_splits,
-        seed=entry.seed,
-        undirected=entry.undirected,
-        inductive=entry.inductive,
-        negatives=entry.negatives,
-    )
+    return custom_dataset(name, **{**dict(entry), "source": source_of(entry.source)})
 
 
 def source_of(text: str) -> Path | Given:
@@ -249,7 +229,7 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     level = level_in(source)
     task = task_in(source, level, entry.value)
     return custom_dataset(
-        entry.name, source, task=task, metric=USUAL_METRIC[task], split=SHARES[level], num_splits=SPLITS
+        entry.name, source, task=task, metric=METRICS[task][0], split=SHARES[level], num_splits=SPLITS
     )
 
 
@@ -323,8 +303,6 @@ def level_in(source: Path | Given) -> str:
         if "graphs" in found:
             return "graph"
         return _level_of_tables({name: read_table(source, name, []) for name in found})
-    from gt_bench.data.readers import read_npz
-
     arrays = read_npz(source)
     rows = {key: len(arrays[key]) for key in ("x", "y", "num_nodes") if key in arrays and arrays[key].ndim}
     if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # also graphs of one node each

@@ -134,16 +134,13 @@ def shape_of(spec: DatasetSpec, data: Path = Path("data")) -> Shape:
     )
 
 
-def miniature(
-    spec: DatasetSpec, folder: Path, data: Path = Path("data"), seed: int = 0, life_size: int | None = None
-) -> PackedHeader:
+def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), life_size: int | None = None) -> PackedHeader:
     """Pack a miniature of a dataset.
 
     Args:
         spec: the dataset.
         folder: folder of the miniature.
         data: folder of packed/.
-        seed: seed of the random numbers.
         life_size: number of graphs of the average size of the dataset, for measurements of time and memory. For a
             dataset of one graph, that graph has at most LARGEST_GRAPH nodes, and all hyperedges if it has hyperedges.
 
@@ -153,7 +150,7 @@ def miniature(
     Raises:
         DatasetError: widths, or with `life_size` the sizes of graphs, are not known.
     """
-    shape, rng = shape_of(spec, data), np.random.default_rng(seed)
+    shape, rng = shape_of(spec, data), np.random.default_rng(0)
     if life_size is None:
         sizes, degree = _sizes(spec, rng), None
     else:

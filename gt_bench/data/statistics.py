@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gt_bench.data.readers import distinct
 from gt_bench.utils.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -186,20 +187,15 @@ def _edge_statistics(name: str, arrays: Mapping[str, Tensor]) -> dict[str, Any]:
         width = int(node_ptr[stop] - node_ptr[start])
         loop = source == target
         loops += int(loop.sum())
-        forward, backward = _distinct(source * width + target), _distinct(target * width + source)
+        forward, backward = distinct(source * width + target), distinct(target * width + source)
         same = np.array_equal(forward, backward)
         symmetric = symmetric and same
         if same:
-            undirected += (len(forward) - len(_distinct(source[loop]))) // 2
+            undirected += (len(forward) - len(distinct(source[loop]))) // 2
         else:
-            undirected += len(_distinct((np.minimum(source, target) * width + np.maximum(source, target))[~loop]))
+            undirected += len(distinct((np.minimum(source, target) * width + np.maximum(source, target))[~loop]))
         start = stop
     return {"edges_undirected": undirected, "self_loops": loops, "symmetric": symmetric}
-
-
-def _distinct(keys: np.ndarray) -> np.ndarray:
-    keys = np.sort(keys)
-    return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
 def _target_statistics(header: Any, y: Tensor) -> dict[str, Any]:

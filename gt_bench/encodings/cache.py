@@ -10,7 +10,6 @@ computes and writes the files.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -21,6 +20,7 @@ from torch import LongTensor, Tensor
 
 from gt_bench.data.packed import PackedDataset
 from gt_bench.schemas import ComputedBy, EncodingHeader, Settings
+from gt_bench.training.interfaces import StoredArray
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import check_once
@@ -37,23 +37,6 @@ STORE_LIMIT = 2 * 2**30
 # Node pairs per batch while encoding, which limits memory to a few hundred megabytes. Last digits depend on it, so it
 # is part of the digest.
 _PAIRS_PER_BATCH = 2**21
-
-
-@dataclass(frozen=True)
-class StoredArray:
-    """An array of a stored encoding.
-
-    Attributes:
-        name: name of the array.
-        kind: what a row belongs to: node, pair, edge or graph.
-        values: rows of all graphs, memory-mapped, [rows, width].
-        shifted: whether values are indices of edges within the graph, -1 for none. A batch has indices within itself.
-    """
-
-    name: str
-    kind: str
-    values: Tensor
-    shifted: bool
 
 
 class EncodedDataset:

@@ -19,11 +19,13 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict, cast
 
 import numpy as np
+import scipy.sparse.linalg  # a library that is loaded later would not be limited to one thread
 import torch
 from filelock import FileLock, Timeout
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import LongTensor, Tensor
 
 from gt_bench.data.packed import PackedDataset
@@ -43,13 +45,12 @@ from gt_bench.encodings.cache import (  # fmt: skip
     with_digest,
 )
 from gt_bench.runtime.resources import cores
+from gt_bench.runtime.threads import computing_with
 from gt_bench.schemas import EncodingHeader, Settings, StoredArray
+from gt_bench.utils import tempfiles
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import atomic_file, make_folder, write_json
 from gt_models.encodings import Encoding, compute_with_flags, find_encoding
-
-if TYPE_CHECKING:
-    from threadpoolctl import threadpool_limits
 
 
 class ArrayEntry(TypedDict):
@@ -68,8 +69,6 @@ _PREAMBLE = 4096
 _WORTH_PROCESSES = 15.0
 # libraries with threads do not work after a fork
 _START = "spawn"
-# temporary files without a lock are removed if they are older than this many seconds
-_ABANDONED = 3600.0
 # encodings of counts, copies and powers of two, which are bit-identical on every machine
 _EXACT = frozenset({"degree", "order", "position", "shortest-path", "near-orthogonal"})
 _FORMATS = {"F32": "<f4", "I32": "<i4"}
@@ -146,10 +145,7 @@ def sweep(folder: str | Path) -> None:
         key = path.name[1:].rpartition(".")[0].removesuffix(".safetensors").removesuffix(".json")
         with contextlib.suppress(Timeout), FileLock(folder.parent / ".locks" / f"{folder.name}-{key}.lock", timeout=0):
             path.unlink(missing_ok=True)
-    for path in _temporaries(folder / "cells"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _ABANDONED:
-                path.unlink()
+    tempfiles.sweep(folder / "cells")
 
 
 def _temporaries(folder: Path, name: str | None = None) -> list[Path]:
@@ -182,7 +178,7 @@ def _write(
         {flag: number of graphs that have it}.
     """
     ranges, counts = batches_of(packed), Counter[str]()
-    with atomic_file(path) as temporary, one_thread():
+    with atomic_file(path) as temporary, computing_with(1):
         start, first = time.perf_counter(), ranges[0]
         graphs = cast(LongTensor, torch.arange(*first))
         arrays, flags = compute_with_flags(encoding.name, packed.batch(graphs), graphs=graphs, **arguments)
@@ -285,36 +281,14 @@ def _run_in_worker(one: tuple[int, int]) -> dict[str, int]:
     return _worker_task.run(one)
 
 
-def limit_threads() -> "threadpool_limits":
-    """Limits all libraries that compute encodings to one thread.
-
-    Returns:
-        threadpoolctl's limits, which can be removed.
-    """
-    import scipy.sparse.linalg  # noqa: F401 (a library that is loaded later would not be limited)
-    from threadpoolctl import threadpool_limits
-
+def limit_threads() -> None:
+    """Limits all libraries of this process to one thread: sums over several threads have other last digits."""
     torch.set_num_threads(1)
-    return threadpool_limits(1)
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Limits all libraries to one thread within a block, because sums over several threads have other last digits."""
-    threads = torch.get_num_threads()
-    limits = limit_threads()
-    try:
-        yield
-    finally:
-        limits.restore_original_limits()
-        torch.set_num_threads(threads)
+    threadpool_limits(1)
 
 
 def libraries() -> dict[str, str]:
     """Returns the versions of the libraries that decide last digits, and the processor type that they detect."""
-    import scipy
-    from threadpoolctl import threadpool_info
-
     mkl = re.search(r"Math Kernel Library Version (\S+)", torch.__config__.show())
     other = re.search(r"LAPACK_INFO=(\w+)", torch.__config__.show())
     lapack = f"mkl {mkl[1]}" if mkl else other[1] if other else "unknown LAPACK"

@@ -24,7 +24,6 @@ from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.feature_preparation import prepared_header
-from gt_bench.training.interfaces import Header
 from gt_bench.utils.errors import UserError
 from gt_models.registry import create_model
 
@@ -55,13 +54,13 @@ def dims_of(dataset: str, features: FeaturesSection | None = None) -> Settings:
     if path.exists():
         header = PackedHeader.model_validate_json(path.read_bytes())
         try:
-            about, level = cast(Header, prepared_header(header, features)), header.level
+            about, level = prepared_header(header, features), header.level
         except ValueError as error:
             raise RecipeError(f"dataset {dataset!r}: {error}") from None
         task = create_task(header.task, header.metric)
     else:
         spec = get_spec(dataset)
-        about, level = cast(Header, shape_of(spec, data)), spec.level
+        about, level = cast(PackedHeader, shape_of(spec, data)), spec.level
         task = create_task(spec.task, spec.metric)
     return {"in_dim": task.in_dim(about), "out_dim": about.out_dim, "edge_dim": about.edge_dim, "level": level}
 

@@ -14,6 +14,7 @@ from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.metric import metric_digest
+from gt_bench.data.packed import SEEN, PackedDataset
 from gt_bench.experiment.components import code_of, run_versions
 from gt_bench.experiment.modified_code import modified_code
 from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_processes, check_static
@@ -27,8 +28,8 @@ from gt_bench.tasks.registry import create_task
 from gt_bench.training import pretrained_init
 from gt_bench.training.failures import failure, is_out_of_memory
 from gt_bench.training.feature_preparation import prepared, prepared_header
-from gt_bench.training.inductive_loader import TABLE, InductiveLoader
-from gt_bench.training.interfaces import Batches, Header, Packed, SplitData
+from gt_bench.training.inductive_loader import InductiveLoader
+from gt_bench.training.interfaces import Batches, Packed, SplitData
 from gt_bench.training.loader import Loader
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_bench.training.target_scaling import StandardisedTargets
@@ -68,7 +69,6 @@ class Setup:
     source: "Setup | None" = None
 
     def __post_init__(self) -> None:
-        from gt_bench.data.packed import PackedDataset
         from gt_bench.encodings.cache import EncodedDataset
 
         self.arguments = check_model(self.recipe, self.path)
@@ -174,7 +174,7 @@ class Setup:
     @property
     def inductive(self) -> bool:
         """Whether training sees neither validation nor test nodes."""
-        return TABLE in self.header.extras
+        return SEEN in self.header.extras
 
     def split_of(self, seed: int) -> int:
         """Returns the index of the split that a seed uses."""
@@ -217,7 +217,7 @@ class Setup:
         """Returns the arguments of the model's constructor: dimensions of the dataset, and `model:` of the recipe."""
         recipe, header = self.recipe, self.header
         given = {
-            "in_dim": self.task.in_dim(cast(Header, prepared_header(header, recipe.features))),
+            "in_dim": self.task.in_dim(prepared_header(header, recipe.features)),
             "out_dim": recipe.width_of(header.out_dim),
             "level": recipe.level_of(header.level),
         }
@@ -312,7 +312,7 @@ class Setup:
         """
         recipe, task, split = self.recipe, self.task, self.split_of(seed)
         dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-        packed = cast(Packed, prepared(self.packed, recipe.features, split))
+        packed: Packed = prepared(self.packed, recipe.features, split)
         if recipe.targets:
             packed = StandardisedTargets(packed, recipe.targets, split)
         elif not recipe.features:

@@ -272,7 +272,7 @@ def where(plain: type[nn.Module], method: str, error: BaseException | None = Non
     lines = (
         [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file] if error else []
     )
-    line = lines[-1] if lines else code.co_firstlineno if code else _line_of(plain)
+    line = lines[-1] if lines else code.co_firstlineno if code else line_of(plain)
     return f"{file}, line {line}"
 
 
@@ -283,9 +283,10 @@ def _file_of(plain: type) -> str:
         return plain.__module__
 
 
-def _line_of(plain: type) -> int | str:
+def line_of(found: type) -> int | str:
+    """Returns the first line of a class in its file, "?" if the file cannot be read."""
     try:
-        return inspect.getsourcelines(plain)[1]
+        return inspect.getsourcelines(found)[1]
     except (OSError, TypeError):
         return "?"
 

@@ -24,22 +24,11 @@ from gt_bench.data.custom.frames import tables_of, to_csv
 from gt_bench.data.custom.pyg import graphs_of
 from gt_bench.data.custom.readers import BY, Given, Reader
 from gt_bench.data.custom.table import Table
-from gt_bench.data.declared import (
-    FILE,
-    GROUP,
-    USUAL_METRIC,
-    Entry,
-    entries,
-    level_in,
-    level_of,
-    package_of,
-    source_of,
-    spec_of,
-    task_in,
-)
+from gt_bench.data.declared import FILE, GROUP, Entry, entries, level_in, level_of, source_of, spec_of, task_in
 from gt_bench.data.registry import catalog
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.schemas import Settings
+from gt_bench.utils.entry_points import described
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import held, is_plain_name, make_folder, write_bytes
 
@@ -143,9 +132,9 @@ def _store_tables(tables: Mapping[str, Table], name: str, options: DataOptions) 
 def _check_free(name: str) -> None:
     """Raises DatasetError where an installed package names a dataset as the benchmark does."""
     for entry in entry_points(group=GROUP, name=name) if name in catalog() else ():
-        what = f"the entry point {entry.name} = {entry.value!r} of {package_of(entry)} (group {GROUP})"
         raise DatasetError(
-            f"{what}: the name is taken by a dataset of the benchmark; rename it in that package's pyproject.toml"
+            f"{described(entry)}: the name is taken by a dataset of the benchmark; rename it in that package's "
+            "pyproject.toml"
         )
 
 
@@ -158,7 +147,11 @@ def _declare(name: str, text: str, source: Path | Given, options: DataOptions, l
         return name
     section = options.section(before)
     chosen = options.task or task_in(source, level or level_in(source), text, section)
-    entry: Settings = {"source": text, "task": chosen, "metric": options.metric or USUAL_METRIC.get(chosen, "accuracy")}
+    entry: Settings = {
+        "source": text,
+        "task": chosen,
+        "metric": options.metric or METRICS.get(chosen, ("accuracy",))[0],
+    }
     entry |= options.kept(before)
     spec = spec_of(name, validated(Entry, entry, text))
     check(spec)  # what the data do not fit is not written

@@ -21,7 +21,7 @@ from torch import nn
 
 from gt_bench.config.schema import nearest
 from gt_bench.data.readers import file_digest
-from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, where
+from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, line_of, where
 from gt_bench.plugins.captured_values import PICKLED, captured_values
 from gt_bench.runtime.module_loader import PREFIX, imported
 from gt_bench.utils.code_digest import closure, files_of, meaning, project_modules, text_digest
@@ -285,8 +285,8 @@ def _module_of(path: Path, shown: str) -> ModuleType:
             del registry._INFOS[key]
             registry._INFOS.update({key: before[key]} if key in before else {})
             raise OwnModelError(
-                f"{shown}, line {_line(info.cls)}: register_model({key!r}): the name is taken by another model; choose "
-                "another"
+                f"{shown}, line {line_of(info.cls)}: register_model({key!r}): the name is taken by another model; "
+                "choose another"
             )
     return module
 
@@ -309,7 +309,7 @@ def _class_of(module: ModuleType, name: str, shown: str) -> type[nn.Module]:
             f"{shown}: has no class {name!r}{nearest(name, classes)}; it has: {', '.join(classes) or 'none'}"
         )
     found = getattr(module, name)
-    return _checked(found, f"{shown}, line {_line(found)}: {name}")
+    return _checked(found, f"{shown}, line {line_of(found)}: {name}")
 
 
 def _checked(found: object, what: str) -> type[nn.Module]:
@@ -319,13 +319,6 @@ def _checked(found: object, what: str) -> type[nn.Module]:
     raise OwnModelError(
         f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):"
     )
-
-
-def _line(found: type) -> int | str:
-    try:
-        return inspect.getsourcelines(found)[1]
-    except (OSError, TypeError):
-        return "?"
 
 
 def _code_file(cls: type) -> str | None:

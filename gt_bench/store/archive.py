@@ -64,28 +64,18 @@ def read(path: Path) -> Shipped:
             raise ValueError(f"more than {MAX_BYTES:,} bytes after decompression")
         content = json.loads(text)
         if content["schema"] != SCHEMA:
-            raise _WrongSchema(
-                f"{path}: has schema {content['schema']!r:.80}, but this code reads schema {SCHEMA}; "
-                f"{_schema_remedy(content['schema'])}"
+            remedy = "export it again with this version of the benchmark"
+            if type(content["schema"]) is int and content["schema"] > SCHEMA:
+                remedy = "it was written by a newer version of the benchmark: update this one"
+            raise StoreError(
+                f"{path}: has schema {content['schema']!r:.80}, but this code reads schema {SCHEMA}; {remedy}"
             )
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
         return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
-    except _WrongSchema:
-        raise
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path}: not an export of records ({error}); restore the file (`git checkout {path}`) or export it again"
         ) from None
-
-
-class _WrongSchema(StoreError):
-    """A file was written by another version of the benchmark."""
-
-
-def _schema_remedy(schema: object) -> str:
-    if type(schema) is int and schema > SCHEMA:
-        return "it was written by a newer version of the benchmark: update this one"
-    return "export it again with this version of the benchmark"
 
 
 def write(shipped: Shipped) -> Path:

@@ -13,12 +13,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
 from gt_bench.schemas import Curves, Digests, Record, Settings
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.io import UnfitFile, hold, make_folder, read_bytes, read_text, write_json
+from gt_bench.utils.io import UnfitFile, held, make_folder, read_bytes, read_text, write_json
 
 SCHEMA = 2
 FINAL = ("ok", "diverged")
@@ -197,18 +195,13 @@ class Store:
             if record is not None:
                 yield record
 
-    @contextlib.contextmanager
-    def lock(self, digest: str) -> Iterator[None]:
+    def lock(self, digest: str) -> contextlib.AbstractContextManager[None]:
         """Locks a run while it is computed: a second process waits and then finds the record.
 
         Raises:
             WriteError: the lock file cannot be written.
         """
-        lock = hold(FileLock(make_folder(self.folder(digest)) / "lock"))
-        try:
-            yield
-        finally:
-            lock.release()
+        return held(make_folder(self.folder(digest)) / "lock")
 
 
 def _names(folder: Path) -> list[str]:

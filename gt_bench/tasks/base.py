@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_bench.data.custom.metric import is_custom, load_metric
+from gt_bench.data.packed import PackedHeader
 from gt_bench.tasks.metrics import METRICS, detached
-from gt_bench.training.interfaces import Header
 from gt_models.batch import GraphBatch
 from gt_models.layers.static_shapes import needs_static_shapes
 
@@ -100,11 +100,11 @@ class Task:
             raise KeyError(f"loss {self.loss_name!r:.200} is not one of this task's: {', '.join(self.losses)}")
         self.loss = self.losses[self.loss_name]
 
-    def in_dim(self, header: Header) -> Any:
+    def in_dim(self, header: PackedHeader) -> Any:
         """Returns `in_dim` of the model: that of the dataset, unless the task adds features."""
         return header.in_dim
 
-    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None:
+    def output_shape(self, batch: GraphBatch, header: PackedHeader) -> tuple[int, ...] | None:
         """Returns the shape of the model's output: one row per target, one column per class or target. None for any."""
         return (len(batch.y), header.out_dim)
 

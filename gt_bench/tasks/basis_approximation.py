@@ -6,8 +6,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from gt_bench.data.packed import PackedHeader
 from gt_bench.tasks.base import Task
-from gt_bench.training.interfaces import Header
 from gt_models.batch import GraphBatch
 
 
@@ -24,7 +24,7 @@ class BasisApproximation(Task):
     losses: Mapping[str, Callable[..., Tensor]] = {"squared-error": lambda errors, target: errors.mean()}
     directions: Mapping[str, str] = {"squared-error": "min"}
 
-    def output_shape(self, batch: GraphBatch, header: Header) -> None:
+    def output_shape(self, batch: GraphBatch, header: PackedHeader) -> None:
         """Returns None: the model itself computes its errors."""
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Tensor]:

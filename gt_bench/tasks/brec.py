@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gt_bench.config.protocols.brec import PAIRS
 from gt_bench.tasks.base import Task
 from gt_bench.training.checkpoint import with_plain_state
 from gt_bench.training.failures import TimedOut, WrongOutput
@@ -40,7 +41,6 @@ FAMILIES = {
     "4-vertex-condition": 360,
     "distance-regular": 380,
 }
-PAIRS = 400
 REGULAR = ("simple-regular", "strongly-regular", "4-vertex-condition", "distance-regular")
 # T^2 of pair and control count as equal if they differ by less than this plus 1e-5 of the control's
 SAME = 1e-6
@@ -101,11 +101,7 @@ class BrecRun(Run):
         total = len(self.pairs)
         while self.epoch < total:
             pair = self.pairs[self.epoch]
-            values = self._train_pair(pair, *self.graphs[pair])
-            for name, value in values.items():
-                self.outcome.curves[name].append(value)
-            if self.on_epoch:
-                self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
+            self._report(self._train_pair(pair, *self.graphs[pair]))
             self._save()
             if self.epoch < total:
                 self._check_time()

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_bench.data.families.tpugraphs import OPCODES, configurations, ordered_pair_accuracy, segments
+from gt_bench.data.packed import PackedHeader
 from gt_bench.tasks.base import Task
-from gt_bench.training.interfaces import Header, SplitData
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader, seed_of
 from gt_models.batch import GraphBatch
 
@@ -200,7 +201,7 @@ class ConfigurationRanking(Task):
     directions: Mapping[str, str] = {"ordered-pair-accuracy": "max", "accuracy": "max"}
     loader = RankingLoader
 
-    def in_dim(self, header: Header) -> int:
+    def in_dim(self, header: PackedHeader) -> int:
         """Returns the number of node features, operation codes and configuration values together."""
         return header.in_dim + OPCODES + CONFIGURED["layout" if "config_node" in header.extras else "tile"]
 

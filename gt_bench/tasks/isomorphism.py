@@ -77,14 +77,10 @@ class IsomorphismRun(Run):
                 apart, gap, noise = compare(model, batches, relabelled)
             self.outcome.parameters = sum(p.numel() for p in model.parameters())
             self.found |= apart
-            values = {
+            self._report({
                 "epoch": self.epoch + 1, "lr": 0.0, "train_loss": None, "val_loss": None, "val": None,
                 "distinguished": pairs(self.found), "gap": gap, "noise": noise,
-            }  # fmt: skip
-            for name, value in values.items():
-                self.outcome.curves[name].append(value)
-            if self.on_epoch:
-                self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
+            })  # fmt: skip
             if self.time_limit is not None and self.meter.totals["eval"] > self.time_limit and self.epoch < total:
                 raise TimedOut(f"{self.epoch} of {total} draws took longer than the limit of {self.time_limit:.0f} s")
 

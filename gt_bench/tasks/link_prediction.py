@@ -29,9 +29,11 @@ from torch import Tensor, nn
 
 from gt_bench.data.custom.dataset import METRICS
 from gt_bench.data.custom.edges import LINK
+from gt_bench.data.packed import PackedHeader
+from gt_bench.data.readers import distinct
 from gt_bench.tasks.base import Task
 from gt_bench.tasks.edges import EdgeLoader, is_symmetric
-from gt_bench.training.interfaces import Header, SplitData
+from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import seed_of
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
@@ -51,7 +53,7 @@ class Negatives:
     def __init__(self, links: np.ndarray, ptr: np.ndarray, symmetric: bool):
         self.ptr, self.total = ptr, int(ptr[-1])
         both = np.concatenate([links, links[:, ::-1]]) if symmetric else links
-        self.known = np.unique(both[:, 0] * self.total + both[:, 1])
+        self.known = distinct(both[:, 0] * self.total + both[:, 1])
 
     def draw(self, links: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Draws negatives.
@@ -239,7 +241,7 @@ class LinkPrediction(Task):
     directions: Mapping[str, str] = dict.fromkeys(METRICS[LINK], "max")
     loader = LinkLoader
 
-    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...]:
+    def output_shape(self, batch: GraphBatch, header: PackedHeader) -> tuple[int, ...]:
         """Returns [P, 1]: a score per pair."""
         return (batch.extras["edge_label_index"].size(1), 1)
 

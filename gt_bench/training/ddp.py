@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 import torch
@@ -282,19 +282,6 @@ class _Forward(nn.Module):
         return self._forward(batch)
 
 
-class _OwnRows(Protocol):
-    """Context of `_Gathered`: the rows of this process, and the number of processes."""
-
-    rows: slice
-    world: int
-
-
-class _WithShare(Protocol):
-    """Context of `_Sum`."""
-
-    share: Share
-
-
 class _Gathered(Function):
     """Concatenates the rows of all processes, [n_r, ...] -> [sum n_r, ...].
 
@@ -303,7 +290,7 @@ class _Gathered(Function):
     """
 
     @staticmethod
-    def forward(ctx: _OwnRows, own: Tensor, share: Share) -> Tensor:
+    def forward(ctx: Any, own: Tensor, share: Share) -> Tensor:
         counts = share.all_gather(torch.tensor(len(own))).tolist()
         padded = own.new_zeros(max(counts), *own.shape[1:])
         padded[: len(own)] = own
@@ -312,7 +299,7 @@ class _Gathered(Function):
         return torch.cat([rows[:count] for rows, count in zip(share.all_gather(padded), counts, strict=True)])
 
     @staticmethod
-    def backward(ctx: _OwnRows, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return grad[ctx.rows] * ctx.world, None
 
 
@@ -320,14 +307,14 @@ class _Sum(Function):
     """The sum over processes, available in each of them. Differentiable."""
 
     @staticmethod
-    def forward(ctx: _WithShare, own: Tensor, share: Share) -> Tensor:
+    def forward(ctx: Any, own: Tensor, share: Share) -> Tensor:
         ctx.share = share
         total = own.clone(memory_format=torch.contiguous_format)
         dist.all_reduce(total, group=share.group)
         return total
 
     @staticmethod
-    def backward(ctx: _WithShare, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Sum.apply(grad, ctx.share), None
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from gt_bench.training.interfaces import Encoded, Packed
 from gt_models.batch import GraphBatch
 
-# arrays of a packed dataset that batches read, in addition to those of `Header.extras`
+# arrays of a packed dataset that batches read, in addition to those of `PackedHeader.extras`
 ARRAYS = ("x", "source", "target", "edge_attr", "y", "pair_source", "pair_target")
 
 

@@ -10,13 +10,11 @@ from typing import Any
 import torch
 from torch import LongTensor, Tensor
 
+from gt_bench.data.packed import PARTS, SEEN
 from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import Loader
 from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
-
-TABLE = "seen"  # of a dataset whose splits are inductive: the part with which each node becomes visible, [S, N]
-SEEN = {"train": 1, "val": 2, "test": 3}
 
 
 class InductiveLoader(Loader):
@@ -31,7 +29,7 @@ class InductiveLoader(Loader):
     def __init__(self, data: SplitData, *, encodings: dict[str, dict[str, Any]]):
         super().__init__(data)
         self.encodings = encodings
-        self.seen = data.packed.array(TABLE)[data.split]
+        self.seen = data.packed.array(SEEN)[data.split]
         self._graphs: dict[str, GraphBatch] = {}
         self.ids_in_part = {part: self._positions(part)[ids] for part, ids in self.ids.items()}
 
@@ -54,7 +52,7 @@ class InductiveLoader(Loader):
     def graph(self, part: str) -> GraphBatch:
         """Returns the graph that a part sees, with encodings, on the device. Computed on first use."""
         if part not in self._graphs:
-            graphs, seen = torch.arange(self.packed.num_graphs), self.seen <= SEEN[part]
+            graphs, seen = torch.arange(self.packed.num_graphs), self.seen <= PARTS[part]
             batch = visible(self.packed.batch(graphs), seen)
             ids = graphs.repeat_interleave(self.packed.sizes)[seen].unique()
             for name, arguments in self.encodings.items():
@@ -68,7 +66,7 @@ class InductiveLoader(Loader):
 
     def _positions(self, part: str) -> Tensor:
         """Returns the row of each node in `graph(part)`, long [N]; wrong for nodes that it does not see."""
-        return (self.seen <= SEEN[part]).long().cumsum(0) - 1
+        return (self.seen <= PARTS[part]).long().cumsum(0) - 1
 
 
 def visible(batch: GraphBatch, seen: Tensor) -> GraphBatch:

@@ -1,67 +1,14 @@
-"""Structural interfaces (Protocols) of datasets, loaders and tasks. The training loop imports none of their classes."""
+"""Structural interfaces (Protocols) of datasets, encodings, loaders and tasks, of which there are several classes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import LongTensor, Tensor, nn
 
+from gt_bench.data.packed import PackedHeader
 from gt_models.batch import GraphBatch
-
-
-class Header(Protocol):
-    """Header of a packed dataset (`gt_bench.data.packed.PackedHeader`)."""
-
-    @property
-    def name(self) -> str:
-        """Name of the dataset."""
-        ...
-
-    @property
-    def task(self) -> str:
-        """Name of its task."""
-        ...
-
-    @property
-    def in_dim(self) -> int | list[int]:
-        """Number of node features, or the number of values of each categorical column."""
-        ...
-
-    @property
-    def out_dim(self) -> int:
-        """Number of targets or classes."""
-        ...
-
-    @property
-    def edge_dim(self) -> int | list[int] | None:
-        """Number of edge features, or of values of each categorical column. None without edge features."""
-        ...
-
-    @property
-    def level(self) -> str:
-        """What a target belongs to: node, graph, pair and others."""
-        ...
-
-    @property
-    def row_normalise(self) -> bool:
-        """Whether continuous node features are divided by the sum of their row."""
-        ...
-
-    @property
-    def split_kind(self) -> str:
-        """What a split contains the ids of: "node", "graph", "edge" or "hyperedge"."""
-        ...
-
-    @property
-    def num_splits(self) -> int:
-        """Number of splits."""
-        ...
-
-    @property
-    def extras(self) -> Mapping[str, str]:
-        """Additional arrays, and what each has a row for: node, edge, graph or table."""
-        ...
 
 
 class Packed(Protocol):
@@ -70,55 +17,42 @@ class Packed(Protocol):
     num_graphs: int
 
     @property
-    def header(self) -> Header:
+    def header(self) -> PackedHeader:
         """Name, task and dimensions."""
-        ...
 
     @property
     def sizes(self) -> LongTensor:
         """Number of nodes per graph, [B]."""
-        ...
 
     @property
     def names(self) -> set[str]:
         """Names of the arrays."""
-        ...
 
     def array(self, name: str) -> Tensor:
         """Returns a whole array by name, memory-mapped unless a wrapper changes it."""
-        ...
 
     def split(self, part: str, index: int = 0) -> LongTensor:
         """Returns the ids of graphs or nodes of `part` (train, val, test) in split `index`, ascending."""
-        ...
 
     def batch(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, without encodings."""
-        ...
 
 
-class StoredArray(Protocol):
-    """An array of a stored encoding (`gt_bench.encodings.cache.StoredArray`)."""
+@dataclass(frozen=True)
+class StoredArray:
+    """An array of a stored encoding.
 
-    @property
-    def name(self) -> str:
-        """Name of the array."""
-        ...
+    Attributes:
+        name: name of the array.
+        kind: what a row belongs to: node, pair, edge or graph.
+        values: rows of all graphs, memory-mapped, [rows, width].
+        shifted: whether values are indices of edges within the graph, -1 for none. A batch has indices within itself.
+    """
 
-    @property
-    def kind(self) -> str:
-        """What a row belongs to: node, pair, edge or graph."""
-        ...
-
-    @property
-    def values(self) -> Tensor:
-        """Rows of all graphs, [rows, width]."""
-        ...
-
-    @property
-    def shifted(self) -> bool:
-        """Whether values are indices of edges within the graph, -1 for none."""
-        ...
+    name: str
+    kind: str
+    values: Tensor
+    shifted: bool
 
 
 class Encoded(Protocol):
@@ -127,24 +61,19 @@ class Encoded(Protocol):
     @property
     def stored(self) -> Sequence[StoredArray]:
         """The stored arrays."""
-        ...
 
     @property
     def computes(self) -> bool:
         """Whether there are encodings that are computed for each batch."""
-        ...
 
     def attach_stored(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Adds the stored encodings of `graphs` to their batch."""
-        ...
 
     def attach_computed(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Adds the encodings that are computed for each batch."""
-        ...
 
     def attach(self, batch: GraphBatch, graphs: Tensor) -> GraphBatch:
         """Adds the encodings of `graphs` to their batch."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -185,27 +114,21 @@ class Batches(Protocol):
     @property
     def steps_per_epoch(self) -> int:
         """Number of optimiser steps per epoch."""
-        ...
 
     def training(self, epoch: int) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields the training batches in an order that depends on the seed of the run and the epoch."""
-        ...
 
     def evaluation(self, part: str) -> Iterator[tuple[GraphBatch, Tensor | None]]:
         """Yields all of `part` (train, val, test) in a fixed order."""
-        ...
 
     def order(self, part: str) -> LongTensor | None:
         """Returns the ids of a part in the order of `evaluation`. None if rows of the output do not follow from ids."""
-        ...
 
     def load(self, graphs: Tensor) -> GraphBatch:
         """Returns the graphs with these ids, with encodings, on the device."""
-        ...
 
     def on(self, device: torch.device) -> "Batches":
         """Returns the same batches on another device, for the evaluation of one large graph."""
-        ...
 
 
 class Objective(Protocol):
@@ -215,13 +138,11 @@ class Objective(Protocol):
     direction: str
     loss: Callable[..., Tensor]
 
-    def output_shape(self, batch: GraphBatch, header: Header) -> tuple[int, ...] | None:
+    def output_shape(self, batch: GraphBatch, header: PackedHeader) -> tuple[int, ...] | None:
         """Returns the shape of a model's output for `batch`, or None if any shape is allowed."""
-        ...
 
     def predict(self, model: nn.Module, batch: GraphBatch, rows: Tensor | None) -> tuple[Tensor, Any]:
         """Returns the outputs that count and their targets, as arguments of `loss` and `evaluate`."""
-        ...
 
     def evaluate(self, outputs: list[Tensor], targets: list[Any]) -> dict[str, float]:
         """Computes metrics over the outputs and targets of all batches.
@@ -232,4 +153,3 @@ class Objective(Protocol):
         Raises:
             ValueError: a metric is undefined on these targets.
         """
-        ...

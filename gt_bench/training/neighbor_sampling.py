@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gt_bench.data.readers import distinct
 from gt_models.batch import GraphBatch
 
 
@@ -59,7 +60,7 @@ class NeighborSampler:
         for limit in (*neighbors, 0):
             found[frontier] = True
             edges.append(self._drawn(frontier, limit, rng))
-            reached = np.unique(self.source[edges[-1]])
+            reached = distinct(self.source[edges[-1]])
             frontier = reached[~found[reached]]
             nodes.append(frontier)
         device = self.batch.x.device

@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -231,11 +231,7 @@ class Run:
                 with self.meter.timing("eval"):
                     scores = self._evaluate(self.selects_on)
                 values |= {"val_loss": scores["loss"], "val": scores[self.task.metric]}
-            for name, value in values.items():
-                self.outcome.curves[name].append(value)
-            self._update_best(values["val"])
-            if self.on_epoch:
-                self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
+            self._report(values)
             took = time.monotonic() - began
             # an epoch longer than the grace period of a signal is lost if the run is killed: save often
             is_long = took > signals.GRACE and self.checkpoint.cost < 0.02 * took
@@ -250,6 +246,14 @@ class Run:
                 raise TimedOut(f"{self.epoch} of {total} epochs took longer than the limit of {self.time_limit:.0f} s")
             if signals.pending() and self.epoch < total:
                 signals.leave()
+
+    def _report(self, values: Mapping[str, Any]) -> None:
+        """Adds the values of an epoch to the curves, which may make it the best one, and calls `on_epoch`."""
+        for name, value in values.items():
+            self.outcome.curves[name].append(value)
+        self._update_best(values["val"])
+        if self.on_epoch:
+            self.on_epoch(self.epoch, {k: v for k, v in values.items() if v is not None and k != "epoch"})
 
     def _stops_early(self) -> bool:
         best = self.outcome.best_epoch

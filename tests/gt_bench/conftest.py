@@ -7,11 +7,13 @@ import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
+from gt_bench.data.custom.dataset import METRICS
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.pipeline.grid import main as write_grid
@@ -29,6 +31,14 @@ RECIPE = {
 }
 
 
+def header_of(name: str, task: str, **given: Any) -> PackedHeader:
+    """The header of a packed dataset: level and kind of split are in the name of the task."""
+    level = given.get("level", task.partition("-")[0])
+    usual = {"level": level, "split_kind": level, "num_splits": 1, "in_dim": 1, "out_dim": 1}
+    usual |= {"metric": METRICS[task][0]} if task in METRICS else {}
+    return PackedHeader(name=name, task=task, **usual | given)
+
+
 def pack_web(folder: Path, name: str = "web", nodes: int = 60, seed: int = 0) -> PackedHeader:
     """One graph with two splits and three classes that the features determine."""
     rng = np.random.default_rng(seed)
@@ -37,16 +47,7 @@ def pack_web(folder: Path, name: str = "web", nodes: int = 60, seed: int = 0) ->
     x[np.arange(nodes), y] += 1.5
     edges = rng.integers(0, nodes, (2, 3 * nodes))
     split = np.stack([rng.permutation(np.arange(nodes) % 3 + 1) for _ in range(2)])
-    header = PackedHeader(
-        name=name,
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        in_dim=5,
-        out_dim=3,
-        split_kind="node",
-        num_splits=2,
-    )
+    header = header_of(name, "node-classification", in_dim=5, out_dim=3, num_splits=2)
     arrays = {"num_nodes": [nodes], "num_edges": [edges.shape[1]], "edge_index": edges, "x": x, "y": y, "split": split}
     return pack(folder / "packed" / name, header, arrays)
 
@@ -59,24 +60,9 @@ def pack_many(folder: Path, name: str = "many", graphs: int = 30, seed: int = 0)
     starts = np.concatenate([[0], sizes.cumsum()])
     y = np.array([x[a:b, 0].mean() for a, b in zip(starts, starts[1:], strict=False)], np.float32)
     edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
-    header = PackedHeader(
-        name=name,
-        task="graph-regression",
-        metric="mae",
-        level="graph",
-        in_dim=4,
-        out_dim=1,
-        split_kind="graph",
-        num_splits=1,
-    )
-    arrays = {
-        "num_nodes": sizes,
-        "num_edges": sizes,
-        "edge_index": edges,
-        "x": x,
-        "y": y,
-        "split": (np.arange(graphs) % 3 + 1)[None],
-    }
+    header = header_of(name, "graph-regression", in_dim=4)
+    split = (np.arange(graphs) % 3 + 1)[None]
+    arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": split}
     return pack(folder / "packed" / name, header, arrays)
 
 
@@ -91,9 +77,8 @@ def write_yaml(tmp_path: Path, content, name: str = "recipe.yaml") -> Path:
 def project(tmp_path, monkeypatch):
     """`project.recipe(dataset, row, **changes)` writes a recipe and the grid; the working directory is the project."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "gt_bench.runtime.environment.commit", lambda: COMMIT
-    )  # the working tree of the tests may be dirty
+    # the working tree of the tests may be dirty
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: COMMIT)
     pack_web(tmp_path / "data")
     pack_many(tmp_path / "data")
     cells: dict[str, dict] = {}

@@ -1,4 +1,4 @@
-"""A user's folder: params.yaml and two datasets of the catalog.
+"""User-supplied data, and a user's folder: params.yaml and two datasets of the catalog.
 
 `web` is one graph with node classes; `many` has several graphs with one number each.
 """
@@ -8,10 +8,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gt_bench.data.custom.dataset import custom_dataset
+from gt_bench.data.custom.dataset import METRICS, custom_dataset
+from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import catalog
+from gt_bench.data.spec import DatasetSpec
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
+
+
+def mine(source: object, task: str = "node-classification", name: str = "mine", **options: object) -> DatasetSpec:
+    """User-supplied data; the metric is by default the usual one of the task."""
+    return custom_dataset(name, source, **{"task": task, "metric": METRICS[task][0]} | options)
+
+
+def packed(source: object, folder: Path, task: str = "node-classification", **options: object) -> PackedDataset:
+    """Pack user-supplied data."""
+    spec = mine(source, task, **options)
+    spec.prepare(spec, {}, folder)
+    return PackedDataset.open(folder)
 
 
 def write_web(folder: Path, nodes: int = 60) -> Path:

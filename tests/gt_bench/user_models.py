@@ -2,6 +2,7 @@
 
 import multiprocessing
 import pickle
+import sys
 import textwrap
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from gt_models import registry
 
 @pytest.fixture(autouse=True)
 def forgotten():
-    """Forget after each test the models that it registered."""
+    """Forget after each test the models that it registered, and the package of `install`."""
     before = {name: registry.model_info(name) for name in registry.list_models()}
     yield
     registry._INFOS.clear()
     registry._INFOS.update(before)
     models._SOURCES.clear()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "acme"]:
+        del sys.modules[name]
 
 
 def write(name: str, text: str) -> str:
@@ -27,6 +30,14 @@ def write(name: str, text: str) -> str:
     Path(name).parent.mkdir(parents=True, exist_ok=True)
     Path(name).write_text(textwrap.dedent(text).lstrip())
     return name
+
+
+def install(root: Path, group: str, entries: dict[str, str], monkeypatch) -> None:
+    """Install in root/site a package `acme`, whose modules are written there, with these entry points."""
+    write(f"{root}/site/acme-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    lines = (f"{name} = {value}\n" for name, value in entries.items())
+    write(f"{root}/site/acme-1.0.dist-info/entry_points.txt", f"[{group}]\n" + "".join(lines))
+    monkeypatch.syspath_prepend(f"{root}/site")
 
 
 def _work(compute: bytes, pipe) -> None:

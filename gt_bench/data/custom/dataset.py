@@ -24,7 +24,7 @@ from gt_bench.utils.errors import DatasetError
 
 _CLASSES = ("accuracy", "balanced-accuracy", "f1-macro", "f1-micro", *TWO_CLASSES)
 _NUMBERS = ("mae", "mse", "rmse", "r2")
-METRICS = {  # task -> its metrics; in addition `file.py:function`
+METRICS = {  # task -> its metrics, the usual one first; in addition `file.py:function`
     "edge-classification": _CLASSES,
     "edge-regression": _NUMBERS,
     "graph-classification": _CLASSES,

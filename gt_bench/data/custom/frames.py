@@ -55,9 +55,13 @@ def tables_of(data: Any, where: str) -> dict[str, Table] | None:
             if not _is_frame(frame):
                 raise DatasetError(f"{where}: {name} is a {type(frame).__name__}; expected {FORM}")
         return {name: _table(_columns(frame, Path(where, name)), Path(where, name)) for name, frame in data.items()}
-    if isinstance(data, list | tuple) and data and all(map(_is_networkx, data)):
-        return _of_graphs(data, where)
-    return _of_graph(data, where) if _is_networkx(data) else None
+    several = isinstance(data, list | tuple) and bool(data)
+    if not all(map(_is_networkx, data if several else [data])):
+        return None
+    columns = _NetworkxColumns(where)
+    for number, graph in enumerate(data if several else [data]):
+        columns.add(graph, number if several else None)
+    return columns.tables(several)
 
 
 def read_parquet(path: Path) -> Table:
@@ -206,19 +210,6 @@ def _text(value: Any, path: Path, name: str, row: int) -> str:
 
 def _is_networkx(data: Any) -> bool:
     return hasattr(data, "adj") and hasattr(data, "nodes") and hasattr(data, "is_directed") and hasattr(data, "edges")
-
-
-def _of_graph(graph: nx.Graph, where: str) -> dict[str, Table]:
-    columns = _NetworkxColumns(where)
-    columns.add(graph, None)
-    return columns.tables(several=False)
-
-
-def _of_graphs(graphs: Sequence[nx.Graph], where: str) -> dict[str, Table]:
-    columns = _NetworkxColumns(where)
-    for number, graph in enumerate(graphs):
-        columns.add(graph, number)
-    return columns.tables(several=True)
 
 
 class _NetworkxColumns:

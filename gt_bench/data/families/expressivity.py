@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
+from gt_bench.config.protocols.brec import PAIRS as BREC_PAIRS
+from gt_bench.config.protocols.brec import RELABELLINGS
 from gt_bench.data.archives import Limits, decompress
 from gt_bench.data.packed_writer import PackedWriter, pack
 from gt_bench.data.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
-BREC_PAIRS, RELABELLINGS = 400, 32
 # first pair of each category, in the order of the file
 BREC_CATEGORIES = {
     "basic": 0,

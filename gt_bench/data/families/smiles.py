@@ -140,25 +140,26 @@ def _member_rows(archive: Path, member: str) -> Iterator[Iterator[dict[str, str]
 
 
 @contextmanager
-def _gzip_rows(source: gzip.GzipFile, where: Path, limit: int = 32 << 30) -> Iterator[Iterator[dict[str, str]]]:
+def _gzip_rows(source: gzip.GzipFile, where: Path) -> Iterator[Iterator[dict[str, str]]]:
     """Iterate over the rows of a gzipped CSV file with a header, line by line."""
     with (
         dataset_errors(where, "not a readable gzipped CSV file", (OSError, EOFError, csv.Error, UnicodeDecodeError)),
         source,
         io.TextIOWrapper(source, "utf-8", newline="") as text,
     ):
-        yield _checked(csv.DictReader(_lines(text, where)), where, limit)
+        yield _checked(csv.DictReader(_lines(text, where)), where)
 
 
-def _lines(text: io.TextIOWrapper, where: Path, longest: int = 1 << 20) -> Iterator[str]:
+def _lines(text: io.TextIOWrapper, where: Path) -> Iterator[str]:
+    longest = 1 << 20
     for line in iter(lambda: text.readline(longest), ""):
         if len(line) == longest:
             raise DatasetError(f"{where}: a line of more than {longest:,} characters")
         yield line
 
 
-def _checked(rows: Iterable[dict[str, str]], where: Path, limit: int) -> Iterator[dict[str, str]]:
-    size = 0
+def _checked(rows: Iterable[dict[str, str]], where: Path) -> Iterator[dict[str, str]]:
+    size, limit = 0, 32 << 30
     for row in rows:
         size += sum(len(value) for value in row.values() if isinstance(value, str))
         if size > limit:

@@ -1,12 +1,13 @@
 """wikics (Mernyei and Cangea 2020): twenty training masks, one test mask; validation as in Polynormer's code."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from gt_bench.data.packed_writer import pack_graph
-from gt_bench.data.readers import both_directions, dataset_errors, masks_to_split, read_json
+from gt_bench.data.readers import both_directions, dataset_errors, masks_to_split
 from gt_bench.data.spec import DatasetSpec, files, node_classification
 
 
@@ -17,8 +18,8 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
         DatasetError: the file is damaged or has another form.
     """
     path = paths[spec.files[0].path]
-    data = read_json(path)
     with dataset_errors(path, "not WikiCS' JSON"):
+        data = json.loads(path.read_bytes())
         x, labels = np.array(data["features"], np.float32), np.array(data["labels"], np.int64)
         links = [(i, j) for i, targets in enumerate(data["links"]) for j in targets]
         masks = (np.array(data[f"{name}_masks"], bool) for name in ("train", "val", "stopping"))

@@ -83,7 +83,4 @@ def _spec(name: str, nodes: int, undirected: int, features: int, notes: tuple[st
 
 
 _DUPLICATES = ("duplicate nodes (Platonov et al. 2023); another version has 5 classes and 2,325 features",)
-DATASETS = [
-    _spec("chameleon", 2277, 31371, 3132, _DUPLICATES),
-    _spec("crocodile", 11631, 170773, 13183),
-]
+DATASETS = [_spec("chameleon", 2277, 31371, 3132, _DUPLICATES), _spec("crocodile", 11631, 170773, 13183)]

@@ -9,11 +9,8 @@ from gt_bench.config.schema import RecipeError
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import write_yaml
 
-GRID = {
-    "datasets": ["web"],
-    "suites": ["small"],
-    "cells": {"small-web-mlp": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}},
-}
+CELL = {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}
+GRID = {"datasets": ["web"], "suites": ["small"], "cells": {"small-web-mlp": CELL}}
 
 
 @pytest.mark.parametrize(
@@ -28,30 +25,10 @@ GRID = {
         ({"resources": {"all": {"hours": math.inf}}}, ["resources.all.hours: Input should be a finite number"]),
         ({"run": {"device": "cdua"}}, ["run.device", "auto, cpu, cuda", "cdua"]),
         ({"cels": {}}, ["cels", "did you mean 'cells'"]),
+        ({"cells": {"small-web-mlp": CELL | {"setings": "tuned"}}}, ["setings", "settings"]),
+        ({"cells": {"x": CELL}}, ["cell x", "disagree"]),
         (
-            {
-                "cells": {
-                    "small-web-mlp": {
-                        "cell": "small/web/mlp",
-                        "dataset": "web",
-                        "model": "mlp",
-                        "settings": "recipes",
-                        "setings": "tuned",
-                    }
-                }
-            },
-            ["setings", "settings"],
-        ),
-        (
-            {"cells": {"x": {"cell": "small/web/mlp", "dataset": "web", "model": "mlp", "settings": "recipes"}}},
-            ["cell x", "disagree"],
-        ),
-        (
-            {
-                "cells": {
-                    "small-wed-mlp": {"cell": "small/wed/mlp", "dataset": "wed", "model": "mlp", "settings": "recipes"}
-                }
-            },
+            {"cells": {"small-wed-mlp": CELL | {"cell": "small/wed/mlp", "dataset": "wed"}}},
             ["wed", "did you mean 'web'"],
         ),
         ({"limits": {"smal": {"seeds": 1}}}, ["smal", "did you mean 'small'"]),
@@ -77,9 +54,8 @@ def test_mistakes_in_params(tmp_path, change, words):
 
 @pytest.mark.parametrize("name", ["small/web/mlp", "small-web-mlp"])
 def test_a_cell_is_cut_by_its_path_and_by_its_key(tmp_path, name):
-    grid = load_grid(
-        write_yaml(tmp_path, {**GRID, "limits": {name: {"seeds": 1}}, "resources": {name: {"hours": 2}}}, "params.yaml")
-    )
+    content = GRID | {"limits": {name: {"seeds": 1}}, "resources": {name: {"hours": 2}}}
+    grid = load_grid(write_yaml(tmp_path, content, "params.yaml"))
     cell = grid.find("small/web/mlp")
     assert (grid.limits_of(cell).seeds, grid.resources_of(cell).hours) == (1, 2)
     assert (list(grid.limits), list(grid.resources)) == (["small/web/mlp"], ["small/web/mlp"])

@@ -7,6 +7,7 @@ import torch
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import get_spec
+from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.statistics import compare
 
 # fields of the header that decide how a model uses the dataset
@@ -23,6 +24,14 @@ def prepared(name: str, root: Path, mirror: Path | None) -> PackedDataset:
     dataset = PackedDataset.open(result.folder)
     dataset.verify()
     assert compare(get_spec(name).expected, dataset.header.statistics) == []
+    assert_sound(dataset)
+    return dataset
+
+
+def made(spec: DatasetSpec, folder: Path, *files: Path) -> PackedDataset:
+    """Prepare a dataset in `folder` from raw files, in the order of `spec.files`, and check it."""
+    spec.prepare(spec, dict(zip((file.path for file in spec.files), files, strict=True)), folder)
+    dataset = PackedDataset.open(folder)
     assert_sound(dataset)
     return dataset
 

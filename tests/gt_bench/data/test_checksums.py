@@ -154,14 +154,8 @@ def test_pokec_pins_both_of_its_files(tmp_path, monkeypatch):
     folder = tmp_path / "mirror/pokec"
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
-    savemat(
-        folder / "pokec.mat",
-        {
-            "edge_index": rng.integers(0, 30, (2, 60)),
-            "node_feat": rng.normal(size=(30, 4)),
-            "label": rng.integers(0, 2, 30),
-        },
-    )
+    graph = {"edge_index": rng.integers(0, 30, (2, 60)), "node_feat": rng.normal(size=(30, 4))}
+    savemat(folder / "pokec.mat", graph | {"label": rng.integers(0, 2, 30)})
     parts = [dict(zip(("train", "valid", "test"), np.split(rng.permutation(30), [10, 20]))) for _ in range(5)]
     np.save(folder / "pokec-splits.npy", np.array(parts, object), allow_pickle=True)
     monkeypatch.setitem(catalog(), "pokec", replace(get_spec("pokec"), expected={"nodes": 30}))

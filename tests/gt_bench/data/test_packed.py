@@ -14,24 +14,15 @@ from hypothesis import strategies as st
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.data import packed
-from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader
+from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 from gt_bench.data.packed_writer import PackedWriter, compact, pack, replace_folder
 from gt_bench.data.prepare import prepare
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import WriteError
+from tests.gt_bench.conftest import header_of
 
-HEADER = PackedHeader(
-    name="toy",
-    task="graph-regression",
-    metric="mae",
-    level="graph",
-    in_dim=2,
-    edge_dim=[4],
-    out_dim=1,
-    split_kind="graph",
-    num_splits=1,
-)
+HEADER = header_of("toy", "graph-regression", in_dim=2, edge_dim=[4])
 
 
 def random_graphs(count: int, seed: int = 0) -> tuple[dict, list[dict]]:
@@ -135,16 +126,7 @@ def test_safetensors_itself_reads_the_file_and_it_is_mapped_not_loaded(tmp_path)
     np.testing.assert_array_equal(loaded["x"], arrays["x"])
 
     nodes = 3_000_000  # 24 MB of features
-    header = PackedHeader(
-        name="big",
-        task="node-classification",
-        metric="accuracy",
-        level="node",
-        in_dim=2,
-        out_dim=2,
-        split_kind="node",
-        num_splits=0,
-    )
+    header = header_of("big", "node-classification", in_dim=2, out_dim=2, num_splits=0)
     big = {"num_nodes": [2] * (nodes // 2), "num_edges": [0] * (nodes // 2), "x": np.zeros((nodes, 2), np.float32)}
     pack(tmp_path / "big", header, big | {"edge_index": np.zeros((2, 0), int), "y": np.zeros(nodes, int)})
     before = psutil.Process().memory_info().rss
@@ -232,16 +214,7 @@ def test_damaged_data_are_prepared_again_by_the_stage(tmp_path):
 
 
 def test_pairs_become_flat_targets(tmp_path):
-    header = PackedHeader(
-        name="sets",
-        task="set-to-graph",
-        metric="f1",
-        level="pair",
-        in_dim=1,
-        out_dim=1,
-        split_kind="graph",
-        num_splits=0,
-    )
+    header = header_of("sets", "set-to-graph", metric="f1", level="pair", split_kind="graph", num_splits=0)
     arrays = {
         "num_nodes": [2, 3],
         "num_edges": [0, 0],

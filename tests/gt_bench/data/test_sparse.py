@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe
 from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.sparse import sparse_rows
-from gt_bench.experiment.run import Experiment
 from gt_bench.store.run_store import Store
 from gt_models.kernels import use
 from tests.gt_bench.conftest import RECIPE
+from tests.gt_bench.runs import experiment
 
 
 def words(nodes: int, columns: int, share: float) -> np.ndarray:
@@ -60,37 +58,31 @@ def test_wide_features_are_never_dense(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["mlp", "polynormer"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        RECIPE["model"],
+        {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "num_local_layers": 2, "in_dropout": 0.3},
+    ],
+    ids=["mlp", "polynormer"],
+)
 def test_a_run_learns_the_same_from_either(tmp_path, model):
     pack_words(tmp_path)
-    fields = (
-        {"name": "polynormer", "hidden_dim": 8, "num_heads": 2, "num_local_layers": 2, "in_dropout": 0.3}
-        if model == "polynormer"
-        else None
-    )
-    recipe = Recipe(**{**RECIPE, "model": fields or RECIPE["model"]})
-    experiment = Experiment(
-        recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path
-    )
+    one = experiment(tmp_path, "words", model=model)
     with use("reference", feature_projection="sparse", sparse_linear="numba"):
-        sparse = experiment.run(0)[0]
+        sparse = one.run(0)[0]
     with use("reference"):
-        experiment.store, experiment.__dict__["_packed_or_sparse"] = Store(tmp_path / "other"), experiment.packed
-        dense = experiment.run(0)[0]
+        one.store, one.__dict__["_packed_or_sparse"] = Store(tmp_path / "other"), one.packed
+        dense = one.run(0)[0]
     forms = [r["measured"]["forms"]["training"].get("sparse_linear") for r in (sparse, dense)]
     assert forms == [["numba"], None]
     for curve in ("train_loss", "val_loss"):
-        assert sparse["deterministic"]["epochs"][curve] == pytest.approx(
-            dense["deterministic"]["epochs"][curve], rel=1e-4
-        )
+        found, expected = (run["deterministic"]["epochs"][curve] for run in (sparse, dense))
+        assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_other_models_get_dense_features(tmp_path):
     pack_words(tmp_path)
-    recipe = Recipe(
-        **{**RECIPE, "model": {"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2, "num_layers": 1}}
-    )
-    experiment = Experiment(
-        recipe, "words.yaml", "words", RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path
-    )
-    assert experiment._packed_or_sparse is experiment.packed
+    model = {"name": "edge-transformer", "hidden_dim": 8, "num_heads": 2, "num_layers": 1}
+    one = experiment(tmp_path, "words", model=model)
+    assert one._packed_or_sparse is one.packed

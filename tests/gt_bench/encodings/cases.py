@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed import PackedDataset
 from gt_bench.data.packed_writer import pack
 from gt_models.encodings import ENCODINGS
+from tests.gt_bench.conftest import header_of
 from tests.gt_models.checks import random_graphs
 
 SIZES = (5, 3, 9, 1, 6, 6)
@@ -14,16 +15,7 @@ def make_packed(folder, seed=0, graphs=None):
     graphs = graphs or random_graphs(SIZES, in_dim=2, density=0.4, seed=seed)
     sizes = [g.num_nodes for g in graphs]
     edges = np.concatenate([g.edge_index.numpy() for g in graphs], 1)
-    header = PackedHeader(
-        name=folder.name,
-        task="graph-regression",
-        metric="mae",
-        level="graph",
-        in_dim=graphs[0].x.size(1),
-        out_dim=1,
-        split_kind="graph",
-        num_splits=1,
-    )
+    header = header_of(folder.name, "graph-regression", in_dim=graphs[0].x.size(1))
     pack(folder, header, {
         "num_nodes": sizes, "num_edges": [g.num_edges for g in graphs], "edge_index": edges,
         "x": np.concatenate([g.x.numpy() for g in graphs]),

@@ -116,11 +116,7 @@ def test_a_recipe_whose_reference_is_wrong_has_no_numbers(monkeypatch):
 
 @pytest.mark.slow
 def test_each_paper_is_told_in_a_few_sentences(covered, rows):
-    told = every_in_short(
-        covered,
-        [("hot", "holds"), ("hot", "fails"), ("hot", "fails"), ("hot", "not tested")],
-        rows,
-    )
+    told = every_in_short(covered, [("hot", "holds"), ("hot", "fails"), ("hot", "fails"), ("hot", "not tested")], rows)
     assert set(told) == {"tokengt", "hot", "ppgt", "edge-transformer", "polynormer"}
     for paper, text in ((paper, str(summary)) for paper, summary in told.items()):
         assert 5 <= len(re.findall(r"\.(?: |$)", text)) <= 9, f"{paper}: {text}"

@@ -1,6 +1,5 @@
 """User-supplied models: a torch module in a file, added to the grid by one recipe; errors for each mistake."""
 
-import sys
 import textwrap
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from gt_bench.utils.errors import UserError
 from gt_models import registry
 from gt_models.batch import GraphBatch
 from tests.conftest import ROOT
-from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
+from tests.gt_bench.user_models import forgotten, install, write  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
 
@@ -43,6 +42,10 @@ PLAIN = """
 FAST = {"epochs": 2}
 
 
+def run(model: str, dataset: str, change=None):
+    return try_pair(model, dataset, FAST | (change or {}), [0], bar=False)
+
+
 def line_of(file: str, text: str) -> int:
     return next(i for i, line in enumerate(Path(file).read_text().splitlines(), 1) if text in line)
 
@@ -50,7 +53,7 @@ def line_of(file: str, text: str) -> int:
 @pytest.mark.parametrize("dataset", ["web", "many"])
 def test_a_plain_module_on_nodes_and_graphs(ours, dataset, forked):
     write("lab/plain.py", PLAIN)
-    found = try_pair("lab/plain.py:Plain", dataset, FAST | {"model.width": 5}, [0], bar=False)
+    found = run("lab/plain.py:Plain", dataset, {"model.width": 5})
     assert found.row["status"] == "ok"
     assert found.row["model"] == "plain-epochs-2-width-5"
     recipe = load_recipe(found.recipe)
@@ -60,13 +63,9 @@ def test_a_plain_module_on_nodes_and_graphs(ours, dataset, forked):
 
 
 def test_parts_of_the_data_by_name(ours, forked):
-    write(
-        "a.py",
-        PLAIN.replace("self, data", "self, x, edge_index, batch=None")
-        .replace("data.batch", "batch")
-        .replace("data.x", "x"),
-    )
-    assert try_pair("a.py", "many", FAST, [0], bar=False).row["status"] == "ok"
+    text = PLAIN.replace("self, data", "self, x, edge_index, batch=None")
+    write("a.py", text.replace("data.batch", "batch").replace("data.x", "x"))
+    assert run("a.py", "many").row["status"] == "ok"
 
 
 def test_a_value_of_another_kind_is_one_line(ours, forked):
@@ -75,7 +74,7 @@ def test_a_value_of_another_kind_is_one_line(ours, forked):
         with pytest.raises(UserError) as error:
             try_pair("a.py", "web", {"model.width": value}, [0], bar=False)
         assert str(error.value) == f"gt-bench try a.py web: model.width: expected a number (given: {value!r})"
-    assert try_pair("a.py", "web", FAST | {"model.width": 9}, [0], bar=False).row["status"] == "ok"
+    assert run("a.py", "web", {"model.width": 9}).row["status"] == "ok"
 
 
 def test_two_that_have_one_short_name_keep_their_results(ours, forked):
@@ -175,39 +174,34 @@ def test_a_file_that_an_argument_names_decides_too(ours, forked):
     rows = []
     for content in (b"one", b"two", b"two"):
         Path("weights.pt").write_bytes(content)
-        rows.append(try_pair("plain.py:Plain", "web", FAST | {"model.weights": "weights.pt"}, [0], bar=False).row)
+        rows.append(run("plain.py:Plain", "web", {"model.weights": "weights.pt"}).row)
     assert rows[0]["digests"] != rows[1]["digests"] == rows[2]["digests"]
 
 
 def test_an_edited_file_is_read_again(ours, forked):
     write("a.py", PLAIN)
     assert find("a.py:Plain").cls is find("a.py:Plain").cls
-    first = try_pair("a.py:Plain", "web", FAST, [0], bar=False).row
+    first = run("a.py:Plain", "web").row
     write("a.py", PLAIN.replace("width=8", "width=9"))
-    second = try_pair("a.py:Plain", "web", FAST, [0], bar=False).row
+    second = run("a.py:Plain", "web").row
     assert second["parameters"] > first["parameters"]
     assert second["digests"] != first["digests"]
 
 
 def test_encodings_are_attributes(ours, forked):
-    write(
-        "a.py",
-        PLAIN.replace("in_channels, width", "in_channels + 2, width").replace(
-            "data.x", "torch.cat([data.x, data.laplacian_eigenvectors], 1)"
-        ),
-    )
-    assert try_pair("a.py:Plain", "many", FAST | {"encodings.laplacian.k": 2}, [0], bar=False).row["status"] == "ok"
+    text = PLAIN.replace("in_channels, width", "in_channels + 2, width")
+    write("a.py", text.replace("data.x", "torch.cat([data.x, data.laplacian_eigenvectors], 1)"))
+    assert run("a.py:Plain", "many", {"encodings.laplacian.k": 2}).row["status"] == "ok"
     with pytest.raises(UserError, match="asks for an encoding.*--set encodings.laplacian"):
-        try_pair("a.py:Plain", "many", FAST, [0], bar=False)
+        run("a.py:Plain", "many")
 
 
 def test_targets_are_not_handed_over(ours):
     write("a.py", PLAIN.replace("self.encode(data.x)", "self.encode(data.x * (1 if data.y is None else 0))"))
     find("a.py:Plain")
     model = registry.create_model("a.py:Plain", in_dim=4, out_dim=3, level="node")
-    batch = GraphBatch(
-        torch.randn(5, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 5]), y=torch.zeros(5).long()
-    )
+    edges = torch.zeros(2, 0, dtype=torch.long)
+    batch = GraphBatch(torch.randn(5, 4), edges, torch.tensor([0, 5]), y=torch.zeros(5).long())
     assert model(batch).std() > 0
 
 
@@ -228,10 +222,10 @@ def test_a_layer_that_caches_its_graph_is_refused_where_there_are_several(ours, 
                 return h if self.level == "node" else global_mean_pool(h, data.batch)
     """)  # fmt: skip
     if dataset == "web" and not given:
-        assert try_pair("a.py", dataset, FAST, [0], bar=False).row["status"] == "ok"
+        assert run("a.py", dataset).row["status"] == "ok"
         return
     with pytest.raises(UserError, match=r"Cached has GCNConv\(cached=True\), which keeps the edges of the first graph"):
-        try_pair("a.py", dataset, FAST | given, [0], bar=False)
+        run("a.py", dataset, given)
 
 
 def test_a_registered_model_in_a_file_of_ones_own(ours):
@@ -250,7 +244,7 @@ def test_a_registered_model_in_a_file_of_ones_own(ours):
     """)  # fmt: skip
     info = find("own.py:Ours")
     assert (info.levels, info.cost) == (("node",), "n d")
-    assert try_pair("own.py:Ours", "web", FAST, [0], bar=False).row["status"] == "ok"
+    assert run("own.py:Ours", "web").row["status"] == "ok"
 
 
 def broken(change: tuple[str, str]) -> str:
@@ -296,7 +290,7 @@ def broken(change: tuple[str, str]) -> str:
 def test_each_mistake_names_file_and_line(ours, text, line, says, forked):
     write("lab/plain.py", text)
     with pytest.raises(UserError) as error:
-        try_pair("lab/plain.py:Plain", "web", FAST, [0], bar=False)
+        run("lab/plain.py:Plain", "web")
     said = str(error.value)
     assert says in said, said
     assert f"lab/plain.py, line {line_of('lab/plain.py', line)}" in said, said
@@ -316,13 +310,13 @@ def test_a_module_without_parameters(ours, forked):
                 return self.layers[0](data.x)
     """)  # fmt: skip
     with pytest.raises(UserError, match=r"a.py, line 4: Empty has no parameter to train.*torch.nn.ModuleList"):
-        try_pair("a.py:Empty", "web", FAST, [0], bar=False)
+        run("a.py:Empty", "web")
 
 
 def test_graph_level_output_per_node_is_told_to_pool(ours, forked):
     write("a.py", PLAIN.replace('if self.level == "node" else', "if True else"))
     with pytest.raises(UserError, match=r"a row per graph.*global_mean_pool"):
-        try_pair("a.py:Plain", "many", FAST, [0], bar=False)
+        run("a.py:Plain", "many")
 
 
 @pytest.mark.parametrize(
@@ -341,53 +335,34 @@ def test_names_that_are_no_model(ours, name, says):
     assert says in str(error.value)
 
 
-def install(root: Path, entries: str, monkeypatch) -> None:
-    """A package `acme` with these entry points."""
-    info = root / "site/acme-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(textwrap.dedent(entries))
-    monkeypatch.syspath_prepend(str(root / "site"))
-
-
 def test_a_model_of_an_installed_package(ours, monkeypatch):
-    install(ours, "[gt_bench.models]\nacme-net = acme.nets:Plain\n", monkeypatch)
+    install(ours, "gt_bench.models", {"acme-net": "acme.nets:Plain"}, monkeypatch)
     write("site/acme/__init__.py", "")
     write("site/acme/nets.py", "from acme.sizes import SIZE\n" + textwrap.dedent(PLAIN))
     write("site/acme/sizes.py", "SIZE = 1\n")
-    assert try_pair("acme-net", "web", FAST, [0], bar=False).row["status"] == "ok"
+    assert run("acme-net", "web").row["status"] == "ok"
     before = files_digest("acme-net")
     write("site/acme/sizes.py", "SIZE = 2\n")
     assert files_digest("acme-net") != before
-    for name in [name for name in sys.modules if name.split(".")[0] == "acme"]:
-        del sys.modules[name]
 
 
 @pytest.mark.parametrize(
-    ("entries", "name", "says"),
+    ("name", "value", "says"),
     [
-        (
-            "acme-net = acme.nets:Plian",
-            "acme-net",
-            "the entry point acme-net = 'acme.nets:Plian' of acme (group gt_bench.models) does not load",
-        ),
-        (
-            "acme-net = acme.nets:SIZE",
-            "acme-net",
-            "of acme (group gt_bench.models) is a int; expected a class that derives from torch.nn.Module",
-        ),
-        ("gcn = acme.nets:Plain", "gcn", "the name is taken by the model 'gcn' of gt_models; rename it"),
+        ("acme-net", "acme.nets:Plian",
+         "the entry point acme-net = 'acme.nets:Plian' of acme (group gt_bench.models) does not load"),
+        ("acme-net", "acme.nets:SIZE",
+         "of acme (group gt_bench.models) is a int; expected a class that derives from torch.nn.Module"),
+        ("gcn", "acme.nets:Plain", "the name is taken by the model 'gcn' of gt_models; rename it"),
     ],
-)
-def test_an_entry_point_that_fails(ours, monkeypatch, entries, name, says):
-    install(ours, f"[gt_bench.models]\n{entries}\n", monkeypatch)
+)  # fmt: skip
+def test_an_entry_point_that_fails(ours, monkeypatch, name, value, says):
+    install(ours, "gt_bench.models", {name: value}, monkeypatch)
     write("site/acme/__init__.py", "")
     write("site/acme/nets.py", textwrap.dedent(PLAIN) + "SIZE = 3\n")
     with pytest.raises(OwnModelError) as error:
         try_pair(name, "web")
     assert says in str(error.value)
-    for module in [module for module in sys.modules if module.split(".")[0] == "acme"]:
-        del sys.modules[module]
 
 
 def test_the_model_that_the_guide_shows_works(ours, forked):
@@ -396,10 +371,7 @@ def test_the_model_that_the_guide_shows_works(ours, forked):
     assert "gt_models" not in block
     write("lab/my_model.py", block)
     for dataset in ("web", "many"):
-        assert (
-            try_pair("lab/my_model.py:MyModel", dataset, FAST | {"model.hidden": 8}, [0], bar=False).row["status"]
-            == "ok"
-        )
+        assert run("lab/my_model.py:MyModel", dataset, {"model.hidden": 8}).row["status"] == "ok"
 
 
 NORMED = """
@@ -420,24 +392,22 @@ NORMED = """
 def test_batch_norm_on_a_row_per_graph_trains_whatever_is_left_over(ours, forked):
     write("normed.py", NORMED)
     trained = len(PackedDataset.open(prepare("many", Path("data"), [], lambda _: None).folder).split("train", 0))
-    found = try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1}, [0], bar=False)
+    found = run("normed.py:Normed", "many", {"batch.graphs": trained - 1})
     assert found.row["status"] == "ok"
     record = next(Store().records())["deterministic"]
     assert record["digests"]["last_batch"] == "joined"
     with pytest.raises(
         UserError, match="BatchNorm needs at least two rows in a training batch: set batch.graphs to 2 or more"
     ):
-        try_pair(
-            "normed.py:Normed", "many", FAST | {"batch.graphs": trained - 1, "batch.last": "alone"}, [0], bar=False
-        )
+        run("normed.py:Normed", "many", {"batch.graphs": trained - 1, "batch.last": "alone"})
     with pytest.raises(UserError, match="BatchNorm needs at least two rows"):
-        try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 1}, [0], bar=False)
+        run("normed.py:Normed", "many", {"batch.graphs": 1})
 
 
 def test_a_run_without_a_rest_has_the_key_that_it_had(ours, forked):
     write("normed.py", NORMED)
-    try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 4}, [0], bar=False)
-    try_pair("normed.py:Normed", "many", FAST | {"batch.graphs": 5}, [0], bar=False)
+    run("normed.py:Normed", "many", {"batch.graphs": 4})
+    run("normed.py:Normed", "many", {"batch.graphs": 5})
     kinds = sorted("last_batch" in r["deterministic"]["digests"] for r in Store().records())
     trained = len(PackedDataset.open(Path("data/packed/many")).split("train", 0))
     assert kinds == sorted(trained % graphs == 1 for graphs in (4, 5))
@@ -445,10 +415,4 @@ def test_a_run_without_a_rest_has_the_key_that_it_had(ours, forked):
 
 def test_a_shipped_model_with_batch_norm_and_one_row(ours):
     with pytest.raises(RecipeError, match=r"tried/many/ppgt.*BatchNorm needs at least two rows"):
-        try_pair(
-            "ppgt-released",
-            "many",
-            FAST | {"batch.graphs": 1, "model.hidden_dim": 8, "model.pool_norm": True},
-            [0],
-            bar=False,
-        )
+        run("ppgt-released", "many", {"batch.graphs": 1, "model.hidden_dim": 8, "model.pool_norm": True})

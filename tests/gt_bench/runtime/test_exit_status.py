@@ -125,19 +125,8 @@ def test_every_file_is_opened_as_utf_8():
     }
     for path, text in texts.items():
         assert not re.search(r"\.read_text\(\)|text=True|universal_newlines", text), path
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--preview",
-        "--select",
-        "PLW1514",
-        "--isolated",
-        "gt_bench",
-        "gt_models",
-        "stages",
-    ]
+    options = ["--preview", "--select", "PLW1514", "--isolated"]
+    command = [sys.executable, "-m", "ruff", "check", *options, "gt_bench", "gt_models", "stages"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout
 

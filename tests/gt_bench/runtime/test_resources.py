@@ -52,11 +52,11 @@ V1 = {
     "cpu/x/cpu.cfs_period_us": 50000,
     "cpu/cpu.cfs_quota_us": -1,
 }  # fmt: skip
+# inside the container, whose root is its group
 HOST_PATH = {
-    "memory/memory.limit_in_bytes": GIB,
-    "memory/memory.usage_in_bytes": GIB // 4,
-    "cpu,cpuacct/cpu.cfs_quota_us": 50000,
-} | {"cpu,cpuacct/cpu.cfs_period_us": 100000}
+    "memory/memory.limit_in_bytes": GIB, "memory/memory.usage_in_bytes": GIB // 4,
+    "cpu,cpuacct/cpu.cfs_quota_us": 50000, "cpu,cpuacct/cpu.cfs_period_us": 100000,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,7 @@ HOST_PATH = {
     [
         ("0::/a/b\n", V2, 3, 1.5, 2),
         ("5:cpu:/x\n4:memory:/docker/c\n1:name=systemd:/x\n", V1, 2, 1 + 1024 / GIB, 3),
-        (
-            "5:cpu,cpuacct:/the/host\n4:memory:/the/host/path\n",
-            HOST_PATH,
-            1,
-            0.75,
-            1,
-        ),  # inside the container, whose root is its group
+        ("5:cpu,cpuacct:/the/host\n4:memory:/the/host/path\n", HOST_PATH, 1, 0.75, 1),
         ("", {}, 8, 6, 12),
     ],
 )
@@ -83,8 +77,7 @@ def test_control_groups_of_both_versions_and_those_around_them(groups, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("address", "data", "expected"),
-    [(-1, -1, 3), (2 * GIB, -1, 2), (-1, GIB, 1), (16 * GIB, 16 * GIB, 3)],
+    ("address", "data", "expected"), [(-1, -1, 3), (2 * GIB, -1, 2), (-1, GIB, 1), (16 * GIB, 16 * GIB, 3)]
 )
 def test_the_least_limit_counts(groups, monkeypatch, address, data, expected):
     groups("0::/a/b\n", V2)
@@ -219,12 +212,8 @@ def test_how_many_at_once(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(12)))
     assert cores() <= 12
     monkeypatch.setattr(resources, "cores", lambda: 8)
-    assert [
-        at_once("auto", 20),
-        at_once("auto", 3),
-        at_once("auto", 20, threads=3),
-        at_once("auto", 20, threads=16),
-    ] == [8, 3, 2, 1]
+    assert [at_once("auto", 20), at_once("auto", 3)] == [8, 3]
+    assert [at_once("auto", 20, threads=threads) for threads in (3, 16)] == [2, 1]
     assert [at_once("auto", 20, gpu=True), at_once(2, 20, gpu=True), at_once(30, 20), at_once(4, 0)] == [1, 2, 20, 1]
     monkeypatch.setattr(sys, "platform", "darwin")
     assert at_once("auto", 20) == 1

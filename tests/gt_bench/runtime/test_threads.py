@@ -139,14 +139,8 @@ def test_entry_points_load_no_library_before_the_environment_is_settled():
         "import sys, gt_bench.cli, stages.train, stages.tune, gt_bench.testing.check_grid; print({'torch', 'numpy'} & "
         "sys.modules.keys())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "set()\n"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True) == "set()\n"
 
 
 def test_blas_has_as_many_threads_and_afterwards_what_it_had():

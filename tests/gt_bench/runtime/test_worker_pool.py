@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.runtime import worker_pool as worker_pool
+from gt_bench.runtime import worker_pool
 from gt_bench.runtime.signals import Stopped, handled
 from gt_bench.runtime.worker_pool import TaskResult, WorkerPool
 from tests.conftest import ROOT
@@ -92,14 +92,8 @@ def test_a_full_disk_ends_what_has_not_begun():
 def test_a_task_waits_for_the_one_it_needs():
     order = []
     ready = lambda task, unfinished: task != "second" or "first" not in unfinished  # noqa: E731
-    endings = run(
-        lambda task, tell: tell(),
-        3,
-        ["second", "first", "third"],
-        True,
-        is_ready=ready,
-        on_done=lambda task, _: order.append(task),
-    )
+    hooks = {"is_ready": ready, "on_done": lambda task, _: order.append(task)}
+    endings = run(lambda task, tell: tell(), 3, ["second", "first", "third"], True, **hooks)
     assert len(endings) == 3
     assert order.index("first") < order.index("second")
     # a task that waits for itself runs anyway

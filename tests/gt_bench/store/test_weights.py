@@ -4,27 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from gt_bench.cli.app import app
-from gt_bench.config.grid import load_grid
-from gt_bench.pipeline.train import train_cell
 from gt_bench.store import weights
 from gt_bench.store.run_store import Store, best_run
 from gt_bench.store.weights import WeightsError, load_trained
 from gt_bench.utils.errors import UserError
-
-CELL = "small/web/mlp"
+from tests.gt_bench.shipping import CELL, run, train
 
 
 def trained(project, **changes):
     project.recipe(**changes)
-    grid = load_grid()
-    return train_cell(grid.find(CELL), grid)
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(app, [*arguments])
+    return train()
 
 
 def test_the_best_seed_keeps_its_weights_and_they_score_the_same(project):

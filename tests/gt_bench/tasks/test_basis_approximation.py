@@ -10,17 +10,12 @@ from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.registry import get_spec
 from gt_bench.tasks.registry import create_task
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.runs import assert_resumes, experiment
 
 MODEL = {
-    "name": "tokengt-attention",
-    "hidden_dim": 16,
-    "head_dim": 4,
-    "num_heads": 16,
-    "input_linear": True,
-    "pre_norm": True,
-    "sign_flip": False,
-}
+    "name": "tokengt-attention", "hidden_dim": 16, "head_dim": 4, "num_heads": 16, "input_linear": True,
+    "pre_norm": True, "sign_flip": False,
+}  # fmt: skip
 LAST = {
     "select": "last",
     "epochs": 6,

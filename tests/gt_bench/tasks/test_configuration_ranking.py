@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.families import tpugraphs
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
-from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.tasks.configuration_ranking import (
     CONFIGURED,
     Runtimes,
@@ -28,6 +24,7 @@ from gt_bench.tasks.configuration_ranking import (
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.interfaces import SplitData
 from gt_models import GraphBatch
+from tests.gt_bench import runs
 from tests.gt_bench.data.raw_files import tpu_tar
 
 NAMES = {"layout": "tpugraphs-layout-xla-random", "tile": "tpugraphs-layout-tile"}
@@ -55,8 +52,8 @@ def prepare(folder, kind, sizes=(9, 14, 6, 8, 12), edit=learnable):
     tpu_tar(folder / "valid.tar", kind, [11, 7], 1, edit=edit)
     spec = get_spec(NAMES[kind])
     paths = dict(zip([file.path for file in spec.files], (folder / "train.tar", folder / "valid.tar"), strict=True))
-    spec.prepare(spec, paths, folder / "data/packed" / NAMES[kind])
-    return PackedDataset.open(folder / "data/packed" / NAMES[kind])
+    spec.prepare(spec, paths, folder / "packed" / NAMES[kind])
+    return PackedDataset.open(folder / "packed" / NAMES[kind])
 
 
 @pytest.fixture(params=["layout", "tile"])
@@ -66,27 +63,12 @@ def packed(request, tmp_path):
 
 @pytest.fixture
 def experiment(packed, tmp_path):
-    def make(store="store", **changes):
-        settings = RunSettings(device="cpu")
-        recipe = Recipe(**{**RECIPE, **changes})
-        return Experiment(
-            recipe, "recipe.yaml", packed.header.name, settings, Store(tmp_path / store), tmp_path / "data"
-        )
-
-    return make
+    return lambda store="store", **changes: runs.experiment(tmp_path, packed.header.name, store, **RECIPE | changes)
 
 
 def loader_of(experiment, seed=0):
-    data = SplitData(
-        experiment.packed,
-        experiment.encoded,
-        0,
-        experiment.recipe.batch,
-        seed,
-        torch.device("cpu"),
-        torch.float32,
-    )
-    return experiment.task.loader(data)
+    arrays, batch = (experiment.packed, experiment.encoded, 0), experiment.recipe.batch
+    return experiment.task.loader(SplitData(*arrays, batch, seed, torch.device("cpu"), torch.float32))
 
 
 def test_losses_are_the_written_ones():
@@ -208,17 +190,9 @@ def test_a_run_learns_and_resumes_bit_for_bit(experiment):
     assert whole["status"] == "ok"
     assert whole["epochs"]["train_loss"][-1] < whole["epochs"]["train_loss"][0]
 
-    class Killed(BaseException):
-        pass
-
-    def die(epoch, values):
-        if epoch == 10:
-            raise Killed
-
     one = experiment(**changes)
-    object.__setattr__(one.settings, "checkpoint_seconds", 0.0)
-    with pytest.raises(Killed):
-        one.run(0, on_epoch=die)
+    with pytest.raises(runs.Killed):
+        one.run(0, on_epoch=runs.kill_at(10))
     seen = []
     record, _ = one.run(0, on_epoch=lambda epoch, values: seen.append(epoch))
     assert 1 < seen[0] <= 10

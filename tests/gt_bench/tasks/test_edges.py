@@ -6,10 +6,10 @@ import torch
 
 from gt_bench.analysis.score import by_class, check_metrics, fitting_metrics
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.packed import PackedDataset
 from gt_bench.store.predictions import load
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.custom_data import packed as pack_source
+from tests.gt_bench.runs import assert_resumes, experiment
 
 NODES, EDGES = 12, 40
 EDGE_RECIPE = {
@@ -27,9 +27,8 @@ def prepare(root, task, y, metric, edge_attr=None, split=None, name="trades", **
     arrays |= {} if edge_attr is None else {"edge_attr": edge_attr}
     arrays |= {} if split is None else {"split": np.array(split)}
     np.savez(root / f"{name}.npz", **arrays)
-    spec = custom_dataset(name, root / f"{name}.npz", task=task, metric=metric, split=(0.6, 0.2, 0.2), **more)
-    spec.prepare(spec, {}, root / "packed" / name)
-    return PackedDataset.open(root / "packed" / name)
+    more |= {"metric": metric, "split": (0.6, 0.2, 0.2)}
+    return pack_source(root / f"{name}.npz", root / "packed" / name, task, name=name, **more)
 
 
 def classes(seed=1):

@@ -10,14 +10,14 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.hyperedge_prediction import HyperedgeTargets, Negatives, cooccurrence
 from gt_bench.tasks.registry import create_task
 from gt_bench.training.interfaces import SplitData
 from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import CooccurrenceEncoder
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.conftest import header_of
+from tests.gt_bench.runs import assert_resumes, experiment
 
 SIZES = [9, 6, 3]
 KIND = np.repeat(np.arange(3), SIZES)
@@ -151,10 +151,7 @@ def test_input_that_does_not_fit_is_named(change, words):
 
 
 def test_the_loss_weighs_known_hyperedges_five_times():
-    output, labels = (
-        torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64),
-        torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64),
-    )
+    output, labels = torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
     p = 1 / (1 + np.exp(-output.numpy()))
     expected = (-5 * math.log(p[0]) - math.log(1 - p[1]) - math.log(1 - p[2])) / 3
     loss = create_task("hyperedge-prediction", "auc").loss
@@ -166,11 +163,8 @@ def pack_hypergraph(root):
     found = members(150)
     distinct, which = np.unique(found, axis=0, return_inverse=True)
     part = np.random.default_rng(1).choice([1, 1, 1, 2, 3], len(distinct))[which.ravel()]
-    header = PackedHeader(
-        name="hyper", task="hyperedge-prediction", metric="auc", also=["aupr"], level="hyperedge",
-        in_dim=[n + 1 for n in SIZES], out_dim=1, split_kind="hyperedge", num_splits=2,
-        extras={"hyperedges": "table", "type_sizes": "table"},
-    )  # fmt: skip
+    given = {"metric": "auc", "also": ["aupr"], "extras": {"hyperedges": "table", "type_sizes": "table"}}
+    header = header_of("hyper", "hyperedge-prediction", in_dim=[n + 1 for n in SIZES], num_splits=2, **given)
     arrays = {
         "num_nodes": [len(KIND)], "num_edges": [0], "x": columns(), "edge_index": np.zeros((2, 0), np.int64),
         "hyperedges": found, "type_sizes": np.array(SIZES), "split": np.stack([part, np.where(part == 2, 1, part)]),
@@ -180,37 +174,21 @@ def pack_hypergraph(root):
 
 ENCODER = {"node_encoder": "cooccurrence", "hidden_dim": 8}
 HOT = {
-    "name": "hot-released",
-    "num_layers": 1,
-    "num_heads": 2,
-    "attention": "kernel",
-    "kernel": "generalized",
-    "head_dims": [8],
-    "head_dropout": 0.1,
-}
+    "name": "hot-released", "num_layers": 1, "num_heads": 2, "attention": "kernel", "kernel": "generalized",
+    "head_dims": [8], "head_dropout": 0.1,
+}  # fmt: skip
 S2G = {
-    "name": "s2g",
-    "plus": True,
-    "set_dims": [],
-    "pair_dims": [8],
-    "node_encoder": "cooccurrence",
-    "node_dim": 8,
+    "name": "s2g", "plus": True, "set_dims": [], "pair_dims": [8], "node_encoder": "cooccurrence", "node_dim": 8,
     "dropout": 0.1,
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [HOT | ENCODER, S2G | {"broadcast_activation": True}])
 def test_a_run_learns_resumes_and_tests_what_it_states(model, tmp_path):
     pack_hypergraph(tmp_path)
-    changes = {
-        "model": model,
-        "batch": {"hyperedges": 16},
-        "split": 0,
-        "epochs": 8,
-        "optimizer": {"name": "adam", "lr": 0.02},
-    }
-    record, run = assert_resumes(tmp_path, "hyper", **changes)
+    changes = {"batch": {"hyperedges": 16}, "epochs": 8, "optimizer": {"name": "adam", "lr": 0.02}}
+    record, run = assert_resumes(tmp_path, "hyper", model=model, split=0, **changes)
     assert record["epochs"]["train_loss"][-1] < record["epochs"]["train_loss"][0]
     # computed by hand: all hyperedges of the part, then their negatives
     (batch, _), = list(run.loader.evaluation("test"))  # fmt: skip
@@ -240,25 +218,16 @@ def test_other_precisions_train(precision, tmp_path):
 def test_what_a_part_may_know(tmp_path):
     pack_hypergraph(tmp_path)
     done = experiment(tmp_path, "hyper", model=HOT | ENCODER, batch={"hyperedges": 16}, split=0)
-    loader = done.task.loader(
-        SplitData(done.packed, done.encoded, 0, done.recipe.batch, 0, torch.device("cpu"), torch.float32)
-    )
-    parts = {
-        part: {tuple(t) for t in loader.members[loader.ids[part].numpy()].tolist()} for part in ("train", "val", "test")
-    }
-    first, second = (
-        [b.extras["hyperedge_index"].tolist() for b, _ in loader.training(0)],
-        [b.extras["hyperedge_index"].tolist() for b, _ in loader.training(1)],
-    )
-    assert len(first) == loader.steps_per_epoch == len(loader.ids["train"]) // 16
-    assert first != second
-    assert first == [b.extras["hyperedge_index"].tolist() for b, _ in loader.training(0)]
-    made = {
-        tuple(t)
-        for epoch in range(20)
-        for b, _ in loader.training(epoch)
-        for t in b.extras["hyperedge_index"][16:].tolist()
-    }
+    data = SplitData(done.packed, done.encoded, 0, done.recipe.batch, 0, torch.device("cpu"), torch.float32)
+    loader = done.task.loader(data)
+    parts = {part: {tuple(t) for t in loader.members[ids.numpy()].tolist()} for part, ids in loader.ids.items()}
+
+    def epoch(number):
+        return [batch.extras["hyperedge_index"].tolist() for batch, _ in loader.training(number)]
+
+    assert len(epoch(0)) == loader.steps_per_epoch == len(loader.ids["train"]) // 16
+    assert epoch(0) == epoch(0) != epoch(1)
+    made = {tuple(t) for number in range(20) for batch in epoch(number) for t in batch[16:]}
     assert not made & parts["train"]
     assert made & parts["test"]  # a test hyperedge can be a negative in training
     # the input graph contains training hyperedges only
@@ -282,9 +251,8 @@ def test_what_a_part_may_know(tmp_path):
 )
 def test_the_released_protocol_and_wrong_batches_are_refused(changes, words, tmp_path):
     pack_hypergraph(tmp_path)
-    done = experiment(
-        tmp_path, "hyper", **({"model": HOT | ENCODER, "batch": {"hyperedges": 16}, "split": 0} | changes)
-    )
+    usual = {"model": HOT | ENCODER, "batch": {"hyperedges": 16}, "split": 0}
+    done = experiment(tmp_path, "hyper", **usual | changes)
     with pytest.raises(RecipeError, match=words):
         done.run(0)
 

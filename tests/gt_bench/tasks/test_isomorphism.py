@@ -5,16 +5,12 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import pack
-from gt_bench.encodings.compute import encode
-from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.tasks.isomorphism import compare, relabel
 from gt_models import GraphBatch, create_model
+from tests.gt_bench import runs
+from tests.gt_bench.conftest import header_of
 
 ROOK = nx.convert_node_labels_to_integers(nx.line_graph(nx.complete_bipartite_graph(4, 4)))
 STEPS = [(0, 1), (1, 0), (1, 1)]
@@ -52,40 +48,12 @@ MODELS = {
 def experiment(tmp_path):
     edges = [np.array(list(g.to_directed().edges), np.int64).T for g in GRAPHS]
     sizes = [len(g) for g in GRAPHS]
-    header = PackedHeader(
-        name="few",
-        task="isomorphism",
-        metric="pairs-distinguished",
-        level="graph",
-        in_dim=[1],
-        out_dim=8,
-        split_kind="graph",
-        num_splits=0,
-    )
-    arrays = {
-        "num_nodes": np.array(sizes),
-        "num_edges": np.array([e.shape[1] for e in edges]),
-        "edge_index": np.concatenate(edges, 1),
-    }
-    pack(
-        tmp_path / "data/packed/few",
-        header,
-        arrays | {"x": np.zeros((sum(sizes), 1), np.uint8), "y": np.arange(len(GRAPHS))},
-    )
-    encode(PackedDataset.open(tmp_path / "data/packed/few"), tmp_path / "data/encodings/few", "rrwp", {"steps": 8})
-
-    def make(**changes):
-        settings = RunSettings(device="cpu")
-        return Experiment(
-            Recipe(**{**RECIPE, **changes}),
-            "recipe.yaml",
-            "few",
-            settings,
-            Store(tmp_path / "store"),
-            tmp_path / "data",
-        )
-
-    return make
+    pairs = {"metric": "pairs-distinguished", "num_splits": 0}
+    header = header_of("few", "isomorphism", level="graph", in_dim=[1], out_dim=8, **pairs)
+    arrays = {"num_nodes": sizes, "num_edges": [e.shape[1] for e in edges], "edge_index": np.concatenate(edges, 1)}
+    arrays |= {"x": np.zeros((sum(sizes), 1), np.uint8), "y": np.arange(len(GRAPHS))}
+    pack(tmp_path / "packed/few", header, arrays)
+    return lambda **changes: runs.experiment(tmp_path, "few", **RECIPE | changes)
 
 
 @pytest.mark.slow

@@ -9,13 +9,13 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.custom.dataset import METRICS, custom_dataset
-from gt_bench.data.packed import PackedDataset
+from gt_bench.data.custom.dataset import METRICS
 from gt_bench.store.predictions import load
 from gt_bench.tasks.link_prediction import Negatives, hits, mean_reciprocal_rank, ranks
 from gt_bench.tasks.registry import create_task
 from gt_models.encodings import compute
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
+from tests.gt_bench.custom_data import packed as pack_source
+from tests.gt_bench.runs import assert_resumes, experiment
 
 BATCH = {"edges": 20, "negatives": 2}
 LINKS = {
@@ -52,10 +52,8 @@ def prepare(root, edges=None, split=None, name="cliques", nodes=30, sizes=None, 
         arrays["split"] = np.array(split)
     root.mkdir(exist_ok=True)
     np.savez(root / f"{name}.npz", **arrays)
-    given = {"metric": "mrr", "negatives": 9, "num_splits": 2} | more
-    spec = custom_dataset(name, root / f"{name}.npz", task="link-prediction", **given)
-    spec.prepare(spec, {}, root / "packed" / name)
-    return PackedDataset.open(root / "packed" / name)
+    given = {"negatives": 9, "num_splits": 2} | more
+    return pack_source(root / f"{name}.npz", root / "packed" / name, "link-prediction", name=name, **given)
 
 
 def literal_rank(scores: list[float]) -> float:

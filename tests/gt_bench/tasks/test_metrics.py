@@ -18,10 +18,8 @@ def scores(*classes, of=3):
     return torch.nn.functional.one_hot(torch.tensor(classes), of).float() - 0.5
 
 
-PREDICTED, TARGET = (
-    scores(0, 0, 1, 1, 1, 2, 0),
-    torch.tensor([0, 0, 0, 1, 1, 1, 2]),
-)  # class 0: 2 of 3, class 1: 2 of 3, class 2: 0 of 1
+# class 0: 2 of 3, class 1: 2 of 3, class 2: 0 of 1
+PREDICTED, TARGET = scores(0, 0, 1, 1, 1, 2, 0), torch.tensor([0, 0, 0, 1, 1, 1, 2])
 
 
 def area_by_pairs(output, target):
@@ -55,10 +53,8 @@ def test_balanced_accuracy_is_over_the_classes_that_occur():
 
 
 def test_the_area_under_the_curve_is_the_share_of_pairs_in_order():
-    logits, target = (
-        torch.tensor([[0.0, 1.0], [2.0, 0.5], [0.0, 0.2], [1.0, 2.0], [0.0, -1.0]]),
-        torch.tensor([1, 0, 1, 0, 0]),
-    )
+    logits = torch.tensor([[0.0, 1.0], [2.0, 0.5], [0.0, 0.2], [1.0, 2.0], [0.0, -1.0]])
+    target = torch.tensor([1, 0, 1, 0, 0])
     expected = area_by_pairs(logits[:, 1] - logits[:, 0], target)
     assert value("roc-auc", logits, target) == pytest.approx(expected, abs=1e-12)
     assert value("roc-auc", logits, target[:, None]) == pytest.approx(expected, abs=1e-12)

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack
 from gt_bench.tasks.registry import create_task
 from gt_bench.tasks.set_to_graph import Pairs, edge_scores, partition_scores
+from tests.gt_bench.conftest import header_of
+from tests.gt_bench.runs import assert_resumes, experiment
 from tests.gt_bench.tasks import reference_set_to_graph as plain
-from tests.gt_bench.tasks.runs import assert_resumes, experiment
 
 SIZES = [5, 1, 8, 2, 6]
 
@@ -138,10 +138,8 @@ def pack_sets(folder, partition=False, graphs=24):
             np.stack(((np.abs(p[:, :1] - p[:, :1].T) < 0.7) & ~np.eye(len(p), dtype=bool)).nonzero()) for p in points
         ]
     kinds = {"metric": "partition-f1", "also": ["rand-index", "adjusted-rand-index"], "extras": {"flavour": "graph"}}
-    header = PackedHeader(
-        name="sets", task="set-to-graph", level="pair", in_dim=2, out_dim=1, split_kind="graph", num_splits=1,
-        **(kinds if partition else {"metric": "f1", "also": ["accuracy", "precision", "recall"]}),
-    )  # fmt: skip
+    kinds = kinds if partition else {"metric": "f1", "also": ["accuracy", "precision", "recall"]}
+    header = header_of("sets", "set-to-graph", level="pair", in_dim=2, split_kind="graph", **kinds)
     arrays = {
         "num_nodes": sizes, "num_edges": np.zeros_like(sizes), "edge_index": np.zeros((2, 0), np.int64),
         "x": np.concatenate(points), "num_pairs": [p.shape[1] for p in pairs],
@@ -153,14 +151,9 @@ def pack_sets(folder, partition=False, graphs=24):
 
 
 HOT = {
-    "name": "hot-released",
-    "form": "dense",
-    "attention": "softmax",
-    "hidden_dim": 8,
-    "num_layers": 1,
-    "num_heads": 2,
+    "name": "hot-released", "form": "dense", "attention": "softmax", "hidden_dim": 8, "num_layers": 1, "num_heads": 2,
     "head_dims": [8],
-}
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -186,11 +179,8 @@ def test_a_run_learns_resumes_and_tests_what_it_states(partition, model, tmp_pat
             batch = run.loader.packed.batch(i[None])
             n = int(batch.sizes)
             logits, truth = run.model(batch).view(n, n).double().numpy(), batch.y.view(n, n).numpy()
-            scores.append(
-                plain.partition_scores(logits, truth.argmax(1).tolist())
-                if partition
-                else plain.edge_scores(logits, truth)
-            )
+            groups = truth.argmax(1).tolist()
+            scores.append(plain.partition_scores(logits, groups) if partition else plain.edge_scores(logits, truth))
     for name in scores[0]:
         assert record["test_metrics"][name] == pytest.approx(np.mean([s[name] for s in scores]), abs=1e-9), name
     assert record["test"] == record["test_metrics"][record["metric"]]

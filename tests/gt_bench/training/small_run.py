@@ -15,6 +15,10 @@ from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
 from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
 
+NODE2SUBGRAPH = {
+    "name": "ppgt-node2subgraph-released", "hidden_dim": 8, "num_layers": 1, "num_heads": 2, "rrwp_dim": 5,
+    "stem_dim": 8, "num_stem_ffn": 1, "node_mask_rate": 0.5,
+}  # fmt: skip
 NOTHING_ENCODED = SimpleNamespace(attach=lambda batch, graphs: batch)
 
 

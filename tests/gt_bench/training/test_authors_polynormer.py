@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack_graph
 from gt_models import create_model
 from gt_models.layers.dropout import Dropout
+from tests.gt_bench.conftest import header_of
 from tests.gt_bench.training.small_run import make
 
 LOCAL, GLOBAL = 10, 14
@@ -37,10 +37,7 @@ def authors():
 @pytest.fixture
 def run(authors, tmp_path, monkeypatch):
     """The run of our trainer with the authors' graph, weights and masks."""
-    sizes = {"in_dim": 5, "out_dim": 3, "num_splits": 1}
-    header = PackedHeader(
-        name="web", task="node-classification", metric="accuracy", level="node", split_kind="node", **sizes
-    )
+    header = header_of("web", "node-classification", in_dim=5, out_dim=3)
     graph = {name: authors[name] for name in ("x", "y", "edge_index", "split")}
     pack_graph(tmp_path / "data" / "packed" / "web", header, **graph)
     weights = {name[2:]: torch.from_numpy(value) for name, value in authors.items() if name.startswith("w.")}

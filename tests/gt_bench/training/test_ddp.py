@@ -13,21 +13,17 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.recipe import load_recipe
 from gt_bench.config.recipe_sections import BatchSection
-from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed import PackedDataset
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import miniature
-from gt_bench.encodings.compute import encode
-from gt_bench.encodings.encode_dataset import requests
 from gt_bench.experiment import compute, launch_ddp
 from gt_bench.experiment.launch_ddp import Ranks
 from gt_bench.experiment.pretrained import agree, score
 from gt_bench.experiment.run import Experiment
 from gt_bench.runtime.environment import Clock
-from gt_bench.store.run_store import Store
 from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.ddp import SharedBatches
 from gt_bench.training.interfaces import SplitData
@@ -35,8 +31,9 @@ from gt_bench.training.loader import Loader
 from gt_bench.training.trainer import Run
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
-from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
-from tests.gt_bench.training.small_run import NOTHING_ENCODED
+from tests.gt_bench import runs
+from tests.gt_bench.conftest import header_of, pack_many, pack_web
+from tests.gt_bench.training.small_run import NODE2SUBGRAPH, NOTHING_ENCODED
 
 pytestmark = pytest.mark.slow
 
@@ -73,16 +70,10 @@ def forked(monkeypatch):
     monkeypatch.setattr(launch_ddp, "START", "fork")
 
 
-def experiment(
-    root: Path, dataset: str = "many", store: str = "store", settings: dict[str, Any] | None = None, **changes: Any
-) -> Experiment:
-    recipe = Recipe(**{**RECIPE, **PLAIN, "precision": "float64", **changes})
+def experiment(root: Path, dataset: str = "many", **changes: Any) -> Experiment:
     if not (root / "packed" / dataset).exists():
         (pack_web if dataset == "web" else pack_many)(root)
-    for name, arguments in requests(recipe) if not recipe.subgraphs else ():
-        encode(PackedDataset.open(root / "packed" / dataset), root / "encodings" / dataset, name, arguments)
-    settings = RunSettings(**{"device": "cpu", "checkpoint_seconds": 0, **(settings or {})})
-    return Experiment(recipe, "recipe.yaml", dataset, settings, Store(root / store), root)
+    return runs.experiment(root, dataset, **PLAIN | {"precision": "float64"} | changes)
 
 
 def of_cell(root: Path, task: str, **changes: Any) -> Experiment:
@@ -161,41 +152,18 @@ def test_labels_that_are_unknown_count_nowhere(tmp_path):
     y[::2, :2] = np.nan
     y[:6, 2] = [0, 1, 0, 1, 0, 1]
     edges = np.concatenate([np.stack([np.arange(n), (np.arange(n) + 1) % n]) for n in sizes], 1)
-    header = PackedHeader(
-        name="labels",
-        task="graph-multilabel",
-        metric="ap",
-        level="graph",
-        in_dim=4,
-        out_dim=3,
-        split_kind="graph",
-        num_splits=1,
-    )
+    header = header_of("labels", "graph-multilabel", in_dim=4, out_dim=3)
     x = rng.normal(size=(sizes.sum(), 4)).astype(np.float32)
-    arrays = {
-        "num_nodes": sizes,
-        "num_edges": sizes,
-        "edge_index": edges,
-        "x": x,
-        "y": y,
-        "split": (np.arange(24) // 2 % 3 + 1)[None],
-    }
+    split = (np.arange(24) // 2 % 3 + 1)[None]
+    arrays = {"num_nodes": sizes, "num_edges": sizes, "edge_index": edges, "x": x, "y": y, "split": split}
     pack(tmp_path / "packed" / "labels", header, arrays)
     one, two = (experiment(tmp_path, "labels", processes=count) for count in (1, 2))
     assert_same(one.run(0)[0], two.run(0)[0])
 
 
 def test_subgraphs_are_shared_as_graphs_are(tmp_path):
-    model = {
-        "name": "ppgt-node2subgraph-released",
-        "hidden_dim": 8,
-        "num_layers": 1,
-        "num_heads": 2,
-        "rrwp_dim": 5,
-        "stem_dim": 8,
-    }
     changes = {
-        "model": model | {"num_stem_ffn": 1, "node_mask_rate": 0.0},
+        "model": NODE2SUBGRAPH | {"node_mask_rate": 0.0},
         "encodings": {"rrwp": {"steps": 2, "dual": True}},
         "subgraphs": {"hops": 2, "max_nodes": 7},
         "batch": {"graphs": 8},
@@ -205,26 +173,13 @@ def test_subgraphs_are_shared_as_graphs_are(tmp_path):
     assert_same(one.run(0)[0], two.run(0)[0])
 
 
-class Killed(BaseException):
-    pass
-
-
-def killed_at(run: Experiment, epoch: int) -> Path:
-    """Returns the checkpoint of a run that is killed after this number of epochs or a little later."""
-
-    def kill(done: int, values: dict) -> None:
-        if done == epoch + 1:  # the checkpoint of an epoch is written after this callback
-            raise Killed
-
-    with pytest.raises(Killed):
-        run.run(0, on_epoch=kill)
-    return run.store.folder(run.digest(0)) / "checkpoint.safetensors"
-
-
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 3), (2, 2)])
 def test_a_run_continues_with_another_number_of_processes(tmp_path, before, after):
     changes = {"model": {"name": "gin", "hidden_dim": 8, "num_layers": 2, "dropout": 0.3 if before == after else 0.0}}
-    checkpoint = killed_at(experiment(tmp_path, store="killed", processes=before, **changes), 2)
+    killed = experiment(tmp_path, store="killed", processes=before, **changes)
+    with pytest.raises(runs.Killed):
+        killed.run(0, on_epoch=runs.kill_at(3))
+    checkpoint = killed.store.folder(killed.digest(0)) / "checkpoint.safetensors"
     whole, _ = experiment(tmp_path, store="whole", processes=after, **changes).run(0)
     other = experiment(tmp_path, store="resumed", processes=after, **changes)
     place = other.store.folder(other.digest(0)) / checkpoint.name

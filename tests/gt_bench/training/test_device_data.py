@@ -88,9 +88,8 @@ def assert_same(one: GraphBatch, other: GraphBatch):
             if a[key] is not None:
                 assert (a[key].dtype, a[key].shape) == (b[key].dtype, b[key].shape), (field.name, key)
                 assert torch.equal(a[key].nan_to_num(), b[key].nan_to_num()), (field.name, key)
-    assert [getattr(one, name) for name in ("max_nodes", "max_edges", "num_pairs")] == [
-        getattr(other, name) for name in ("max_nodes", "max_edges", "num_pairs")
-    ]
+    for name in ("max_nodes", "max_edges", "num_pairs"):
+        assert getattr(one, name) == getattr(other, name), name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -9,16 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.recipe_sections import FeaturesSection
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.packed import PackedDataset
 from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.training.feature_preparation import prepared, prepared_header
+from tests.gt_bench import runs
 from tests.gt_bench.conftest import RECIPE
+from tests.gt_bench.custom_data import packed as pack_source
 
 NAN = float("nan")
 
@@ -31,9 +30,7 @@ def dataset(tmp_path, x, train: int = 6, splits: int = 1, name: str = "own") -> 
     folder = tmp_path / "raw"
     folder.mkdir(exist_ok=True)
     np.savez(folder / f"{name}.npz", x=x, edge_index=np.array([[0, 1], [1, 0]]), y=np.arange(len(x)) % 2, split=split)
-    spec = custom_dataset(name, folder / f"{name}.npz", task="node-classification", metric="accuracy")
-    spec.prepare(spec, {}, tmp_path / "packed" / name)
-    return PackedDataset.open(tmp_path / "packed" / name)
+    return pack_source(folder / f"{name}.npz", tmp_path / "packed" / name, name=name)
 
 
 def x_of(packed: PackedDataset) -> torch.Tensor:
@@ -155,10 +152,8 @@ def test_nodes_of_training_graphs(tmp_path):
 # in recipes
 
 
-def experiment(tmp_path, name="own", **changes) -> Experiment:
-    recipe = Recipe(**{**RECIPE, **changes})
-    settings = RunSettings(device="cpu", tracking=False)
-    return Experiment(recipe, "recipe.yaml", name, settings, Store(tmp_path / "store"), tmp_path)
+def experiment(tmp_path, **changes) -> Experiment:
+    return runs.experiment(tmp_path, "own", **changes)
 
 
 def test_a_recipe_without_the_section_has_its_old_identity(tmp_path):
@@ -195,10 +190,7 @@ def test_a_run_with_gaps(tmp_path):
 
 def test_categories_are_not_prepared(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(8)[:, None] % 3, edge_index=np.array([[0], [1]]), y=np.arange(8) % 2)
-    spec = custom_dataset(
-        "own", tmp_path / "a.npz", task="node-classification", metric="accuracy", split=(0.5, 0.25, 0.25)
-    )
-    spec.prepare(spec, {}, tmp_path / "packed/own")
+    pack_source(tmp_path / "a.npz", tmp_path / "packed/own", name="own", split=(0.5, 0.25, 0.25))
     with pytest.raises(
         RecipeError, match="the features of nodes of 'own' are categories, which are neither scaled nor filled"
     ):
@@ -232,8 +224,7 @@ def test_targets_of_edges_fit_on_all_nodes(tmp_path):
     x = np.random.default_rng(0).normal(5, 3, (12, 2)).astype(np.float32)
     edges = np.stack([np.arange(12), (np.arange(12) + 1) % 12])
     np.savez(tmp_path / "ring.npz", x=x, edge_index=edges[:, :11], y=np.arange(11) % 2)
-    spec = custom_dataset("ring", tmp_path / "ring.npz", task="edge-classification", metric="accuracy")
-    spec.prepare(spec, {}, tmp_path / "packed")
+    packed = pack_source(tmp_path / "ring.npz", tmp_path / "packed", "edge-classification")
     wide = x.astype(np.float64)
-    found = features(PackedDataset.open(tmp_path / "packed"), scale="standard")
+    found = features(packed, scale="standard")
     np.testing.assert_allclose(found, (wide - wide.mean(0)) / wide.std(0), rtol=1e-5, atol=1e-6)

@@ -4,19 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.compute import encode
 from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.training.inductive_loader import visible
 from gt_models.encodings import compute
-from tests.gt_bench.conftest import RECIPE
+from tests.gt_bench import runs
+from tests.gt_bench.custom_data import mine
+from tests.gt_bench.custom_data import packed as pack_source
 
-GCN = {**RECIPE, "model": {"name": "gcn", "hidden_dim": 8}}
+GCN = {"model": {"name": "gcn", "hidden_dim": 8}}
 
 
 def write(tmp_path, name="own", change=None, **arguments) -> PackedDataset:
@@ -30,15 +28,11 @@ def write(tmp_path, name="own", change=None, **arguments) -> PackedDataset:
     (tmp_path / "raw").mkdir(exist_ok=True)
     np.savez(tmp_path / f"raw/{name}.npz", x=x, edge_index=edges, y=y, day=day)
     options = {"split": "temporal:day:20,30", "inductive": True, **arguments}
-    spec = custom_dataset(name, tmp_path / f"raw/{name}.npz", task="node-classification", metric="accuracy", **options)
-    spec.prepare(spec, {}, tmp_path / "packed" / name)
-    return PackedDataset.open(tmp_path / "packed" / name)
+    return pack_source(tmp_path / f"raw/{name}.npz", tmp_path / "packed" / name, name=name, **options)
 
 
 def experiment(tmp_path, name="own", **changes) -> Experiment:
-    recipe = Recipe(**{**GCN, **changes})
-    settings = RunSettings(device="cpu", tracking=False)
-    return Experiment(recipe, "recipe.yaml", name, settings, Store(tmp_path / "store"), tmp_path)
+    return runs.experiment(tmp_path, name, **GCN | changes)
 
 
 def test_each_part_sees_its_nodes_and_their_edges(tmp_path):
@@ -152,8 +146,7 @@ def test_a_miniature_of_inductive_data_is_inductive(tmp_path):
 
     write(tmp_path)
     options = {"split": "temporal:day:20,30", "inductive": True}
-    spec = custom_dataset("own", tmp_path / "raw/own.npz", task="node-classification", metric="accuracy", **options)
-    miniature(spec, tmp_path / "small/packed/own", tmp_path)
+    miniature(mine(tmp_path / "raw/own.npz", name="own", **options), tmp_path / "small/packed/own", tmp_path)
     packed = PackedDataset.open(tmp_path / "small/packed/own")
     assert torch.equal(packed.array("seen"), packed.array("split"))
     assert experiment(tmp_path / "small").run(0)[0]["deterministic"]["status"] == "ok"

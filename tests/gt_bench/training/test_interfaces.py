@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.cache import EncodedDataset
 from gt_bench.tasks.base import Task
 from gt_bench.training import interfaces
@@ -19,7 +19,6 @@ def asked(face: type) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("face", "cls"),
     [
-        (interfaces.Header, PackedHeader),
         (interfaces.Packed, PackedDataset),
         (interfaces.Encoded, EncodedDataset),
         (interfaces.Batches, Loader),

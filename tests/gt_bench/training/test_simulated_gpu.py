@@ -152,8 +152,7 @@ class Backward(torch.autograd.Function):
 
 
 @pytest.mark.parametrize(
-    "mistake",
-    [lambda x: x + torch.ones(4), lambda x: x @ torch.eye(4), lambda x: Backward.apply(x.requires_grad_())],
+    "mistake", [lambda x: x + torch.ones(4), lambda x: x @ torch.eye(4), lambda x: Backward.apply(x.requires_grad_())]
 )
 def test_a_tensor_on_the_wrong_device_is_found(tmp_path, waits, mistake):
     run = create_run(tmp_path, "ppgt", "device", build=lambda: Net(mistake))

@@ -3,31 +3,22 @@
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.recipe_sections import SubgraphsSection
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.encode_dataset import requests
-from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import seed_of
 from gt_bench.training.subgraph_loader import SubgraphLoader
 from gt_models.encodings import compute
 from gt_models.layers.subgraphs import Subgraphs
 from tests.gt_bench.conftest import pack_many, pack_web
+from tests.gt_bench.runs import experiment
+from tests.gt_bench.training.small_run import NODE2SUBGRAPH
 
 PPGT = {
-    "model": {
-        "name": "ppgt-node2subgraph-released",
-        "hidden_dim": 8,
-        "num_layers": 1,
-        "num_heads": 2,
-        "rrwp_dim": 5,
-        "stem_dim": 8,
-    }
-    | {"num_stem_ffn": 1, "node_mask_rate": 0.5},
+    "model": NODE2SUBGRAPH,
     "encodings": {"rrwp": {"steps": 2, "dual": True}},
     "subgraphs": {"hops": 2, "max_nodes": 7},
     "batch": {"graphs": 8},
@@ -68,29 +59,20 @@ def test_batches_are_the_subgraphs_of_the_split(tmp_path):
     assert test.tolist() == loaded.ids["test"].tolist()
 
 
-def run(tmp_path, **changes):
-    pack_web(tmp_path / "data")
-    pack_many(tmp_path / "data")
-    dataset = changes.pop("dataset", "web")
-    return Experiment(
-        Recipe(**PPGT | changes),
-        "r.yaml",
-        dataset,
-        RunSettings(device="cpu"),
-        Store(tmp_path / "store"),
-        tmp_path / "data",
-    )
+def run(tmp_path, dataset="web", **changes):
+    (pack_web if dataset == "web" else pack_many)(tmp_path)
+    return experiment(tmp_path, dataset, **PPGT | changes)
 
 
 @pytest.mark.slow
 def test_a_run_on_subgraphs_of_a_node_level_dataset(tmp_path):
-    experiment = run(tmp_path)
-    assert requests(experiment.recipe) == []  # no draw is stored
-    record, _ = experiment.run(0)
+    one = run(tmp_path)
+    assert requests(one.recipe) == []  # no draw is stored
+    record, _ = one.run(0)
     assert record["deterministic"]["status"] == "ok"
     assert record["deterministic"]["recipe"]["subgraphs"] == {"hops": 2, "max_nodes": 7}
     other = run(tmp_path, subgraphs={"hops": 1, "max_nodes": 7})
-    assert other.digest(0) != experiment.digest(0)
+    assert other.digest(0) != one.digest(0)
 
 
 def test_what_cannot_be_cut_into_subgraphs(tmp_path):

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.config.grid import RunSettings
-from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.packed import PackedDataset
 from gt_bench.data.packed_writer import pack
-from gt_bench.experiment.run import Experiment
-from gt_bench.store.run_store import Store
 from gt_bench.training.target_scaling import StandardisedTargets
-from tests.gt_bench.conftest import RECIPE, pack_many, pack_web
+from tests.gt_bench.conftest import header_of, pack_many, pack_web
+from tests.gt_bench.runs import experiment
 
-GRAPHS = {**RECIPE, "batch": {"graphs": 8}}
+GRAPHS = {"graphs": 8}
 
 
 @pytest.fixture
@@ -47,56 +44,25 @@ def test_statistics_of_nodes(statistics, split_kind, tmp_path):
     y[7, 0] = np.nan
     sizes = [40] if split_kind == "node" else [10] * 4
     codes = rng.integers(1, 4, 40) if split_kind == "node" else np.array([1, 2, 1, 3])
-    header = PackedHeader(
-        name="readings",
-        task="node-regression",
-        metric="mae",
-        level="node",
-        in_dim=1,
-        out_dim=2,
-        split_kind=split_kind,
-        num_splits=1,
-    )
-    sizes_and_edges = {
-        "num_nodes": np.array(sizes),
-        "num_edges": np.zeros(len(sizes), np.int64),
-        "edge_index": np.zeros((2, 0), np.int64),
-    }
-    pack(
-        tmp_path / "readings",
-        header,
-        sizes_and_edges | {"x": np.ones((40, 1), np.float32), "y": y, "split": codes[None]},
-    )
+    header = header_of("readings", "node-regression", in_dim=1, out_dim=2, split_kind=split_kind)
+    arrays = {"num_nodes": np.array(sizes), "num_edges": np.zeros(len(sizes), np.int64)}
+    arrays |= {"edge_index": np.zeros((2, 0), np.int64), "x": np.ones((40, 1), np.float32)}
+    pack(tmp_path / "readings", header, arrays | {"y": y, "split": codes[None]})
     dataset = StandardisedTargets(PackedDataset.open(tmp_path / "readings"), statistics, 0)
-    rows = (
-        np.ones(40, bool)
-        if statistics == "all"
-        else np.repeat(codes, np.array(sizes) if split_kind == "graph" else 1) == 1
-    )
-    of = y[rows].astype(float)
+    known = np.repeat(codes, sizes if split_kind == "graph" else 1)
+    of = y if statistics == "all" else y[known == 1]
+    of = of.astype(float)
     expected = (y - np.nanmean(of, 0)) / np.nanstd(of, 0, ddof=1)
     found = dataset.batch(torch.arange(len(sizes))).y
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float32), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def test_it_is_part_of_what_decides_a_run(packed, tmp_path):
-    def experiment(dataset="many", **changes):
-        (tmp_path / "data").mkdir(exist_ok=True)
-        if not (tmp_path / "data/packed").exists():
-            (tmp_path / "packed").rename(tmp_path / "data/packed")
-        recipe = Recipe(**GRAPHS | changes)
-        return Experiment(
-            recipe, "r.yaml", dataset, RunSettings(device="cpu"), Store(tmp_path / "store"), tmp_path / "data"
-        )
-
-    runs = [experiment(), experiment(targets="train"), experiment(targets="all")]
+    runs = [experiment(tmp_path, "many", batch=GRAPHS, targets=targets) for targets in (None, "train", "all")]
     assert len({e.digest(0) for e in runs}) == 3
-    assert [("targets" in e.versions) for e in runs] == [
-        False,
-        True,
-        True,
-    ]  # the version of standardisation is part of the digest only if it is used
+    # the version of standardisation is part of the digest only if it is used
+    assert [("targets" in e.versions) for e in runs] == [False, True, True]
     tests = [e.run(0)[0]["deterministic"]["test"] for e in runs]
     assert len(set(tests)) == 3
     with pytest.raises(RecipeError, match="is node-classification"):
-        experiment("web", targets="train", batch={}).run(0)
+        experiment(tmp_path, "web", targets="train").run(0)

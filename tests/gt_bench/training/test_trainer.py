@@ -12,6 +12,7 @@ from gt_bench.training.checkpoint import Checkpoint
 from gt_bench.training.failures import StateError, WrongOutput
 from gt_bench.training.loader import seed_of
 from gt_models.kernels import dispatch
+from tests.gt_bench.runs import Killed
 from tests.gt_bench.training.small_run import REGRESSION, Net, curves, make
 
 
@@ -27,8 +28,27 @@ def test_two_runs_agree_bit_for_bit_and_seeds_differ(tmp_path, case):
     assert len(first.curves["val"]) == 6
 
 
-class Killed(BaseException):
-    pass
+def resumed(tmp_path, killed_at, **case):
+    """A run that continues one that was killed in this epoch, after its checkpoint was written."""
+    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
+    run = make(tmp_path, checkpoint=checkpoint, **case)
+
+    def kill(epoch, values):
+        if epoch == killed_at:
+            run._save()
+            raise Killed
+
+    run.on_epoch = kill
+    with pytest.raises(Killed):
+        run.train()
+    return make(tmp_path, checkpoint=checkpoint, **case)
+
+
+def evaluations(run):
+    """The parts that the run will have evaluated."""
+    asked, original = [], run.loader.evaluation
+    run.loader.evaluation = lambda part: asked.append(part) or original(part)
+    return asked
 
 
 @pytest.mark.parametrize(
@@ -41,21 +61,9 @@ class Killed(BaseException):
 )
 @pytest.mark.parametrize("killed_at", [1, 3, 4])
 def test_killed_and_resumed_equals_uninterrupted(tmp_path, case, killed_at):
-    whole = make(tmp_path, **case).train()
-
-    def kill(epoch, values):
-        if epoch == killed_at:
-            run._save()
-            raise Killed
-
-    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
-    run = make(tmp_path, checkpoint=checkpoint, **case)
-    run.on_epoch = kill
-    with pytest.raises(Killed):
-        run.train()
-    resumed = make(tmp_path, checkpoint=checkpoint, **case)
-    assert curves(resumed.train()) == curves(whole)
-    assert resumed.meter.totals["train"] > 0
+    run = resumed(tmp_path, killed_at, **case)
+    assert curves(run.train()) == curves(make(tmp_path, **case).train())
+    assert run.meter.totals["train"] > 0
 
 
 @pytest.mark.parametrize("killed_at", [2, 6])
@@ -71,30 +79,16 @@ def test_a_resumed_run_knows_the_forms_that_it_trained_with(tmp_path, killed_at,
     def build():
         return OperationNet(5, 3)
 
-    def kill(epoch, values):
-        if epoch == killed_at:
-            run._save()
-            raise Killed
-
-    whole = make(tmp_path, build=build)
+    whole, run = make(tmp_path, build=build), resumed(tmp_path, killed_at, build=build)
     whole.train()
-    checkpoint = Checkpoint(tmp_path / "checkpoint.safetensors")
-    run = make(tmp_path, checkpoint=checkpoint, build=build)
-    run.on_epoch = kill
-    with pytest.raises(Killed):
-        run.train()
-    resumed = make(tmp_path, checkpoint=checkpoint, build=build)
-    resumed.train()
+    run.train()
     assert set(whole.forms["training"]["doubled"]) == {"reference"}
-    assert resumed.forms == whole.forms
+    assert run.forms == whole.forms
 
 
 def test_the_epoch_is_chosen_on_validation_and_tested_once(tmp_path):
     run = make(tmp_path, epochs=15)
-    asked = []
-    original = run.loader.evaluation
-    run.loader.evaluation = lambda part: asked.append(part) or original(part)
-    outcome = run.train()
+    asked, outcome = evaluations(run), run.train()
     best = max(outcome.curves["val"])
     assert outcome.best_epoch == outcome.curves["val"].index(best) + 1
     assert outcome.val == best
@@ -176,10 +170,7 @@ def test_state_that_cannot_be_saved_is_refused(tmp_path, net, says):
 def test_select_test_chooses_the_epoch_on_the_test_split_and_trains_the_same(tmp_path):
     authors = {"select": "test", "origin": {"select": "authors: main.py"}}
     usual, run = make(tmp_path, epochs=15).train(), make(tmp_path, epochs=15, **authors)
-    asked = []
-    original = run.loader.evaluation
-    run.loader.evaluation = lambda part: asked.append(part) or original(part)
-    outcome = run.train()
+    asked, outcome = evaluations(run), run.train()
     assert asked == ["test"] * 16
     assert outcome.curves["train_loss"] == usual.curves["train_loss"]
     assert outcome.test == outcome.val == max(outcome.curves["val"]) >= usual.test
@@ -192,9 +183,8 @@ def test_select_test_chooses_the_epoch_on_the_test_split_and_trains_the_same(tmp
 
 def test_a_search_trial_never_reads_the_test_split(tmp_path):
     run = make(tmp_path)
-    original = run.loader.evaluation
-    run.loader.evaluation = lambda part: original(part) if part != "test" else pytest.fail("the test split was read")
-    assert run.train(test=False).test is None
+    asked, outcome = evaluations(run), run.train(test=False)
+    assert (outcome.test, set(asked)) == (None, {"val"})
 
 
 def test_eval_every_and_patience(tmp_path):
@@ -206,11 +196,7 @@ def test_eval_every_and_patience(tmp_path):
 
 def test_validation_can_begin_late(tmp_path):
     outcome = make(tmp_path, eval_every=2, eval_after=3, epochs=7).train()
-    assert [e for e, v in zip(outcome.curves["epoch"], outcome.curves["val"], strict=True) if v is not None] == [
-        4,
-        6,
-        7,
-    ]
+    assert [v is not None for v in outcome.curves["val"]] == [False, False, False, True, False, True, True]
     # patience counts from the first validation
     assert len(make(tmp_path, eval_after=5, patience=3, epochs=7).train().curves["epoch"]) == 7
 
@@ -397,11 +383,7 @@ def test_the_loop_copies_and_moves_only_what_changes(tmp_path, monkeypatch):
     run._begin = lambda: (begin(), monkeypatch.setattr(run.model, "to", lambda *_: moved.append(1)))
     run.train()
     assert moved == []
-    for (
-        best_epoch,
-        groups,
-        _,
-    ) in kept:  # the optimiser's state is stored only if a later phase needs it
+    for best_epoch, groups, _ in kept:  # the optimiser's state is stored only if a later phase needs it
         assert groups == ({"model", "optimizer"} if best_epoch <= 2 else {"model"})
     assert len({place for *_, place in kept}) == 1  # copies use the same memory
 

@@ -1,16 +1,8 @@
-"""Conversions of user-supplied arrays keep the numbers, or are refused."""
+"""Conversions of user-supplied arrays keep the numbers; test_dataset.py has what is refused."""
 
 import numpy as np
-import pytest
 
-from gt_bench.data.custom.arrays import (
-    as_table,
-    check_edge_index,
-    check_whole_numbers,
-    convert_arrays,
-    with_reverse_edges,
-)
-from gt_bench.utils.errors import DatasetError
+from gt_bench.data.custom.arrays import convert_arrays, with_reverse_edges
 
 
 def arrays(**changes):
@@ -32,43 +24,6 @@ def test_types_are_the_same_from_block_to_block():
     booleans = convert_arrays(arrays(x=np.array([True, False]), y=np.array([True, False])), "here")
     assert booleans["x"].tolist() == [[1], [0]]
     assert booleans["y"].tolist() == [1, 0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"x": np.array([["a"], ["b"]])},
-            "x is <U1 of shape .* expected rows of numbers; number classes and categories",
-        ),
-        (
-            {"x": np.array([[-1], [0]])},
-            r"categories in x \(quantities are floating-point numbers\) must be whole numbers from 0",
-        ),
-        ({"x": np.array([[2**31], [0]])}, "must be whole numbers from 0 to 2147483647"),
-        ({"num_nodes": [2, 0]}, "graph 1 .counted from 0. has no nodes; remove it"),
-        ({"num_nodes": [[2]]}, "num_nodes has shape .* expected one number per graph"),
-        ({"split": np.array([[1, 4]])}, "split codes must be whole numbers from 0 to 3"),
-    ],
-)
-def test_what_would_change_a_number_is_refused(changes, message):
-    with pytest.raises(DatasetError, match=message):
-        convert_arrays(arrays(**changes), "here")
-
-
-def test_edges_are_two_rows_of_ids():
-    assert check_edge_index(np.array([[0, 1], [1, 0]]), "here").dtype == np.int32
-    with pytest.raises(DatasetError, match="transpose it"):
-        check_edge_index(np.array([[0, 1], [1, 0], [0, 0]]), "here")
-    with pytest.raises(DatasetError, match="edge ids must be whole numbers"):
-        check_edge_index(np.array([[0.0], [1.0]]), "here")
-
-
-def test_a_column_is_a_table_and_a_limit_is_beyond_the_last():
-    assert as_table(np.array([1, 2]), "y", "here").shape == (2, 1)
-    assert check_whole_numbers(np.array([0, 3]), "codes", "here", 4).tolist() == [0, 3]
-    with pytest.raises(DatasetError, match="codes must be whole numbers from 0 to 2"):
-        check_whole_numbers(np.array([3]), "codes", "here", 3)
 
 
 def test_the_reverse_of_an_edge_is_added_where_it_is_missing():

@@ -178,6 +178,8 @@ def test_invalid_graphs(files, message, tmp_path):
         ("zip,y\n10115,0\n80331,1\n", "nodes.csv: column zip has whole numbers up to 80331: 80,332 categories for 2"),
         ("f;y\n1,234;0\n5,678;1\n", "line 2: column f: the comma of 1,234 may be a decimal mark or a thousands"),
         ("f;g;y\n0,5;1;0\n1;1.5;1\n", "line 3: column g: 1.5 has a decimal point, but other .* decimal comma; use one"),
+        ("", "nodes.csv: is empty; the first line must name the columns"),
+        ("f,y\n0.5,0\ninf,1\n", "nodes.csv: line 3: column f is inf; a feature is a finite number"),
         ("a,b;c\n1,2;3\n", "nodes.csv: line 1: columns may be separated by commas or by semicolons; use one of them"),
     ],
 )  # fmt: skip

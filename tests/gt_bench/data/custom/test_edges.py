@@ -5,16 +5,12 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gt_bench.data.custom.dataset import check, custom_dataset
+from gt_bench.data.custom.dataset import check
 from gt_bench.data.declared import level_in, task_in
-from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.custom_data import mine, packed
 
-
-def packed(spec, folder) -> PackedDataset:
-    check(spec)
-    spec.prepare(spec, {}, folder)
-    return PackedDataset.open(folder)
+LINKS, CLASSES = "link-prediction", "edge-classification"
 
 
 def write(folder, edges, nodes="a\n" + "0.5\n" * 8):
@@ -28,17 +24,13 @@ def lines(header, rows):
     return "\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n"
 
 
-def links(folder, **more):
-    return custom_dataset("mine", folder, task="link-prediction", metric="mrr", **more)
-
-
 RING = [(i, (i + 1) % 8) for i in range(8)]
 
 
 def test_both_directions_and_all_copies_of_an_undirected_edge_are_one_link(tmp_path):
     rows = [*RING, *[(b, a) for a, b in RING], (0, 1), (3, 3)]
     dataset = packed(
-        links(write(tmp_path / "in", lines("source,target", rows)), split=(0.5, 0.25, 0.25)), tmp_path / "out"
+        write(tmp_path / "in", lines("source,target", rows)), tmp_path / "out", LINKS, split=(0.5, 0.25, 0.25)
     )
     pairs = dataset.array("target_pair").tolist()
     assert sorted(map(tuple, pairs)) == sorted((min(e), max(e)) for e in RING)
@@ -53,7 +45,7 @@ def test_both_directions_and_all_copies_of_an_undirected_edge_are_one_link(tmp_p
 
 def test_directed_edges_are_links_of_their_own(tmp_path):
     rows = [*RING, (1, 0)]
-    dataset = packed(links(write(tmp_path / "in", lines("source,target", rows)), negatives=7, seed=3), tmp_path / "out")
+    dataset = packed(write(tmp_path / "in", lines("source,target", rows)), tmp_path / "out", LINKS, negatives=7, seed=3)
     assert sorted(map(tuple, dataset.array("target_pair").tolist())) == sorted(rows)
     assert dataset.array("protocol").tolist() == [7, 3, 0]
     assert any("2 of 9 edges have their reverse: each direction is a target" in note for note in dataset.header.notes)
@@ -61,7 +53,7 @@ def test_directed_edges_are_links_of_their_own(tmp_path):
 
 def test_added_reverse_edges_belong_to_the_link_of_the_given_one(tmp_path):
     edges = lines("source,target,split", [(a, b, "val" if a == 2 else "test" if a == 5 else "train") for a, b in RING])
-    dataset = packed(links(write(tmp_path / "in", edges), undirected=True), tmp_path / "out")
+    dataset = packed(write(tmp_path / "in", edges), tmp_path / "out", LINKS, undirected=True)
     assert dataset.num_edges == 16
     pairs, link = dataset.array("target_pair"), dataset.array("link")
     batch = dataset.batch(torch.tensor([0]))
@@ -73,10 +65,8 @@ def test_added_reverse_edges_belong_to_the_link_of_the_given_one(tmp_path):
 def test_several_graphs_have_nodes_with_ids_over_all_graphs(tmp_path):
     rows = [(1, 0, 1), (0, 2, 1), (1, 1, 2), (0, 0, 1)]
     nodes = "graph,a\n" + "0,0.5\n" * 3 + "1,0.5\n" * 4
-    dataset = packed(
-        links(write(tmp_path / "in", lines("graph,source,target", rows), nodes), split=(0.5, 0.25, 0.25)),
-        tmp_path / "out",
-    )
+    folder = write(tmp_path / "in", lines("graph,source,target", rows), nodes)
+    dataset = packed(folder, tmp_path / "out", LINKS, split=(0.5, 0.25, 0.25))
     assert dataset.array("target_pair").tolist() == [[0, 1], [2, 1], [3, 4], [4, 5]]
 
 
@@ -85,7 +75,7 @@ def test_a_drawn_split_does_not_depend_on_the_order_of_rows(tmp_path):
     found = []
     for number, order in enumerate((rows, rows[::-1])):
         folder = write(tmp_path / f"in{number}", lines("source,target", order))
-        dataset = packed(links(folder, split=(0.5, 0.25, 0.25), num_splits=2), tmp_path / f"out{number}")
+        dataset = packed(folder, tmp_path / f"out{number}", LINKS, split=(0.5, 0.25, 0.25), num_splits=2)
         found.append([dataset.array("target_pair")[dataset.split("test", s)].tolist() for s in (0, 1)])
     assert found[0] == found[1]
     assert found[0][0] != found[0][1]
@@ -101,18 +91,13 @@ def test_classes_of_edges_with_a_split_and_features(tmp_path):
     ]
     folder = write(tmp_path / "in", lines("source,target,y,split,weight", rows))
     assert task_in(folder, level_in(folder), "in") == "edge-classification"
-    dataset = packed(custom_dataset("mine", folder, task="edge-classification", metric="accuracy"), tmp_path / "out")
+    dataset = packed(folder, tmp_path / "out", CLASSES)
     header = dataset.header
     assert (header.level, header.split_kind, header.out_dim, header.edge_dim) == ("edge", "edge", 2, 1)
     assert dataset.array("y").tolist() == [0, 1, 0, -1, 1]
     assert dataset.array("target_pair").tolist() == [[0, 1], [1, 2], [2, 3], [3, 0], [4, 5]]
-    assert dataset.batch(torch.tensor([0])).edge_attr[dataset.array("target_edge").long(), 0].tolist() == [
-        0.5,
-        1.5,
-        2.5,
-        4.5,
-        3.5,
-    ]
+    weights = dataset.batch(torch.tensor([0])).edge_attr[dataset.array("target_edge").long(), 0]
+    assert weights.tolist() == [0.5, 1.5, 2.5, 4.5, 3.5]
     assert [dataset.split(part).tolist() for part in ("train", "val", "test")] == [[0, 1], [2], [4]]
     assert header.statistics["label_counts"] == [2, 2]
 
@@ -121,8 +106,7 @@ def test_added_reverse_edges_have_no_target(tmp_path):
     nodes = "graph,a\n" + "0,0.5\n" * 4 + "1,0.5\n" * 4
     rows = [(g, i, (i + 1) % 4, 10 * g + i + 0.5) for g in (1, 0) for i in range(4)]
     folder = write(tmp_path / "in", lines("graph,source,target,y", rows), nodes)
-    spec = custom_dataset("mine", folder, task="edge-regression", metric="r2", undirected=True, split=(0.5, 0.25, 0.25))
-    dataset = packed(spec, tmp_path / "out")
+    dataset = packed(folder, tmp_path / "out", "edge-regression", undirected=True, split=(0.5, 0.25, 0.25))
     assert dataset.num_edges == 16
     y, pairs = dataset.array("y"), dataset.array("target_pair")
     assert {(*pair, value) for pair, value in zip(pairs.tolist(), y.tolist(), strict=True)} == {
@@ -135,10 +119,7 @@ def test_added_reverse_edges_have_no_target(tmp_path):
 def test_both_directions_of_an_edge_are_in_the_same_part_of_a_drawn_split(tmp_path):
     rows = [(a, b, min(a, b) % 2) for a, b in RING for a, b in ((a, b), (b, a), (a, b))]
     folder = write(tmp_path / "in", lines("source,target,y", rows))
-    spec = custom_dataset(
-        "mine", folder, task="edge-classification", metric="accuracy", split=(0.5, 0.25, 0.25), num_splits=4
-    )
-    dataset = packed(spec, tmp_path / "out")
+    dataset = packed(folder, tmp_path / "out", CLASSES, split=(0.5, 0.25, 0.25), num_splits=4)
     pairs = [tuple(sorted(pair)) for pair in dataset.array("target_pair").tolist()]
     for split in range(4):
         parts = [{pairs[i] for i in dataset.split(part, split).tolist()} for part in ("train", "val", "test")]
@@ -149,15 +130,14 @@ def test_both_directions_of_an_edge_are_in_the_same_part_of_a_drawn_split(tmp_pa
 def test_a_named_split_that_separates_the_directions_of_an_edge_is_remarked(tmp_path):
     rows = [(0, 1, 0, "train"), (1, 0, 0, "test"), (2, 3, 1, "train"), (4, 5, 1, "val"), (5, 6, 1, "test")]
     folder = write(tmp_path / "in", lines("source,target,y,split", rows))
-    dataset = packed(custom_dataset("mine", folder, task="edge-classification", metric="accuracy"), tmp_path / "out")
+    dataset = packed(folder, tmp_path / "out", CLASSES)
     assert any("1 pairs of nodes have edges in several parts of split 0" in note for note in dataset.header.notes)
 
 
 def test_targets_of_nodes_are_not_features_of_link_prediction(tmp_path):
     nodes = "a,y,split\n" + "0.5,1,train\n" * 8
-    dataset = packed(
-        links(write(tmp_path / "in", lines("source,target,y", [(*e, 1) for e in RING]), nodes)), tmp_path / "out"
-    )
+    folder = write(tmp_path / "in", lines("source,target,y", [(*e, 1) for e in RING]), nodes)
+    dataset = packed(folder, tmp_path / "out", LINKS)
     assert (dataset.header.in_dim, dataset.header.edge_dim) == (1, None)
     notes = "\n".join(dataset.header.notes)
     assert "nodes.csv: column y is not read: targets are edges" in notes
@@ -173,7 +153,7 @@ def test_a_data_object_gives_links_and_labels_of_edges(tmp_path):
     def of_nodes():
         return cora_like(y=torch.arange(8), train_mask=torch.ones(8, dtype=torch.bool))
 
-    dataset = packed(links(of_nodes), tmp_path / "links")
+    dataset = packed(of_nodes, tmp_path / "links", LINKS)
     assert len(dataset.array("target_pair")) == 8
     assert any("train_mask, y of the Data are not read" in note for note in dataset.header.notes)
 
@@ -184,15 +164,11 @@ def test_a_data_object_gives_links_and_labels_of_edges(tmp_path):
             train_mask=mask < 2, val_mask=mask == 2, test_mask=mask == 3,
         )  # fmt: skip
 
-    spec = custom_dataset("mine", of_edges, task="edge-classification", metric="f1-macro")
-    dataset = packed(spec, tmp_path / "edges")
+    dataset = packed(of_edges, tmp_path / "edges", CLASSES, metric="f1-macro")
     assert dataset.array("y").tolist() == [i % 3 for i in range(16)]
     assert dataset.split("val").tolist() == [2, 6, 10, 14]
 
-    def targets_in_y():
-        return cora_like(y=torch.rand(16))
-
-    dataset = packed(custom_dataset("mine", targets_in_y, task="edge-regression", metric="rmse"), tmp_path / "y")
+    dataset = packed(lambda: cora_like(y=torch.rand(16)), tmp_path / "y", "edge-regression", metric="rmse")
     assert dataset.array("y").shape == (16,)
 
 
@@ -203,17 +179,16 @@ def test_an_npz_file_with_targets_of_edges(tmp_path):
     assert level_in(tmp_path / "mine.npz") == "node"
     np.savez(tmp_path / "more.npz", **arrays | {"edge_index": np.array(RING[:6]).T}, y=np.arange(6) % 2)
     assert task_in(tmp_path / "more.npz", level_in(tmp_path / "more.npz"), "more") == "edge-classification"
-    dataset = packed(links(tmp_path / "mine.npz"), tmp_path / "out")
+    dataset = packed(tmp_path / "mine.npz", tmp_path / "out", LINKS)
     assert len(dataset.array("target_pair")) == 8
 
 
-@pytest.mark.parametrize("task", ["link-prediction", "edge-classification"])
+@pytest.mark.parametrize("task", [LINKS, CLASSES])
 def test_a_random_split_replaces_that_of_the_data(tmp_path, task):
     rows = [(a, b, i % 2, "train" if i < 4 else "val" if i < 6 else "test") for i, (a, b) in enumerate(RING)]
     folder = write(tmp_path / "in", lines("source,target,y,split", rows))
-    arguments = {"task": task, "metric": "mrr" if task == "link-prediction" else "accuracy"}
-    own = packed(custom_dataset("mine", folder, **arguments), tmp_path / "own")
-    drawn = packed(custom_dataset("mine", folder, split="random:0.25,0.25,0.5", **arguments), tmp_path / "drawn")
+    own = packed(folder, tmp_path / "own", task)
+    drawn = packed(folder, tmp_path / "drawn", task, split="random:0.25,0.25,0.5")
     assert [len(own.split(part)) for part in ("train", "val", "test")] == [4, 2, 2]
     assert [len(drawn.split(part)) for part in ("train", "val", "test")] == [2, 2, 4]
 
@@ -242,43 +217,26 @@ def test_a_random_split_replaces_that_of_the_data(tmp_path, task):
          "the test part of split 0 is empty"),
         (lines("source,target", [(a, b) for a in range(8) for b in range(8) if a != b]), {},
          "edges on validation or test have no negative: both of their nodes are connected to all other nodes"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_links(tmp_path, rows, more, says):
-    with pytest.raises(DatasetError, match=says):
-        check(
-            custom_dataset("mine", write(tmp_path / "in", rows), **{"task": "link-prediction", "metric": "mrr"} | more)
-        )
-
-
-@pytest.mark.parametrize(
-    ("rows", "more", "says"),
-    [
-        (lines("source,target", RING), {}, r"edges.csv: no column y \(or y_1, y_2, ...\) with the targets"),
-        (lines("source,target,y", [(*e, 0) for e in RING]), {},
+        (lines("source,target", RING), {"task": CLASSES},
+         r"edges.csv: no column y \(or y_1, y_2, ...\) with the targets"),
+        (lines("source,target,y", [(*e, 0) for e in RING]), {"task": CLASSES},
          "all labels are 0; edge-classification needs two classes"),
-        (lines("source,target,y,split", [(0, 1, -1, "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]), {},
+        (lines("source,target,y,split", [(0, 1, -1, "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]),
+         {"task": CLASSES},
          "edge 0 has no target, but is in the train part"),
-        (lines("source,target,y", [(*e, i % 3) for i, e in enumerate(RING)]), {"metric": "f1-binary"},
+        (lines("source,target,y", [(*e, i % 3) for i, e in enumerate(RING)]),
+         {"task": CLASSES, "metric": "f1-binary"},
          "the metric f1-binary needs two classes; the targets have 3"),
-        (lines("source,target,y", [(*e, i % 2) for i, e in enumerate(RING)]), {"negatives": 5},
+        (lines("source,target,y", [(*e, i % 2) for i, e in enumerate(RING)]), {"task": CLASSES, "negatives": 5},
          "negatives is for link-prediction, not for edge-classification"),
     ],
 )  # fmt: skip
-def test_mistakes_in_targets_of_edges(tmp_path, rows, more, says):
+def test_mistakes(tmp_path, rows, more, says):
     with pytest.raises(DatasetError, match=says):
-        check(
-            custom_dataset(
-                "mine", write(tmp_path / "in", rows), **{"task": "edge-classification", "metric": "accuracy"} | more
-            )
-        )
+        check(mine(write(tmp_path / "in", rows), **{"task": LINKS} | more))
 
 
 def test_targets_with_a_wrong_number_of_rows(tmp_path):
     np.savez(tmp_path / "mine.npz", x=np.random.rand(8, 2), edge_index=np.array(RING).T, y=np.arange(5) % 2)
     with pytest.raises(DatasetError, match="y has 5 entries for 8 edges"):
-        check(
-            custom_dataset(
-                "mine", tmp_path / "mine.npz", task="edge-classification", metric="accuracy", undirected=True
-            )
-        )
+        check(mine(tmp_path / "mine.npz", CLASSES, undirected=True))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.custom.readers import Reader
 from gt_bench.data.custom.splits import section_of
 from gt_bench.data.declared import level_in, task_in
-from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.custom_data import mine, packed
 
 SIZES = [3, 2, 4, 3]
+YEARS = "temporal:node_year:2012,2014"
 
 
 def gz(path, rows):
@@ -94,18 +94,12 @@ def test_nodes_of_ogb_with_its_years(tmp_path):
     found = arrays(folder, "node")
     assert found["x"].dtype == np.float32
     assert found["split"].tolist() == [1, 1, 2, 3] + [0] * 8
-    spec = custom_dataset(
-        "mine", folder, task="node-classification", metric="accuracy", split="temporal:node_year:2012,2014"
-    )
-    spec.prepare(spec, {}, tmp_path / "out")
-    assert PackedDataset.open(tmp_path / "out").split("test").tolist() == [8, 9, 10, 11]
+    assert packed(folder, tmp_path / "out", split=YEARS).split("test").tolist() == [8, 9, 10, 11]
     with pytest.raises(DatasetError, match="no column 'node_yaer' for the split .did you mean 'node_year'"):
         arrays(folder, "node", "temporal:node_yaer")
+    digest = mine(folder, split=YEARS).digest
     gz(folder / "raw/node_year.csv.gz", [(2010,)] * 12)
-    other = custom_dataset(
-        "mine", folder, task="node-classification", metric="accuracy", split="temporal:node_year:2012,2014"
-    )
-    assert other.digest != spec.digest, "files in subfolders count"
+    assert mine(folder, split=YEARS).digest != digest, "files in subfolders count"
 
 
 def test_several_labels_with_gaps(tmp_path):
@@ -135,10 +129,8 @@ def test_several_labels_with_gaps(tmp_path):
     ],
 )
 def test_mistakes_in_ogb(tmp_path, changed, message):
-    folder = write_ogb(tmp_path / "ogbg_mine", **changed)
-    spec = custom_dataset("mine", folder, task="graph-classification", metric="accuracy")
     with pytest.raises(DatasetError, match=message):
-        spec.prepare(spec, {}, tmp_path / "out")
+        packed(write_ogb(tmp_path / "ogbg_mine", **changed), tmp_path / "out", "graph-classification")
 
 
 def test_splits_of_ogb(tmp_path):
@@ -179,23 +171,10 @@ def test_a_tu_dataset_is_that_of_torch_geometric(tmp_path, place):
     assert found["num_edges"].tolist() == slices["edge_index"].diff().tolist()
     assert found["y"].tolist() == data.y.tolist()
     assert found["x"].ravel().tolist() == data.x.argmax(1).tolist()
-    ours = sorted(
-        zip(
-            *found["edge_index"].tolist(),
-            found["edge_attr"].ravel().tolist(),
-            np.repeat([0, 1], found["num_edges"]).tolist(),
-            strict=True,
-        )
-    )
-    theirs = sorted(
-        zip(
-            *data.edge_index.tolist(),
-            data.edge_attr.argmax(1).tolist(),
-            np.repeat([0, 1], found["num_edges"]).tolist(),
-            strict=True,
-        )
-    )
-    assert ours == theirs
+    graph = np.repeat([0, 1], found["num_edges"]).tolist()
+    ours = zip(*found["edge_index"].tolist(), found["edge_attr"].ravel().tolist(), graph, strict=True)
+    theirs = zip(*data.edge_index.tolist(), data.edge_attr.argmax(1).tolist(), graph, strict=True)
+    assert sorted(ours) == sorted(theirs)
     assert "RINGS_graph_labels.txt: labels are numbered in sorted order: 0 = -1, 1 = 1" in found["remarks"]
 
 
@@ -226,9 +205,7 @@ def test_a_tu_dataset_in_folds(tmp_path):
         node_labels=None,
         edge_labels=None,
     )
-    spec = custom_dataset("rings", folder, task="graph-classification", metric="accuracy", split="k-fold:5")
-    spec.prepare(spec, {}, tmp_path / "out")
-    data = PackedDataset.open(tmp_path / "out")
+    data = packed(folder, tmp_path / "out", "graph-classification", split="k-fold:5")
     assert sorted(torch.cat([data.split("test", fold) for fold in range(5)]).tolist()) == list(range(count))
 
 

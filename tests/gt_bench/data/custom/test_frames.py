@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 import torch
 
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.custom.frames import read_parquet, tables_of, to_csv
 from gt_bench.data.custom.readers import Given, Reader
+from gt_bench.data.custom.splits import section_of
 from gt_bench.data.custom.table import read_columns
-from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.custom_data import mine, packed
 
 NODES = pd.DataFrame(
     {
@@ -61,11 +61,8 @@ Polars.__module__ = "polars.dataframe.frame"
 
 
 def arrays(data, level="node", column=None) -> dict:
-    reader = Reader(data if isinstance(data, Path) else Given(lambda: data, "", "here"), level, (0.6, 0.2, 0.2), 1, 0)
-    if column:
-        from gt_bench.data.custom.splits import section_of
-
-        reader = Reader(reader.source, level, (0.6, 0.2, 0.2), 1, 0, section=section_of(column))
+    source = data if isinstance(data, Path) else Given(lambda: data, "", "here")
+    reader = Reader(source, level, (0.6, 0.2, 0.2), 1, 0, section=column and section_of(column))
     (block,) = reader.blocks()
     return block | {"remarks": reader.remarks, "labels": reader.labels}
 
@@ -115,11 +112,11 @@ def test_parquet(tmp_path):
     assert_same(
         arrays(tmp_path, column="temporal:day"), arrays({"nodes": NODES, "edges": EDGES}, column="temporal:day")
     )
-    spec = custom_dataset("shop", tmp_path, task="node-classification", metric="accuracy", split="temporal:day")
-    spec.prepare(spec, {}, tmp_path / "out")
-    assert PackedDataset.open(tmp_path / "out").header.provenance["arguments"]["labels"] == ["no", "yes"]
+    found = packed(tmp_path, tmp_path / "out", split="temporal:day")
+    assert found.header.provenance["arguments"]["labels"] == ["no", "yes"]
+    digest = mine(tmp_path).digest
     NODES.iloc[::-1].to_parquet(tmp_path / "nodes.parquet", index=False)
-    assert custom_dataset("shop", tmp_path, task="node-classification", metric="accuracy").digest != spec.digest
+    assert mine(tmp_path).digest != digest
 
 
 def test_parquet_with_targets_of_graphs(tmp_path):
@@ -164,34 +161,19 @@ def test_mistakes_in_parquet(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"price": [[1.0, 2.0]] * 30},
-            r"here/nodes: row 0: column price is a list .*; write one number or word per cell",
-        ),
-        ({"price": [1.5] * 29 + ["cheap"]}, r"here/nodes: row 29: column price: 'cheap' is not a number"),
-        (
-            {"price": [1.5] * 29 + [float("inf")]},
-            "here/nodes: row 29: column price is inf; a feature is a finite number",
-        ),
-        ({"id": ["n1"] * 30}, "here/nodes: row 1: column id: duplicate identifier n1, first in row 0"),
-        ({"id": [None] * 30}, "here/nodes: row 0: column id is empty"),
+        ({"price": [[1.0, 2.0]] * 30}, r"/nodes: row 0: column price is a list .*; write one number or word per cell"),
+        ({"price": [1.5] * 29 + ["cheap"]}, r"/nodes: row 29: column price: 'cheap' is not a number"),
+        ({"price": [1.5] * 29 + [float("inf")]}, "/nodes: row 29: column price is inf; a feature is a finite number"),
+        ({"id": ["n1"] * 30}, "/nodes: row 1: column id: duplicate identifier n1, first in row 0"),
+        ({"id": [None] * 30}, "/nodes: row 0: column id is empty"),
         ({"y": [None] * 30}, "there is no label|every target is empty|targets"),
-        ({"level": [-3] * 30}, "here/nodes: row 0: column level is -3; whole numbers are categories"),
+        ({"level": [-3] * 30}, "/nodes: row 0: column level is -3; whole numbers are categories"),
     ],
 )
 def test_mistakes_in_frames(tmp_path, change, message):
-    spec = custom_dataset("shop", tmp_path, task="node-classification", metric="accuracy")
     data = {"nodes": NODES.drop(columns="day").assign(**change), "edges": EDGES}
     with pytest.raises(DatasetError, match=message):
-        _prepare(spec, Given(lambda: data, "", "here"), tmp_path)
-
-
-def _prepare(spec, source, tmp_path):
-    import dataclasses
-
-    reader = dataclasses.replace(spec.arguments["reader"], source=source)
-    spec = dataclasses.replace(spec, arguments={"reader": reader, "content": ""})
-    spec.prepare(spec, {}, tmp_path / "out")
+        packed(lambda: data, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -240,18 +222,15 @@ def test_kinds_of_cells():
     ]  # fmt: skip
 
 
-def test_a_table_survives_its_csv_file(tmp_path):
-    frame = pd.DataFrame({"id": ['a,"b', "c\nd", "é;x"], "Y": [1, 0, 1], "note": ["", "0.5", "1.5"]})
-    table = tables_of({"nodes": frame, "edges": EDGES}, "here")["nodes"]
+@pytest.mark.parametrize(
+    "columns",
+    [{"id": ['a,"b', "c\nd", "é;x"], "Y": ["1", "0", "1"], "note": ["", "0.5", "1.5"]}, {"size": ["0.5", "", "1.5"]}],
+)
+def test_a_table_survives_its_csv_file(tmp_path, columns):
+    table = tables_of({"nodes": pd.DataFrame(columns), "edges": EDGES}, "here")["nodes"]
     (tmp_path / "nodes.csv").write_text(to_csv(table))
-    assert read_columns(tmp_path / "nodes.csv", []).columns == table.columns
-    assert list(table.columns) == ["id", "y", "note"]
-
-
-def test_a_single_column_with_gaps_survives_its_csv_file(tmp_path):
-    table = tables_of({"nodes": pd.DataFrame({"size": [0.5, None, 1.5]}), "edges": EDGES}, "here")["nodes"]
-    (tmp_path / "nodes.csv").write_text(to_csv(table))
-    assert read_columns(tmp_path / "nodes.csv", []).columns == {"size": ["0.5", "", "1.5"]}
+    found = read_columns(tmp_path / "nodes.csv", []).columns
+    assert found == table.columns == {name.lower(): cells for name, cells in columns.items()}
 
 
 # networkx

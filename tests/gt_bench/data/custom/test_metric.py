@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from gt_bench.cli.app import app
 from gt_bench.data.custom.metric import MetricError, load_metric
 from gt_bench.store.run_store import Store
 from gt_bench.tasks.registry import create_task
 from tests.gt_bench.custom_data import write_many, write_web
+from tests.gt_bench.shipping import run
 from tests.gt_bench.user_models import write
 
 COST = """
@@ -102,9 +101,7 @@ def test_tasks_of_published_datasets_have_only_their_own_metrics(here):
 
 
 def ran(*arguments):
-    shown = CliRunner().invoke(
-        app, ["try", *arguments, "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=4"]
-    )
+    shown = run("try", *arguments, "--seeds", "0", "--set", "epochs=3", "--set", "model.hidden_dim=4")
     return shown, [record["deterministic"] for record in Store().records()]
 
 
@@ -114,30 +111,16 @@ def test_it_selects_the_epoch_and_its_text_is_part_of_the_identity(here):
     write("costs.py", COST)
     shown, runs = ran("mlp", "./papers", "--metric", "costs.py:cost")
     assert shown.exit_code == 0, shown.output
-    (run,) = runs
-    assert (run["metric"], run["direction"]) == ("costs.py:cost", "min")
-    assert run["val"] == min(v for v in run["epochs"]["val"] if v is not None)
-    assert set(run["test_metrics"]) == {"loss", "costs.py:cost"}
+    (one,) = runs
+    assert (one["metric"], one["direction"]) == ("costs.py:cost", "min")
+    assert one["val"] == min(v for v in one["epochs"]["val"] if v is not None)
+    assert set(one["test_metrics"]) == {"loss", "costs.py:cost"}
     assert len(ran("mlp", "papers")[1]) == 1  # stored
-    scored = CliRunner().invoke(
-        app,
-        ["score", "tried/papers/mlp-epochs-3-hidden-dim-4", "--metric", "costs.py:cost", "--metric", "ap", "--json"],
-    )
-    assert "--metric ap: not a metric of node-classification" in str(scored.exception)
-    scored = CliRunner().invoke(
-        app,
-        [
-            "score",
-            "tried/papers/mlp-epochs-3-hidden-dim-4",
-            "--metric",
-            "costs.py:cost",
-            "--metric",
-            "f1-macro",
-            "--json",
-        ],
-    )
+    score = ("score", "tried/papers/mlp-epochs-3-hidden-dim-4", "--json", "--metric", "costs.py:cost", "--metric")
+    assert "--metric ap: not a metric of node-classification" in str(run(*score, "ap").exception)
+    scored = run(*score, "f1-macro")
     assert scored.exit_code == 0, scored.output
-    assert json.loads(scored.stdout)["metrics"]["costs.py:cost"]["mean"] == pytest.approx(run["test"])
+    assert json.loads(scored.stdout)["metrics"]["costs.py:cost"]["mean"] == pytest.approx(one["test"])
     write("costs.py", COST.replace("1.0 + target", "2.0 + target"))
     shown, runs = ran("mlp", "papers")
     assert shown.exit_code == 0, shown.output

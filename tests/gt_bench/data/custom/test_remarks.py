@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.custom.remarks import has_unique_whole_numbers
 from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
+from tests.gt_bench.custom_data import packed
 
 RING = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]])
 BOTH = np.concatenate([RING, RING[::-1]], axis=1)
@@ -18,18 +18,18 @@ REGRESSION = {"task": "graph-regression", "metric": "mae"}
 MULTILABEL = {"task": "graph-multilabel", "metric": "ap"}
 
 
-def packed(tmp_path, task="node-classification", metric="accuracy", **arrays) -> PackedDataset:
+def alone(count: int) -> dict:
+    """Graphs of one node."""
+    one = np.ones(count, np.int64)
+    return {"num_nodes": one, "num_edges": 0 * one, "edge_index": np.zeros((2, 0), np.int64)}
+
+
+def of_arrays(tmp_path, task="node-classification", metric="accuracy", **arrays) -> PackedDataset:
     arrays = {"x": np.linspace(0, 1, 10)[:, None], "edge_index": BOTH, "y": np.arange(10) % 2, "split": PARTS} | arrays
     if task.startswith("graph-"):
-        arrays |= {
-            "num_nodes": np.ones(10, np.int64),
-            "num_edges": np.zeros(10, np.int64),
-            "edge_index": np.zeros((2, 0), np.int64),
-        }
+        arrays |= alone(10)
     np.savez(tmp_path / "a.npz", **{key: value for key, value in arrays.items() if value is not None})
-    spec = custom_dataset("mine", tmp_path / "a.npz", task=task, metric=metric)
-    spec.prepare(spec, {}, tmp_path / "out")
-    return PackedDataset.open(tmp_path / "out")
+    return packed(tmp_path / "a.npz", tmp_path / "out", task, metric=metric)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def packed(tmp_path, task="node-classification", metric="accuracy", **arrays) ->
     ],
 )  # fmt: skip
 def test_remarks(arrays, remark, tmp_path):
-    notes = packed(tmp_path, **arrays).header.notes
+    notes = of_arrays(tmp_path, **arrays).header.notes
     assert not notes if remark is None else any(remark in note for note in notes), notes
 
 
@@ -83,26 +83,20 @@ def test_remarks(arrays, remark, tmp_path):
 )  # fmt: skip
 def test_invalid_data(arrays, message, tmp_path):
     with pytest.raises(DatasetError, match=message):
-        packed(tmp_path, **arrays)
+        of_arrays(tmp_path, **arrays)
 
 
 def test_two_graphs_cannot_be_split(tmp_path):
-    two = {
-        "num_nodes": np.ones(2, np.int64),
-        "num_edges": np.zeros(2, np.int64),
-        "edge_index": np.zeros((2, 0), np.int64),
-    }
-    np.savez(tmp_path / "a.npz", **two, x=np.ones((2, 1)), y=np.arange(2))
-    spec = custom_dataset("mine", tmp_path / "a.npz", task="graph-classification", metric="accuracy")
+    np.savez(tmp_path / "a.npz", **alone(2), x=np.ones((2, 1)), y=np.arange(2))
     message = (
         "'mine': 2 graphs with a target cannot be split 0.8/0.1/0.1: the val part is empty; add graphs, or a split"
     )
     with pytest.raises(DatasetError, match=message):
-        spec.prepare(spec, {}, tmp_path / "out")
+        packed(tmp_path / "a.npz", tmp_path / "out", "graph-classification")
 
 
 def test_classes_that_were_written_as_floats(tmp_path):
-    dataset = packed(tmp_path, y=np.array([0.0, 1.0] * 5))
+    dataset = of_arrays(tmp_path, y=np.array([0.0, 1.0] * 5))
     assert (dataset.header.out_dim, dataset.array("y").tolist(), dataset.header.notes) == (2, [0, 1] * 5, [])
 
 
@@ -127,9 +121,7 @@ def data(**change) -> Data:
 
 
 def of_data(graphs, tmp_path, task="node-classification") -> PackedDataset:
-    spec = custom_dataset("mine", lambda: graphs, task=task, metric="accuracy")
-    spec.prepare(spec, {}, tmp_path / "out")
-    return PackedDataset.open(tmp_path / "out")
+    return packed(lambda: graphs, tmp_path / "out", task)
 
 
 def test_attributes_that_are_not_read_are_named(tmp_path):

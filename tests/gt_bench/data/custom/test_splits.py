@@ -9,10 +9,9 @@ from torch_geometric.data import Data
 
 from gt_bench.api.dataset_summary import summary
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.custom.dataset import custom_dataset
 from gt_bench.data.custom.splits import Rows, SplitSection, drawn, section_of
-from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError, UserError
+from tests.gt_bench.custom_data import mine, packed
 
 SHARES = (0.6, 0.2, 0.2)
 
@@ -225,12 +224,6 @@ def shop(folder, header: str = "y,year,size", count: int = 40, **changed):
     return folder
 
 
-def packed(folder, out, **arguments) -> PackedDataset:
-    spec = custom_dataset("shop", folder, task="node-classification", metric="accuracy", **arguments)
-    spec.prepare(spec, {}, out)
-    return PackedDataset.open(out)
-
-
 def test_the_column_is_no_feature_and_the_split_is_stated(tmp_path):
     data = packed(shop(tmp_path / "shop"), tmp_path / "out", split="temporal:year:106,108")
     assert (data.header.in_dim, data.header.num_splits) == (1, 1)
@@ -302,45 +295,26 @@ def test_what_inductive_training_sees_is_stated(tmp_path):
 
 def test_inductive_is_for_nodes(tmp_path):
     with pytest.raises(DatasetError, match="inductive is for targets of nodes; graph-regression splits whole graphs"):
-        custom_dataset("many", tmp_path, task="graph-regression", metric="mae", inductive=True)
+        mine(tmp_path, "graph-regression", inductive=True)
 
 
 def test_digests_depend_on_the_split(tmp_path):
     folder = shop(tmp_path / "shop")
-    digests = {
-        custom_dataset("shop", folder, task="node-classification", metric="accuracy", **arguments).digest
-        for arguments in (
-            {},
-            {"split": "random"},
-            {"split": "temporal:year"},
-            {"split": "k-fold:5"},
-            {"inductive": True},
-        )
-    }
-    assert len(digests) == 5
+    splits = ({"split": split} for split in (None, "random", "temporal:year", "k-fold:5"))
+    assert len({mine(folder, **options).digest for options in (*splits, {"inductive": True})}) == 5
 
 
 def test_graphs_are_split_by_an_attribute_of_the_data(tmp_path):
     def load():
-        return [
-            Data(
-                x=torch.ones(3, 1),
-                edge_index=torch.tensor([[0], [1]]),
-                y=torch.tensor([float(i)]),
-                scaffold=f"s{i // 4}",
-            )
-            for i in range(24)
-        ]
+        one = {"x": torch.ones(3, 1), "edge_index": torch.tensor([[0], [1]])}
+        return [Data(**one, y=torch.tensor([float(i)]), scaffold=f"s{i // 4}") for i in range(24)]
 
-    spec = custom_dataset("mols", load, task="graph-regression", metric="mae", split="grouped:scaffold")
-    spec.prepare(spec, {}, tmp_path / "out")
-    data = PackedDataset.open(tmp_path / "out")
+    data = packed(load, tmp_path / "out", "graph-regression", split="grouped:scaffold")
     codes, scaffold = data.array("split")[0].numpy(), np.arange(24) // 4
     assert all(len(set(codes[scaffold == one])) == 1 for one in range(6))
     assert not any("scaffold" in note for note in data.header.notes), "it is read"
-    spec = custom_dataset("mols", load, task="graph-regression", metric="mae", split="grouped:scafold")
     with pytest.raises(DatasetError, match="graph 0: no column 'scafold' for the split .did you mean 'scaffold'"):
-        spec.prepare(spec, {}, tmp_path / "out")
+        packed(load, tmp_path / "out", "graph-regression", split="grouped:scafold")
 
 
 def test_an_array_of_an_npz_file_splits_it(tmp_path):

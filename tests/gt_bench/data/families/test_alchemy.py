@@ -6,66 +6,41 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.packed import PackedDataset
-from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.checks import made
+from tests.gt_bench.data.raw_files import RAW
+
+PREFIX = "alchemy_full/alchemy_full_"
 
 
 def test_alchemy(tmp_path):
-    rng = np.random.default_rng(0)
-    graphs = 30
-    sizes = rng.integers(2, 8, graphs)
-    first = sizes.cumsum() - sizes
-    edges, kinds = [], []
-    for g in range(graphs):
-        for i in range(1, sizes[g]):
-            j = rng.integers(0, i)
-            edges += [(first[g] + i, first[g] + j), (first[g] + j, first[g] + i)]
-            kinds += [rng.integers(0, 4)] * 2
-    order = rng.permutation(len(edges))  # edges of the file in any order
-    edges, kinds = np.array(edges)[order], np.array(kinds)[order]
-    targets, labels = rng.normal(5, 3, (graphs, 12)), rng.integers(0, 6, sizes.sum())
+    spec, paths = RAW["alchemy"](tmp_path)
+    archive, *index_files = files = [*paths.values()]
+    with zipfile.ZipFile(archive) as packed:
+        texts = {name: packed.read(name).decode() for name in packed.namelist()}
     tables = {
-        "A": [f"{a + 1}, {b + 1}" for a, b in edges],  # from 1, with a blank after the comma
-        "graph_indicator": [str(g + 1) for g in np.repeat(np.arange(graphs), sizes)],
-        "graph_attributes": [", ".join(f"{v:.8f}" for v in row) for row in targets],
-        "node_labels": [str(v) for v in labels],
-        "edge_labels": [str(k) for k in kinds],
+        name.removeprefix(PREFIX).removesuffix(".txt"): np.loadtxt(text.splitlines(), delimiter=",", ndmin=2)
+        for name, text in texts.items()
     }
-
-    def write(**changes):
-        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-            archive.writestr("alchemy_full/README.txt", "text")
-            for name, lines in (tables | changes).items():
-                archive.writestr(f"alchemy_full/alchemy_full_{name}.txt", "\n".join(lines) + "\n")
-
-    ids = rng.permutation(graphs)[:20]
-    parts = {"train": ids[:14], "val": ids[14:17], "test": ids[17:]}
-    for part, chosen in parts.items():
-        (tmp_path / f"{part}.index").write_text(",".join(map(str, chosen)) + "\n")
-    spec = get_spec("alchemy")
-    paths = dict(
-        zip(
-            [file.path for file in spec.files],
-            [tmp_path / n for n in ("a.zip", "train.index", "val.index", "test.index")],
-        )
-    )
-    write()
-    spec.prepare(spec, paths, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
-    train = targets[parts["train"]]
-    for place, g in enumerate(ids):
-        batch = dataset.batch(torch.tensor([place]))
-        np.testing.assert_array_equal(batch.x[:, 0], labels[first[g] : first[g] + sizes[g]])
-        mine = (edges[:, 0] >= first[g]) & (edges[:, 0] < first[g] + sizes[g])
-        want = sorted(zip(*(edges[mine] - first[g]).T.tolist(), kinds[mine].tolist()))
-        assert sorted(zip(*batch.edge_index.tolist(), batch.edge_attr[:, 0].tolist())) == want
+    graph, edges, targets = tables["graph_indicator"][:, 0] - 1, tables["A"] - 1, tables["graph_attributes"]
+    ids = [np.loadtxt(file, delimiter=",", dtype=int, ndmin=1) for file in index_files]
+    dataset = made(spec, tmp_path / "out", *files)
+    assert [dataset.split(part).numel() for part in ("train", "val", "test")] == [*map(len, ids)]
+    for place, g in enumerate(np.concatenate(ids)):
+        batch, nodes = dataset.batch(torch.tensor([place])), np.flatnonzero(graph == g)
+        np.testing.assert_array_equal(batch.x, tables["node_labels"][nodes])
+        mine = np.isin(edges[:, 0], nodes)  # edges of the file are in any order
+        want = sorted(map(tuple, np.concatenate([edges[mine] - nodes[0], tables["edge_labels"][mine]], axis=1)))
+        assert sorted(zip(*batch.edge_index.tolist(), batch.edge_attr[:, 0].tolist(), strict=True)) == want
+        train = targets[ids[0]]
         np.testing.assert_allclose(batch.y[0], (targets[g] - train.mean(0)) / train.std(0, ddof=1), atol=1e-4)
-    write(A=[*tables["A"][:-1], f"1, {sizes.sum()}"])
-    with pytest.raises(DatasetError, match="joins two graphs"):
-        spec.prepare(spec, paths, tmp_path / "out2")
-    write(node_labels=["x", *tables["node_labels"][1:]])
-    with pytest.raises(DatasetError, match="not a table of numbers"):
-        spec.prepare(spec, paths, tmp_path / "out2")
+    for table, flaw, message in (
+        ("A", f"1, {len(graph)}\n", "joins two graphs"),
+        ("node_labels", "x\n", "not a table of numbers"),
+    ):
+        with zipfile.ZipFile(archive, "w") as packed:
+            for name, text in texts.items():
+                lines = text.splitlines(keepends=True)
+                packed.writestr(name, "".join([flaw, *lines[1:]]) if name == f"{PREFIX}{table}.txt" else text)
+        with pytest.raises(DatasetError, match=message):
+            made(spec, tmp_path / "out2", *files)

@@ -14,7 +14,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.data.readers import parse_graph6
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import prepared
+from tests.gt_bench.data.checks import made, prepared
 
 
 def graph(dataset, index) -> nx.Graph:
@@ -65,9 +65,9 @@ def test_brec_layout_on_its_first_pairs(tmp_path, mirror, monkeypatch):
         np.lib.format.write_array(file, few, allow_pickle=False)
     spec = get_spec("brec")
     with pytest.raises(DatasetError, match="51200 graph6 strings"):
-        spec.prepare(spec, {spec.files[0].path: tmp_path / "few.npy.xz"}, tmp_path / "out")
+        made(spec, tmp_path / "out", tmp_path / "few.npy.xz")
     monkeypatch.setattr(expressivity, "BREC_PAIRS", 4)
-    spec.prepare(spec, {spec.files[0].path: tmp_path / "few.npy.xz"}, tmp_path / "out")
+    made(spec, tmp_path / "out", tmp_path / "few.npy.xz")
     dataset = PackedDataset.open(tmp_path / "out")
     extras = dataset.batch(torch.arange(dataset.num_graphs)).extras
     for pair in range(4):

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from gt_bench.data.families import heterophilous
-from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.checks import made, prepared
 from tests.gt_bench.data.raw_files import heterophilous_npz
 
 
@@ -34,9 +33,7 @@ def test_real_files(name, tmp_path, mirror):
 def test_miniature_of_every_dataset(spec, tmp_path):
     classes, features = spec.expected["classes"], spec.expected["features"]
     arrays = heterophilous_npz(tmp_path / "mini.npz", classes=classes, features=features)
-    spec.prepare(spec, {spec.files[0].path: tmp_path / "mini.npz"}, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    dataset = made(spec, tmp_path / "out", tmp_path / "mini.npz")
     statistics = dataset.header.statistics
     assert (statistics["nodes"], statistics["edges"], statistics["edges_undirected"], statistics["symmetric"]) == (
         40,
@@ -62,7 +59,7 @@ def test_flawed_files_are_named(changes, message, tmp_path):
     spec = heterophilous.DATASETS[0]
     heterophilous_npz(tmp_path / "mini.npz", **changes)
     with pytest.raises(DatasetError, match=message):
-        spec.prepare(spec, {spec.files[0].path: tmp_path / "mini.npz"}, tmp_path / "out")
+        made(spec, tmp_path / "out", tmp_path / "mini.npz")
 
 
 def test_a_file_of_the_right_checksum_and_other_statistics_is_refused(tmp_path, monkeypatch):

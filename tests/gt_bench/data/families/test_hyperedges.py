@@ -6,7 +6,7 @@ import torch
 
 from gt_bench.data.families import hyperedges
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import prepared
+from tests.gt_bench.data.checks import made, prepared
 
 FOLDERS = {"gps": "GPS", "movielens": "MovieLens", "drug": "drug"}
 
@@ -51,6 +51,6 @@ def test_flaws_are_named(row, message, tmp_path):
     spec = hyperedges.DATASETS[0]
     np.savez(tmp_path / "train.npz", train_data=np.array([[0, 0, 0], row]), nums_type=np.array([146, 70, 5]))
     np.savez(tmp_path / "test.npz", test_data=np.zeros((1, 3)), nums_type=np.array([146, 70, 5]))
-    paths = dict(zip([file.path for file in spec.files], (tmp_path / "train.npz", tmp_path / "test.npz")))
+    files = tmp_path / "train.npz", tmp_path / "test.npz"
     with pytest.raises(DatasetError, match=message):
-        spec.prepare(spec, paths, tmp_path / "out")
+        made(spec, tmp_path / "out", *files)

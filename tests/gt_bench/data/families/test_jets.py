@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from gt_bench.data.families import jets
-from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.checks import made
 from tests.gt_bench.data.raw_files import jet_tree, write_root
 
 
@@ -21,10 +20,7 @@ def test_jets(tmp_path):
     spec = get_spec("jets")
     for name, tree in trees.items():
         write_root(tmp_path / f"{name}.root", tree)
-    names = dict(zip([file.path for file in spec.files], trees))
-    spec.prepare(spec, {path: tmp_path / f"{name}.root" for path, name in names.items()}, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    dataset = made(spec, tmp_path / "out", *(tmp_path / f"{name}.root" for name in trees))
     assert dataset.sizes.tolist() == [3, 5, 2, 4, 6, 2]  # a jet of one track is left out
     assert [dataset.split(part, 0).numel() for part in ("train", "val", "test")] == [3, 1, 2]
     batch = dataset.batch(torch.tensor([1]))

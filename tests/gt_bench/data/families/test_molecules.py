@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from gt_bench.data.families.molecules import OGB_ATOM, OGB_BOND
-from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.checks import made, prepared
 from tests.gt_bench.data.raw_files import zinc_files
 
 
@@ -36,9 +35,7 @@ def test_zinc_from_the_official_archive(tmp_path):
     chosen = {"train": [4, 0, 6, 5], "val": [2, 3], "test": [1, 6]}
     written, paths = zinc_files(tmp_path, chosen)
     spec = get_spec("zinc")
-    spec.prepare(spec, paths, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    dataset = made(spec, tmp_path / "out", *paths.values())
     assert [dataset.split(part, 0).tolist() for part in ("train", "val", "test")] == [[0, 1, 2, 3], [4, 5], [6, 7]]
     expected = [written[part][i] for part, ids in chosen.items() for i in ids]
     for index, one in enumerate(expected):

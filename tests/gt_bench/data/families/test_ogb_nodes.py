@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.checks import made
 from tests.gt_bench.data.raw_files import csv_gz, ogb_zip
 
 
@@ -15,9 +14,7 @@ from tests.gt_bench.data.raw_files import csv_gz, ogb_zip
 def test_ogb(name, tmp_path):
     spec = get_spec(name)
     members = ogb_zip(tmp_path / "a.zip", spec)
-    spec.prepare(spec, {spec.files[0].path: tmp_path / "a.zip"}, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    dataset = made(spec, tmp_path / "out", tmp_path / "a.zip")
     batch = dataset.batch(torch.tensor([0]))
     np.testing.assert_allclose(batch.x, members["raw/node-feat"], atol=1e-5)
     np.testing.assert_array_equal(dataset.split("val", 0), members[f"split/{spec.arguments['split']}/valid"][:, 0])
@@ -42,5 +39,5 @@ def test_flawed_ogb_archives(member, content, message, tmp_path):
     spec = get_spec("ogbn-arxiv")
     ogb_zip(tmp_path / "a.zip", spec, **{member: content})
     with pytest.raises(DatasetError, match=message):
-        spec.prepare(spec, {spec.files[0].path: tmp_path / "a.zip"}, tmp_path / "out")
+        made(spec, tmp_path / "out", tmp_path / "a.zip")
     assert [p.name for p in tmp_path.iterdir()] == ["a.zip"]

@@ -3,7 +3,6 @@
 import contextlib
 import pickle
 import tracemalloc
-import zipfile
 
 import numpy as np
 import pytest
@@ -16,8 +15,8 @@ from gt_bench.data.registry import get_spec
 from gt_bench.data.safe_pickle import load_pickle, load_torch
 from gt_bench.utils.errors import DatasetError
 from gt_models.encodings import compute
-from tests.gt_bench.data.checks import assert_sound
-from tests.gt_bench.data.raw_files import Malicious, saved
+from tests.gt_bench.data.checks import made
+from tests.gt_bench.data.raw_files import Malicious, saved, zipped
 
 
 def edges(n, m=12):
@@ -26,13 +25,7 @@ def edges(n, m=12):
 
 
 def run(name, folder, member, content) -> PackedDataset:
-    with zipfile.ZipFile(folder / "file.zip", "w") as archive:
-        archive.writestr(member, content)
-    spec = get_spec(name)
-    spec.prepare(spec, {spec.files[0].path: folder / "file.zip"}, folder / "out")
-    dataset = PackedDataset.open(folder / "out")
-    assert_sound(dataset)
-    return dataset
+    return made(get_spec(name), folder / "out", *zipped(folder / "file.zip", **{member: content}))
 
 
 @pytest.mark.parametrize(("name", "signals", "classes"), [("pattern", 3, 2), ("cluster", 7, 6)])
@@ -77,13 +70,9 @@ def test_voc(tmp_path):
         return torch.rand(n, 14, dtype=torch.float64), torch.rand(e.size(1), 2), e, torch.randint(0, 21, (n,)).tolist()
 
     parts = {part: [graph(n) for n in sizes] for part, sizes in (("train", (8, 9)), ("val", (7,)), ("test", (6, 5)))}
-    with zipfile.ZipFile(tmp_path / "file.zip", "w") as archive:
-        for part, graphs in parts.items():
-            archive.writestr(f"voc_superpixels_edge_wt_region_boundary/{part}.pickle", pickle.dumps(graphs))
     spec = get_spec("pascalvoc-sp")
-    spec.prepare(spec, {spec.files[0].path: tmp_path / "file.zip"}, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    members = {f"{spec.arguments['folder']}/{part}.pickle": pickle.dumps(graphs) for part, graphs in parts.items()}
+    dataset = made(spec, tmp_path / "out", *zipped(tmp_path / "file.zip", **members))
     batch, data = dataset.batch(torch.tensor([3])), parts["test"][0]
     for found, place in ((batch.x, 0), (batch.edge_attr, 1)):  # mean and standard deviation of the training part
         training = torch.cat([g[place] for g in parts["train"]])

@@ -12,10 +12,9 @@ import pytest
 import torch
 
 from gt_bench.data.families import smiles
-from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.checks import made
 from tests.gt_bench.data.raw_files import InlinePool
 
 COUNT = 60
@@ -84,10 +83,7 @@ def test_pcqm(name, tmp_path, molecules, without_rdkit):
     spec = get_spec(name)
     spec = replace(spec, arguments=dict(spec.arguments) | {"validation": 8})
     pcqm_zip(tmp_path / "a.zip", rows, spec.arguments["folder"])
-    paths = {spec.files[0].path: tmp_path / "a.zip"}
-    spec.prepare(spec, paths, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    dataset = made(spec, tmp_path / "out", tmp_path / "a.zip")
     assert [dataset.split(part, 0).numel() for part in ("train", "val", "test")] == [32, 8, 10]
     assert dataset.split("val", 0).tolist() == sorted(np.random.default_rng(42).permutation(40)[:8].tolist())
     assert dataset.split("test", 0).tolist() == list(range(40, 50))
@@ -101,7 +97,7 @@ def test_pcqm(name, tmp_path, molecules, without_rdkit):
 
     pcqm_zip(tmp_path / "a.zip", [("no molecule", 1.0), *rows[1:]], spec.arguments["folder"])
     with pytest.raises(DatasetError, match="cannot read the SMILES 'no molecule'"):
-        spec.prepare(spec, paths, tmp_path / "out2")
+        made(spec, tmp_path / "out2", tmp_path / "a.zip")
     assert not (tmp_path / "out2").exists()
 
 
@@ -118,16 +114,14 @@ def test_peptides_struct(tmp_path, molecules, without_rdkit):
     (tmp_path / "s.pickle").write_bytes(
         pickle.dumps({"train": np.arange(40), "val": np.arange(40, 50), "test": np.arange(50, 60)})
     )
-    paths = dict(zip([file.path for file in spec.files], (tmp_path / "a.csv.gz", tmp_path / "s.pickle")))
-    spec.prepare(spec, paths, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    files = tmp_path / "a.csv.gz", tmp_path / "s.pickle"
+    dataset = made(spec, tmp_path / "out", *files)
     expected = (targets - targets.mean(0)) / targets.std(0, ddof=1)
     np.testing.assert_allclose(dataset.array("y"), expected, atol=1e-5)
     assert dataset.header.out_dim == 11
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(text.getvalue().encode())[:200])
     with pytest.raises(DatasetError, match="not a readable gzipped CSV"):
-        spec.prepare(spec, paths, tmp_path / "out2")
+        made(spec, tmp_path / "out2", *files)
 
 
 def test_rdkit_itself_gives_the_stored_graphs(molecules):

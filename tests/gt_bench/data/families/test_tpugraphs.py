@@ -5,10 +5,9 @@ import pytest
 import torch
 
 from gt_bench.data.families import tpugraphs
-from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.checks import made
 from tests.gt_bench.data.raw_files import tpu_tar
 
 
@@ -18,10 +17,8 @@ from tests.gt_bench.data.raw_files import tpu_tar
 def test_tpugraphs(name, kind, tmp_path):
     graphs = tpu_tar(tmp_path / "train.tar", kind, [9, 14, 6]) + tpu_tar(tmp_path / "valid.tar", kind, [11, 7], 1)
     spec = get_spec(name)
-    paths = dict(zip([file.path for file in spec.files], (tmp_path / "train.tar", tmp_path / "valid.tar")))
-    spec.prepare(spec, paths, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    files = tmp_path / "train.tar", tmp_path / "valid.tar"
+    dataset = made(spec, tmp_path / "out", *files)
     assert dataset.split("test", 0).tolist() == [3, 4]
     for index, data in enumerate(graphs):
         batch = dataset.batch(torch.tensor([index]))
@@ -34,7 +31,7 @@ def test_tpugraphs(name, kind, tmp_path):
         assert ids is None if kind == "tile" else np.array_equal(ids, data["node_config_ids"])
     tpu_tar(tmp_path / "train.tar", kind, [9], edit=lambda data: data | {"config_runtime": np.ones(99)})
     with pytest.raises(DatasetError, match=r"contradict each other"):
-        spec.prepare(spec, paths, tmp_path / "out2")
+        made(spec, tmp_path / "out2", *files)
 
 
 def test_ordered_pair_accuracy_and_segments():

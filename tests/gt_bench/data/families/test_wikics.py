@@ -5,33 +5,22 @@ import json
 import numpy as np
 import pytest
 
-from gt_bench.data.packed import PackedDataset
-from gt_bench.data.registry import get_spec
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound
+from tests.gt_bench.data.checks import made
+from tests.gt_bench.data.raw_files import RAW
 
 
 def test_wikics(tmp_path):
-    rng = np.random.default_rng(0)
-    nodes, spec = 60, get_spec("wikics")
-    part = rng.integers(0, 4, (20, nodes))
-    part[:, :20] = 9  # the test nodes are the same in all splits
-    data = {
-        "features": rng.normal(size=(nodes, 300)).tolist(),
-        "labels": (np.arange(nodes) % 10).tolist(),
-        "links": [rng.integers(0, nodes, 3).tolist() for _ in range(nodes)],
-        **{f"{name}_masks": (part == code).tolist() for code, name in enumerate(("train", "val", "stopping"))},
-        "test_mask": (np.arange(nodes) < 20).tolist(),
-    }
-    (tmp_path / "data.json").write_text(json.dumps(data))
-    spec.prepare(spec, {spec.files[0].path: tmp_path / "data.json"}, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
-    assert dataset.header.num_splits == 20
-    np.testing.assert_array_equal(dataset.split("val", 7), np.flatnonzero((part[7] == 1) | (part[7] == 2)))
-    assert dataset.split("test", 7).tolist() == list(range(20))
+    spec, paths = RAW["wikics"](tmp_path)
+    (file,) = paths.values()
+    data = json.loads(file.read_text())
+    dataset = made(spec, tmp_path / "out", file)
+    assert dataset.header.num_splits == 3
+    validated = np.array(data["val_masks"][1]) | np.array(data["stopping_masks"][1])
+    np.testing.assert_array_equal(dataset.split("val", 1), np.flatnonzero(validated))
+    np.testing.assert_array_equal(dataset.split("test", 1), np.flatnonzero(data["test_mask"]))
     assert dataset.header.statistics["symmetric"]
-    for flaw in ('{"features": 1}', "[1,", json.dumps(data | {"links": [[99]] * nodes})):
-        (tmp_path / "data.json").write_text(flaw)
+    for flaw in ('{"features": 1}', "[1,", "[" * 200_000, json.dumps(data | {"links": [[99]] * len(data["labels"])})):
+        file.write_text(flaw)
         with pytest.raises(DatasetError):
-            spec.prepare(spec, {spec.files[0].path: tmp_path / "data.json"}, tmp_path / "out2")
+            made(spec, tmp_path / "out2", file)

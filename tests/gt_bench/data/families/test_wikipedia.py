@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from gt_bench.data.families import wikipedia
-from gt_bench.data.packed import PackedDataset
 from gt_bench.utils.errors import DatasetError
-from tests.gt_bench.data.checks import assert_sound, prepared
+from tests.gt_bench.data.checks import made, prepared
 from tests.gt_bench.data.raw_files import wikipedia_zip
 
 
@@ -35,9 +34,7 @@ def test_chameleon_equals_the_separate_files(tmp_path, mirror):
 @pytest.mark.parametrize("spec", wikipedia.DATASETS, ids=lambda spec: spec.name)
 def test_miniature(spec, tmp_path):
     wikipedia_zip(tmp_path / "w.zip")
-    spec.prepare(spec, {spec.files[0].path: tmp_path / "w.zip"}, tmp_path / "out")
-    dataset = PackedDataset.open(tmp_path / "out")
-    assert_sound(dataset)
+    dataset = made(spec, tmp_path / "out", tmp_path / "w.zip")
     assert dataset.header.in_dim == spec.arguments["features"]
     assert dataset.header.statistics["label_counts"] == pytest.approx([150] * 6, abs=1)
     assert dataset.header.statistics["val"] == 180
@@ -57,4 +54,4 @@ def test_flaws_are_named(part, edit, message, tmp_path):
     spec = wikipedia.DATASETS[0]
     wikipedia_zip(tmp_path / "w.zip", edit=lambda name, text: edit(text) if name == part else text)
     with pytest.raises(DatasetError, match=message):
-        spec.prepare(spec, {spec.files[0].path: tmp_path / "w.zip"}, tmp_path / "out")
+        made(spec, tmp_path / "out", tmp_path / "w.zip")

@@ -1,5 +1,6 @@
-"""Training runs of a task on generated data: complete, or killed and resumed."""
+"""Training runs on generated data: complete, or killed and resumed."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from gt_bench.config.grid import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.compute import encode
+from gt_bench.encodings.encode_dataset import requests
 from gt_bench.experiment.run import Experiment
 from gt_bench.store.run_store import Store
 from gt_bench.training.trainer import Run
@@ -20,13 +22,25 @@ class Killed(BaseException):
     pass
 
 
-def experiment(root: Path, dataset: str, store: str = "store", **changes: Any) -> Experiment:
+def kill_at(last: int) -> Callable[[int, dict], None]:
+    """A callback that kills a run in this epoch, before its checkpoint is written."""
+
+    def kill(epoch: int, values: dict) -> None:
+        if epoch == last:
+            raise Killed
+
+    return kill
+
+
+def experiment(
+    root: Path, dataset: str, store: str = "store", settings: dict[str, Any] | None = None, **changes: Any
+) -> Experiment:
     """Creates an Experiment on root/packed/DATASET with the small recipe and `changes`, and computes its encodings."""
     recipe = Recipe(**{k: v for k, v in {**RECIPE, "seeds": [0], **changes}.items() if v is not None})
-    for name, arguments in recipe.encodings.items():
+    for name, arguments in requests(recipe):
         encode(PackedDataset.open(root / "packed" / dataset), root / "encodings" / dataset, name, arguments)
-    settings = RunSettings(device="cpu", checkpoint_seconds=0, tracking=False)
-    return Experiment(recipe, "recipe.yaml", dataset, settings, Store(root / store), root)
+    run = RunSettings(**{"device": "cpu", "checkpoint_seconds": 0, "tracking": False} | (settings or {}))
+    return Experiment(recipe, "recipe.yaml", dataset, run, Store(root / store), root)
 
 
 def assert_resumes(
@@ -46,11 +60,6 @@ def assert_resumes(
 
         return Kept
 
-    def kill(epoch: int, values: dict) -> None:
-        # the checkpoint of an epoch is written after this callback
-        if epoch == killed_at + 1:
-            raise Killed
-
     whole = experiment(root, dataset, "whole", **changes)
     whole.task.runner = kept(whole.task.runner or Run)
     record, computed = whole.run(seed)
@@ -58,7 +67,7 @@ def assert_resumes(
     assert record["deterministic"]["status"] == "ok", record["deterministic"]["error"]
     broken = experiment(root, dataset, "broken", **changes)
     with suppress(Killed):
-        broken.run(seed, on_epoch=kill)
+        broken.run(seed, on_epoch=kill_at(killed_at + 1))
     assert list((root / "broken").rglob("checkpoint.safetensors"))
     torch.manual_seed(999)  # the state of the generator must not matter
     resumed, _ = experiment(root, dataset, "broken", **changes).run(seed)
