@@ -16,9 +16,9 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version
 from gt_bench.papers.units import PERCENT, difference_text, number_texts
+from gt_bench.stats import ranking
 from gt_bench.stats.paired import (
     EQUAL,
-    FEWEST_DATASETS,
     FIRST,
     INCONCLUSIVE,
     Paired,
@@ -366,7 +366,7 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
         f"{', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}"
     )
     if found.test is None:
-        print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
+        print_text(f"  too few datasets for a test over them: {ranking.FEWEST} are needed")
         return
     critical = (
         f"; ranks that differ by less than {found.critical:.2f} are not significantly different (Nemenyi)"

@@ -1,4 +1,4 @@
-"""Ranks and strengths: against textbook values, autorank, a closed form and data drawn from known strengths."""
+"""Ranks and strengths: against textbook values, a closed form and data drawn from known strengths."""
 
 import math
 
@@ -23,18 +23,6 @@ def test_critical_difference_is_that_of_the_published_table():
         expected = q * math.sqrt(models * (models + 1) / (6 * 14))
         assert ranking.critical_difference(models, 14) == pytest.approx(expected, abs=2e-3)
     assert ranking.critical_difference(4, ranking.FEWEST - 1) is None
-
-
-def test_friedman_and_nemenyi_agree_with_autorank():
-    import pandas
-    from autorank import autorank
-
-    values = np.random.default_rng(0).random((12, 4)) + np.arange(4) / 8
-    found = autorank(pandas.DataFrame(values), alpha=0.05, force_mode="nonparametric")
-    ranks = ranking.ranks_of(values)
-    assert ranking.friedman(ranks) == pytest.approx(found.pvalue)
-    assert ranking.critical_difference(4, 12) == pytest.approx(found.cd, rel=1e-3)
-    assert sorted(ranks.mean(0)) == pytest.approx(sorted(found.rankdf["meanrank"]))
 
 
 def test_holm_multiplies_and_never_decreases():
