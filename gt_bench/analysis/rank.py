@@ -23,14 +23,12 @@ from gt_bench.analysis.datasets import Filter
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest
+from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest, versions_of
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
-from gt_bench.schemas import Record, Result
 from gt_bench.stats import ranking
-from gt_bench.store.archive import ROOT, check_folder, file_of, problems_of, read, read_result
-from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.archive import ROOT, check_folder
 from gt_bench.utils.format import print_text
 
 RUNS, PUBLISHED, ALL = "runs", "published", "all"
@@ -170,35 +168,21 @@ def _on_same_data(found: Mapping[tuple[str, Block], Entry], problems: list[str])
 
 def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry | None:
     """Returns the number of a cell's own or shipped runs."""
-    versions: dict[str, tuple[Result, list[Record]]] = {}
-    try:
-        if source != SHIPPED and (result := read_result(Path("results", f"{cell.cell}.json"), cell.cell)):
-            records = [record for digest in result["runs"] if (record := Store().get(digest))]
-            versions[OWN] = result, records
-    except StoreError as error:
-        problems.append(str(error))
-    try:
-        if source != OWN and (path := file_of(cell.cell, root)).exists():
-            shipped = read(path)
-            if wrong := problems_of(shipped, root):
-                problems.extend(wrong)
-            else:
-                versions[SHIPPED] = shipped.result, shipped.records
-    except StoreError as error:
-        problems.append(str(error))
-    rows = {name: summarise(*version) for name, version in versions.items()}
+    sources = (source,) if source in (OWN, SHIPPED) else (OWN, SHIPPED)
+    versions = {version.source: version for version in versions_of(cell, root, problems, sources)}
+    rows = {name: summarise(version.result, version.records) for name, version in versions.items()}
     whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["status"].partition(",")[0] == "ok"]
     for name in [*whole, *rows]:
         row = rows[name]
         if row["chosen_on_test"]:
             return None
         if row["mean"] is not None and math.isfinite(row["mean"]):
-            targets = versions[name][0]["recipe"].get("targets")
+            targets = versions[name].result["recipe"].get("targets")
             unit = f" (targets: {targets})" if targets else ""
             if "/" in row["status"].partition(",")[0]:
                 problems.append(f"{cell.cell}: {row['status']}: ranked by the mean of the runs that ended well")
             block = Block(cell.suite, cell.dataset, f"{row['metric'] or ''}{unit}")
-            data = versions[name][1][0]["deterministic"]["digests"]["data"]
+            data = versions[name].records[0]["deterministic"]["digests"]["data"]
             return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"], data)
     return None
 

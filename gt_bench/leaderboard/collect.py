@@ -1,6 +1,7 @@
 """The rows of leaderboards from own and from shipped records, separate or together. Nothing is computed."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -161,6 +162,37 @@ def collect(
                 row["notes"].append("! the data have changed since these runs: train the cell again")
         rows += own
     return rows, found, records
+
+
+def versions_of(
+    cell: Cell, root: Path, problems: list[str], sources: Sequence[str] = (OWN, SHIPPED)
+) -> Iterator[Version]:
+    """Yields the versions of a cell that exist, without a judgement. What cannot be read is added to `problems`."""
+    store = Store()
+    for source in sources:
+        try:
+            if source == OWN:
+                if result := read_result(Path("results", f"{cell.cell}.json"), cell.cell):
+                    records = [record for digest in result["runs"] if (record := store.get(digest))]
+                    yield Version(OWN, result, records, [])
+            elif (path := file_of(cell.cell, root)).exists():
+                shipped = read(path)
+                if wrong := problems_of(shipped, root):
+                    problems.extend(wrong)
+                else:
+                    yield Version(SHIPPED, shipped.result, shipped.records, [])
+        except StoreError as error:
+            problems.append(str(error))
+
+
+def tested_values(records: Iterable[Record]) -> dict[tuple[int, int], float]:
+    """Returns {(seed, split): test metric} of the runs that ended well and whose metric is defined."""
+    runs = [record["deterministic"] for record in records]
+    return {
+        (run["seed"], run["split"]): run["test"]
+        for run in runs
+        if run["status"] == "ok" and run["test"] is not None and math.isfinite(run["test"])
+    }
 
 
 def user_data_digest(dataset: str) -> str | None:

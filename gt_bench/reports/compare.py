@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version
+from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version, tested_values
 from gt_bench.papers.units import PERCENT, difference_text, number_texts
 from gt_bench.stats import ranking
 from gt_bench.stats.paired import (
@@ -126,13 +126,7 @@ def sides(
                 shown, version = SHIPPED, shipped
         if version is None:
             continue
-        runs = [record["deterministic"] for record in version.records]
-        values = {
-            (r["seed"], r["split"]): r["test"]
-            for r in runs
-            if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
-        }
-        if values:
+        if values := tested_values(version.records):
             found.setdefault(cell.dataset, []).append(
                 Side(f"{cell.cell}{'@' if shown else ''}{shown}", version, values, remark)
             )

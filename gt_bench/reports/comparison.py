@@ -1,7 +1,6 @@
 """A run next to everything that is known on its dataset: shipped results, own results and published numbers."""
 
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -14,7 +13,7 @@ from rich.console import Console
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
-from gt_bench.leaderboard.collect import OWN, collect, gather
+from gt_bench.leaderboard.collect import OWN, collect, gather, tested_values
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
 from gt_bench.papers.units import difference_text, mean_and_std
@@ -261,21 +260,12 @@ def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> Pa
     data = [{record["deterministic"]["digests"]["data"] for record in side} for side in (here, theirs)]
     if here and theirs and data[0] != data[1]:
         return OTHER_DATA
-    ours, others = _values(here), _values(theirs)
+    ours, others = tested_values(here), tested_values(theirs)
     common = sorted(ours.keys() & others.keys())
     if not common:
         return "no seed in common"
     direction = here[0]["deterministic"]["direction"]
     return paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
-
-
-def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
-    runs = [record["deterministic"] for record in records]
-    return {
-        (r["seed"], r["split"]): r["test"]
-        for r in runs
-        if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
-    }
 
 
 def _metric(row: Compared) -> str:
