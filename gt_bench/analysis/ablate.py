@@ -21,7 +21,7 @@ from gt_bench.papers.units import PERCENT, difference_text, metric_label
 from gt_bench.schemas import Record
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, Paired, paired
 from gt_bench.store.archive import ROOT
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.nested import flat
 
@@ -237,7 +237,7 @@ def show(
     if factor is None:
         counts = factors(found)
         if as_json:
-            print(json.dumps(counts.most_common(), indent=1))
+            print_json(counts.most_common())
         else:
             print_table(
                 ["factor", "pairs"], [[key, str(count)] for key, count in counts.most_common()], right=("pairs",)
@@ -252,7 +252,7 @@ def show(
         raise nothing_to_compare(found, names)
     pairs.sort(key=lambda one: (one.before, one.after, one.first.metric, -one.found.difference))
     if as_json:
-        print(json.dumps([_row(one) for one in pairs], indent=1))
+        print_json([_row(one) for one in pairs])
     else:
         print_wrapped(
             f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; "

@@ -9,7 +9,6 @@ Missing results: a pair of models is compared on the blocks that both have (win 
 are over the blocks that all models have. `--missing worst` counts a missing result as worse than every known one.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -398,13 +397,12 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
     return said + [f"left out, {why}: {', '.join(models)}" for why, models in found.left_out.items()]
 
 
-def as_json(found: Ranking, source: str, remarks: Sequence[str]) -> str:
-    """Returns a ranking as JSON."""
-    content: Mapping[str, object] = {
+def as_json(found: Ranking, source: str, remarks: Sequence[str]) -> dict[str, object]:
+    """Returns a ranking as documented in docs/json.md."""
+    return {
         **vars(found),
         "models": [vars(one) for one in found.models],
         "blocks": [block._asdict() for block in found.blocks],
         "source": source,
         "remarks": list(remarks),
     }
-    return json.dumps(content, indent=1)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from gt_bench.cli.options import RECORDS, AsJson, Records, every_cell
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 
 
 def rank(
@@ -90,7 +90,7 @@ def rank(
     except RecipeError as error:
         raise RecipeError("\n".join([str(error), *remarks])) from None
     if as_json:
-        print(ranking.as_json(result, source, remarks))
+        print_json(ranking.as_json(result, source, remarks))
     else:
         ranking.show(result, source, remarks, grid.run.verdict.level)
 

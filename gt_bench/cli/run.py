@@ -19,10 +19,9 @@ from gt_bench.cli.options import (
     SearchOptions,
     UserDataOptions,
     every_cell,
-    print_json,
     with_groups,
 )
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 
 WHICH = (
     "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard; `train CELL` "

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell, print_json
-from gt_bench.utils.format import print_text
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell
+from gt_bench.utils.format import print_json, print_text
 
 
 def list_cells(

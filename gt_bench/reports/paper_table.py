@@ -385,7 +385,7 @@ def entries(table: PaperTable) -> Iterator[dict[str, object]]:
             }
             theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
             theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
-            keys = set(CSV_COLUMNS) - theirs.keys()
+            keys = [key for key in CSV_COLUMNS if key not in theirs]
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:
                 yield theirs | {key: row.get(key) if row else None for key in keys}

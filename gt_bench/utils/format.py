@@ -1,6 +1,8 @@
-"""Durations, sizes and table rows as text, and text from untrusted sources made safe for each kind of output."""
+"""Durations, sizes, table rows and JSON as text, and text from untrusted sources made safe for each kind of output."""
 
 import contextlib
+import json
+import math
 from collections.abc import Iterable
 from html import escape
 from typing import Any
@@ -54,3 +56,17 @@ def csv_cell(value: object) -> object:
 def markdown_line(texts: Iterable[str]) -> str:
     """Return a row of a Markdown table; characters that would end a cell or the row are escaped."""
     return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
+
+
+def print_json(content: object) -> None:
+    """Print JSON as documented in docs/json.md."""
+    print(json.dumps(_finite(content), indent=1, allow_nan=False))
+
+
+def _finite(content: object) -> object:
+    """Replace NaN and infinity by None: JSON has neither."""
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
