@@ -1,7 +1,6 @@
 """One model on one dataset without a recipe (`gt-bench try`, `gt_bench.evaluate`)."""
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -253,7 +252,9 @@ def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
         tune_cell(pair.cell, grid)
     result = train_cell(pair.cell, grid, metrics=None, bar=bar)
     if "mlflow" in grid.run.trackers and is_installed():
-        _track(result, Store())
+        from gt_bench.tracking.sync import track_cells
+
+        track_cells([pair.cell])
     return result
 
 
@@ -465,22 +466,3 @@ def _text(recipe: Recipe, given: Settings) -> str:
     if not set(recipe.given_values()) - set(origin):
         del content["origin"]["all"]
     return yaml.safe_dump(content, sort_keys=False, width=140)
-
-
-def _track(result: Result, store: Store) -> None:
-    """Updates the experiment `tried` of MLflow; an unusable store is reported in one line."""
-    from gt_bench.tracking.sqlite import TrackingError
-    from gt_bench.tracking.sync import complete
-    from gt_bench.tracking.uri import tracking_uri
-    from gt_bench.utils.redact import without_credentials
-
-    records = {digest: record for digest in result["runs"] if (record := store.get(digest)) is not None}
-    try:
-        complete(TRIED, [result], records, store=store, only=True)
-    except TrackingError as error:
-        uri = without_credentials(tracking_uri())
-        print(
-            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries "
-            "again",
-            file=sys.stderr,
-        )
