@@ -215,29 +215,19 @@ def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) 
     common = [dataset for dataset in common if len(protocols[dataset]) == 1]
     if not common:
         return None, []
+    return ranks(_means(named, common), rules), common
+
+
+def _means(named: Mapping[str, Mapping[str, Sequence[Side]]], common: Sequence[str]) -> dict[str, list[float]]:
+    """Return the mean of each name on each dataset; larger is better."""
     sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
-    means = {name: [sign[d] * _mean(found[d][0]) for d in common] for name, found in named.items()}
-    return ranks(means, rules), common
-
-
-class _Compared(NamedTuple):
-    """All comparisons with the first of several names.
-
-    Attributes:
-        named: name -> its sides by dataset.
-        everything: (other name, its comparisons with the first).
-        reasons: why datasets are left out.
-    """
-
-    named: dict[str, dict[str, list[Side]]]
-    everything: list[tuple[str, list[Comparison]]]
-    reasons: list[str]
+    return {name: [sign[d] * _mean(found[d][0]) for d in common] for name, found in named.items()}
 
 
 def _compared(
     names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None
-) -> _Compared:
-    """Compare every other name with the first; raises the errors of `show`."""
+) -> tuple[dict[str, dict[str, list[Side]]], list[tuple[str, list[Comparison]]], list[str]]:
+    """Return (sides of each name, comparisons of each other name with the first, why datasets are left out)."""
     named = {name: sides(name, grid, held, datasets) for name in names}
     everything, reasons = [], []
     for other in names[1:]:
@@ -246,16 +236,16 @@ def _compared(
         reasons += why
     if not any(found for _, found in everything):
         raise RecipeError(f"nothing to compare: {'; '.join(reasons)}")
-    return _Compared(named, everything, list(dict.fromkeys(reasons)))
+    return named, everything, list(dict.fromkeys(reasons))
 
 
 def as_json(
     names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
 ) -> dict[str, object]:
     """Return the comparisons as JSON (docs/json.md); arguments and errors as for `show`."""
-    compared = _compared(names, grid, held, datasets, rope)
+    named, everything, reasons = _compared(names, grid, held, datasets, rope)
     lines = []
-    for other, found in compared.everything:
+    for other, found in everything:
         for one in found:
             common = one.first.values.keys() & one.second.values.keys()
             sides_of = {
@@ -275,12 +265,12 @@ def as_json(
                     "bayes": one.bayes,
                 }
             )
-    found_ranks, common_datasets = mean_ranks(compared.named, grid.run.verdict)
+    found_ranks, common_datasets = mean_ranks(named, grid.run.verdict)
     ranked = found_ranks is not None and len(common_datasets) > 1
     return {
         "comparisons": lines,
         "ranks": asdict(found_ranks) if ranked and found_ranks else None,
-        "left_out": compared.reasons,
+        "left_out": reasons,
     }
 
 
@@ -369,9 +359,8 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
     )
     print_text(f"  {found.test}: p = {found.p_value:.3g}{critical}")
     if rope is not None and len(named) == 2:
-        sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
-        means = [[sign[d] * _mean(sides_of[d][0]) for d in common] for sides_of in named.values()]
-        better, same, worse = bayesian_over_datasets(means[0], means[1], rope)
+        first, second = _means(named, common).values()
+        better, same, worse = bayesian_over_datasets(first, second, rope)
         print_text(
             f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}"
         )

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid, Limits
@@ -128,7 +129,7 @@ class _Queue:
         if jobs:
             self._announce(found, runs, jobs)
         # `_ready` checks memory: the forecast of a job is more precise than the largest peak so far
-        with WorkerPool(_launch(self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
+        with WorkerPool(partial(_launch, self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
             pool.run(
                 [*jobs, *unwritten],
                 self._on_message,
@@ -334,16 +335,7 @@ class _Queue:
             self.say(line)
 
 
-def _launch(most: int, alone: set[tuple[object, ...]]) -> Callable[..., int]:
-    """Return what a worker of the pool does: run a job in a new process and pass its lines on.
-
-    Args:
-        most: number of jobs at once.
-        alone: runs that ran out of memory next to others.
-    """
-
-    def launch(job: Job, tell: Callable[..., None]) -> int:
-        processes = 1 if not alone.isdisjoint(job.runs) else most
-        return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
-
-    return launch
+def _launch(most: int, alone: set[tuple[object, ...]], job: Job, tell: Callable[..., None]) -> int:
+    """Run a job of the pool in a new process and pass its lines on; runs in `alone` do not share the memory."""
+    processes = 1 if not alone.isdisjoint(job.runs) else most
+    return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
