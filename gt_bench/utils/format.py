@@ -1,9 +1,11 @@
 """Durations, sizes, table rows and JSON as text, and text from untrusted sources made safe for each kind of output."""
 
 import contextlib
+import csv
+import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -51,6 +53,17 @@ def csv_cell(value: object) -> object:
         float(text)
         return text
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the columns of rows as CSV. Lists are joined by semicolons."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        values = {key: "; ".join(map(str, value)) if isinstance(value, list) else value for key, value in row.items()}
+        writer.writerow({key: csv_cell(value) for key, value in values.items()})
+    return file.getvalue()
 
 
 def markdown_line(texts: Iterable[str]) -> str:
