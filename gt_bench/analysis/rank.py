@@ -234,11 +234,11 @@ def rank(
     used = values if rule == PAIRS else ranking.with_worst(values)
     rows = list(ranking.complete_rows(used))
     ranks = ranking.ranks_of(used[rows]) if rows else None
-    won, strengths = ranking.wins(used), ranking.strengths(used, draws)
+    won, elo = ranking.wins(used), ranking.strengths(used, draws)
     met = won.sum(1) + won.sum(0)
     # the signs of metrics of different kinds are comparable, their differences are not: within-block scale
     p_values = ranking.wilcoxon_holm(_scaled(used))
-    order = np.argsort(-strengths.elo, kind="stable").tolist()
+    order = np.argsort(-elo[0], kind="stable").tolist()
     ranked = []
     for i in order:
         mine = [entry for entry in kept if entry.model == models[i]]
@@ -249,7 +249,7 @@ def rank(
                 sum(entry.source == PUBLISHED for entry in mine),
                 None if ranks is None else float(ranks[:, i].mean()),
                 float(won[i].sum() / met[i]) if met[i] else None,
-                (float(strengths.elo[i]), float(strengths.low[i]), float(strengths.high[i])),
+                (float(elo[0, i]), float(elo[1, i]), float(elo[2, i])),
             )
         )
     other = ranking.bradley_terry(ranking.wins(ranking.with_worst(values) if rule == PAIRS else values))
@@ -257,13 +257,13 @@ def rank(
     different = []
     for i, j in pairs:
         if p_values[i, j] < level:
-            better, worse = (i, j) if strengths.elo[i] > strengths.elo[j] else (j, i)
+            better, worse = (i, j) if elo[0, i] > elo[0, j] else (j, i)
             different.append((models[better], models[worse], float(p_values[i, j])))
     return Ranking(
         ranked, blocks, len(rows), int(np.isnan(values).sum()), rule,
         None if ranks is None else ranking.friedman(ranks),
         None if ranks is None else ranking.critical_difference(len(models), len(rows), level),
-        sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(strengths.elo, other),
+        sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(elo[0], other),
         models[int(other.argmax())], left_out,
     )  # fmt: skip
 

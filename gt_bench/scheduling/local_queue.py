@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid, Limits
@@ -91,7 +91,6 @@ class _Queue:
     tried: set[tuple[object, ...]] = field(default_factory=set)  # jobs that ended or cannot run: not tried again
     alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory next to others
     computed: int = 0
-    printed: set[str] = field(default_factory=set)
     full: str | None = None  # the message of a full disk
     progress: bool = True  # in the last round
     trials: Counter[str] = field(default_factory=Counter)  # trials of the last round, by cell
@@ -102,6 +101,9 @@ class _Queue:
     keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # keys of the missing runs
     disagrees: bool = False
     finished: set[Cell] = field(default_factory=set)  # cells whose results were written
+
+    def __post_init__(self) -> None:
+        self._say_once = cache(self.say)
 
     @property
     def is_over(self) -> bool:
@@ -328,11 +330,6 @@ class _Queue:
             f"the missing runs need about {file_size(records + checkpoints)} in {self.store.root}/ "
             f"({file_size(records)} for records, {file_size(checkpoints)} for checkpoints); {file_size(free)} are free"
         )
-
-    def _say_once(self, line: str) -> None:
-        if line not in self.printed:
-            self.printed.add(line)
-            self.say(line)
 
 
 def _launch(most: int, alone: set[tuple[object, ...]], job: Job, tell: Callable[..., None]) -> int:
