@@ -142,14 +142,7 @@ class _Queue:
         return True
 
     def close(self, found: Plan) -> bool:
-        """Export complete cells that are not in the folder yet, and report what is missing.
-
-        Returns:
-            Whether everything is done.
-
-        Raises:
-            WriteError: the disk is full.
-        """
+        """Export complete cells that are not exported yet, and report what is missing; return whether all is done."""
         left = found.missing
         for cell in found.begun.keys() - {run.cell for run in left} - self.finished:
             if not record_file(cell.cell, self.export).exists():

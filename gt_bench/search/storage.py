@@ -249,11 +249,7 @@ def open_study(
 
 
 def _check_journal(path: Path, lock: Path) -> None:
-    """Removes an incomplete last entry, which a killed process leaves. Later entries would be lost with it.
-
-    Raises:
-        RecipeError: a line is not a journal entry.
-    """
+    """Removes an incomplete last entry, which a killed process leaves. Later entries would be lost with it."""
     with held(lock):
         content = path.read_bytes() if path.exists() else b""
         whole = content.rfind(b"\n") + 1

@@ -130,17 +130,7 @@ def short_experiment(
 
 
 def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
-    """Runs the golden run of a cell.
-
-    Args:
-        cell: suite/dataset/row.
-        data: folder with packed/ of `miniatures`.
-        root: folder that contains suites/.
-        jitter: relative change of the initial weights.
-
-    Raises:
-        RecipeError: the run fails.
-    """
+    """Runs the golden run of a cell, with initial weights that differ by the fraction `jitter`."""
     import torch
 
     from gt_bench.experiment.run import Experiment

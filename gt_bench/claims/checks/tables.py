@@ -366,11 +366,7 @@ def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Check
 
 
 def _numbers_of(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
-    """Returns the published numbers of a table, optionally of one metric and split.
-
-    Raises:
-        PublishedError: there is no such table, metric or split.
-    """
+    """Returns the published numbers of a table, optionally of one metric and split."""
     entries = printed_at({"paper": paper, "table": table})
     if not entries:
         lookup(paper, table, "", "")  # raises an error that names the wrong key
