@@ -22,9 +22,9 @@ def counted_costs(grid: Grid, path: Path = COUNTS) -> dict[str, Cost]:
         grid: the grid; a cell with `resources.gpus` has its time on an H100, the others on one CPU thread.
         path: file with the counts; outside the repository there is none.
     """
-    counts, found = _counts(path), {}
+    counted, found = counts(path), {}
     for cell in grid.cells.values():
-        one = counts.get(cell.cell, {})
+        one = counted.get(cell.cell, {})
         seconds = one.get("h100", {}).get("unfused") if grid.resources_of(cell).gpus else one.get("cpu")
         if seconds is not None:
             found[cell.cell] = Cost(seconds, search_seconds=seconds * one.get("search_runs", 0))
@@ -46,8 +46,8 @@ def announcement(
     left = [cell for cell in cells if not (results / f"{cell.cell}.json").exists()]
     if not left:
         return []
-    counts = _counts(path)
-    known = [(cell, counts[cell.cell]) for cell in left if "cpu" in counts.get(cell.cell, {})]
+    counted = counts(path)
+    known = [(cell, counted[cell.cell]) for cell in left if "cpu" in counted.get(cell.cell, {})]
     runs = [min(one["seeds"], grid.limits_of(cell).seeds or one["seeds"]) + one["search_runs"] for cell, one in known]
     cpu = sum(one["cpu"] * n for (_, one), n in zip(known, runs, strict=True))
     gpu = sum(one["h100"]["unfused"] * n for (_, one), n in zip(known, runs, strict=True))
@@ -61,7 +61,8 @@ def announcement(
     ]
 
 
-def _counts(path: Path) -> dict[str, dict[str, Any]]:
+def counts(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what was counted of each cell; nothing if there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):  # outside the repository there is no such file
