@@ -31,19 +31,9 @@ if TYPE_CHECKING:
     import pandas
 
 COLUMNS = (
-    "model",
-    "of",
-    "metric",
-    "mean ± std",
-    "runs",
-    "difference [95 %]",
-    "this run against it",
-    "published",
-    "status",
-    "parameters",
-    "s/epoch",
-    "peak MiB",
-)
+    "model", "of", "metric", "mean ± std", "runs", "difference [95 %]", "this run against it", "published",
+    "status", "parameters", "s/epoch", "peak MiB",
+)  # fmt: skip
 # always shown: next to each other, or on a narrow terminal below each other
 STACKS = (("model", "of"), ("mean ± std", "metric"), ("difference [95 %]", "this run against it"), ("runs", "status"))
 WRAPPED = ("of", "this run against it", "status")

@@ -36,17 +36,9 @@ from gt_bench.utils.paths import place, suite_folders
 
 ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = (
-    "dataset",
-    "model",
-    "metric",
-    "runs",
-    "difference [95 %]",
-    "verdict",
-    "q",
-    "margin (power)",
-    "seeds needed",
+    "dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed",
     "claim",
-)
+)  # fmt: skip
 
 DIFFERENCES = "differences.md"  # in the folder of a suite
 
