@@ -15,14 +15,13 @@ from gt_bench.utils.format import duration
 COUNTS = Path("docs/scale.json")
 
 
-def counted_costs(grid: Grid, path: Path = COUNTS) -> dict[str, Cost]:
+def counted_costs(grid: Grid) -> dict[str, Cost]:
     """Return the counted cost of one run of each cell that was counted, without memory.
 
     Args:
         grid: the grid; a cell with `resources.gpus` has its time on an H100, the others on one CPU thread.
-        path: file with the counts; outside the repository there is none.
     """
-    counted, found = counts(path), {}
+    counted, found = counts(COUNTS), {}
     for cell in grid.cells.values():
         one = counted.get(cell.cell, {})
         seconds = one.get("h100", {}).get("unfused") if grid.resources_of(cell).gpus else one.get("cpu")
@@ -31,19 +30,16 @@ def counted_costs(grid: Grid, path: Path = COUNTS) -> dict[str, Cost]:
     return found
 
 
-def announcement(
-    name: str, cells: Sequence[Cell], grid: Grid, results: Path = Path("results"), path: Path = COUNTS
-) -> list[str]:
+def announcement(name: str, cells: Sequence[Cell], grid: Grid, path: Path = COUNTS) -> list[str]:
     """Return what a run of cells will compute, how long it takes, and how to limit it; nothing if all have results.
 
     Args:
         name: of the cells, for the message.
         cells: cells that will run.
         grid: the grid; its limits on seeds are taken into account.
-        results: folder of results.
         path: file with the counts.
     """
-    left = [cell for cell in cells if not (results / f"{cell.cell}.json").exists()]
+    left = [cell for cell in cells if not Path("results", f"{cell.cell}.json").exists()]
     if not left:
         return []
     counted = counts(path)

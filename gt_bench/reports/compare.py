@@ -8,7 +8,6 @@ A name is a row (`gcn`: all its cells), `SUITE/ROW`, or a cell `SUITE/DATASET/RO
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import NamedTuple
 
 from gt_bench.config.grid import Grid
@@ -71,9 +70,7 @@ class Comparison(NamedTuple):
     bayes: tuple[float, float, float] | None
 
 
-def sides(
-    name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")
-) -> dict[str, list[Side]]:
+def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = ()) -> dict[str, list[Side]]:
     """Return the versions that a name means: dataset -> sides, in the order of the grid.
 
     Args:
@@ -81,7 +78,6 @@ def sides(
         grid: the grid.
         held: all results.
         datasets: only these; default: all.
-        store: folder of the records.
 
     Raises:
         RecipeError: there is no such row, or it has no run.
@@ -114,7 +110,7 @@ def sides(
             continue
         shown, remark = source, ""
         if source.isdecimal():
-            version: Version | None = _attempt(cell.cell, int(source), held, store)
+            version: Version | None = _attempt(cell.cell, int(source), held)
         else:
             version = held.versions.get((source or taken.get(cell.cell) or OWN, cell.cell))
             shipped = held.versions.get((SHIPPED, cell.cell))
@@ -139,11 +135,11 @@ def sides(
     return found
 
 
-def _attempt(cell: str, number: int, held: Gathered, store: Path) -> Version:
+def _attempt(cell: str, number: int, held: Gathered) -> Version:
     from gt_bench.reports.attempt_history import chosen, history
 
     current = held.versions.get((OWN, cell))
-    attempt = chosen(history(cell, Store(store), current and current.result), number)
+    attempt = chosen(history(cell, Store(), current and current.result), number)
     return Version(f"attempt {number}", attempt.result, attempt.records, [])
 
 
