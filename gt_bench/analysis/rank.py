@@ -232,7 +232,7 @@ def rank(
     blocks = list(dict.fromkeys(entry.block for entry in kept))
     values = _matrix(kept, blocks, models)
     used = values if rule == PAIRS else ranking.with_worst(values)
-    rows = list(ranking.complete_rows(used))
+    rows = np.flatnonzero(~np.isnan(used).any(1)).tolist()  # datasets on which every model has a result
     ranks = ranking.ranks_of(used[rows]) if rows else None
     won, elo = ranking.wins(used), ranking.strengths(used, draws)
     met = won.sum(1) + won.sum(0)

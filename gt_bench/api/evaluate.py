@@ -351,7 +351,10 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         needed = needs(model, _probe_batch(recipe, task, packed), recipe.encodings)
     except EncodingError as error:  # the encoding is not for such a graph, or needs arguments of the recipe
         raise RecipeError(f"{where}: {error}") from error
-    found = {name: _without_defaults(name, arguments) for name, arguments in needed.items()}
+    found = {
+        name: {key: value for key, value in arguments.items() if value != ENCODINGS[name].parameters[key].default}
+        for name, arguments in needed.items()
+    }
     # copies of a graph are made for each step, and encodings exist only for stored graphs
     if found and header.task == "configuration-ranking":
         fitting = [
@@ -404,11 +407,6 @@ def _probe_model(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.
                 f"gt-bench try {info.name}: the model alone does not fit into memory ({error}); give smaller widths"
             ) from error
         raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
-
-
-def _without_defaults(name: str, arguments: Settings) -> Settings:
-    parameters = ENCODINGS[name].parameters
-    return {key: value for key, value in arguments.items() if value != parameters[key].default}
 
 
 def _model(name: str) -> ModelInfo:

@@ -229,13 +229,10 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
     rows = with_claims(rows, grid.run.verdict)
     for row in rows:
         if row["cell"] in shipped:
-            row["notes"] = [*row["notes"], f"shipped record of commit {commit_of(shipped[row['cell']].records)[:12]}"]
+            first, *_ = shipped[row["cell"]].records
+            commit = first["measured"]["environment"].get("commit") or "unknown"
+            row["notes"] = [*row["notes"], f"shipped record of commit {commit[:12]}"]
     return rows
-
-
-def commit_of(records: Sequence[Record]) -> str:
-    """Returns the commit of the first of these records."""
-    return (records[0]["measured"]["environment"].get("commit") if records else None) or "unknown"
 
 
 def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:

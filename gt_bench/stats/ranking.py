@@ -7,7 +7,6 @@ the scale of Elo (400 points: odds of 10; the mean is 1000).
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -182,8 +181,3 @@ def linked(values: np.ndarray) -> list[int]:
     known = ~np.isnan(values)
     _, label = connected_components((known.T.astype(int) @ known.astype(int)) > 0, directed=False)
     return np.flatnonzero(label == np.bincount(label).argmax()).tolist()
-
-
-def complete_rows(values: np.ndarray) -> Sequence[int]:
-    """Returns the datasets on which every model has a result."""
-    return np.flatnonzero(~np.isnan(values).any(1)).tolist()
