@@ -23,6 +23,7 @@ from gt_bench.leaderboard.terminal import print_table
 from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import Record
 from gt_bench.store.archive import ROOT, file_of, read, read_result
+from gt_bench.store.attempts import records_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_json, print_text
@@ -93,7 +94,7 @@ def loaded(name: str, grid: Grid, root: Path = ROOT, part: str = "test") -> tupl
     result = read_result(Path("results", f"{cell.cell}.json"), cell.cell) if source != SHIPPED else None
     records: list[Record] = []
     if result is not None and result["runs"]:
-        records = [record for digest in result["runs"] if (record := store.get(digest))]
+        records = records_of(result, store)
     elif source != OWN and shipped.exists():
         records = read(shipped).records
     good = [record for record in records if record["deterministic"]["status"] == "ok"]

@@ -14,6 +14,7 @@ from gt_bench.leaderboard.rows import absent, rows_of
 from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.store.archive import ROOT, Shipped, check_folder, file_of, problems_of, read, read_result, shipped_cells
+from gt_bench.store.attempts import records_of
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError
 
@@ -173,8 +174,7 @@ def versions_of(
         try:
             if source == OWN:
                 if result := read_result(Path("results", f"{cell.cell}.json"), cell.cell):
-                    records = [record for digest in result["runs"] if (record := store.get(digest))]
-                    yield Version(OWN, result, records, [])
+                    yield Version(OWN, result, records_of(result, store), [])
             elif (path := file_of(cell.cell, root)).exists():
                 shipped = read(path)
                 if wrong := problems_of(shipped, root):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -24,6 +24,7 @@ from gt_bench.reports.tuned_columns import show as show_columns
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import Paired, paired
 from gt_bench.store.archive import ROOT
+from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
 from gt_bench.utils.column_widths import fitting_table
 
@@ -43,7 +44,18 @@ HERE = "this run"
 OTHER_DATA = "other data: not comparable"  # the files have changed, or are read in another way
 
 
-class Compared(Row):
+class Against(TypedDict):
+    """Comparison of a row with this run; see `Compared`."""
+
+    against: str | None
+    against_difference: float | None
+    against_interval: tuple[float, float] | None
+
+
+NOT_COMPARED: Against = {"against": None, "against_difference": None, "against_interval": None}
+
+
+class Compared(Row, Against):
     """A row and its comparison with this run.
 
     Attributes:
@@ -55,9 +67,6 @@ class Compared(Row):
     """
 
     of: str
-    against: str | None
-    against_difference: float | None
-    against_interval: tuple[float, float] | None
     targets: str | None
 
 
@@ -194,15 +203,8 @@ def comparison(
         records: folder of suites with shipped records.
     """
     runs = Store(store)
-    here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
-    ours: Compared = {
-        **summarise(result, here),
-        "of": HERE,
-        "against": None,
-        "against_difference": None,
-        "against_interval": None,
-        "targets": result["recipe"].get("targets"),
-    }
+    here = records_of(result, runs)
+    ours: Compared = {**summarise(result, here), "of": HERE, "targets": result["recipe"].get("targets"), **NOT_COMPARED}
     rows = [ours]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
     found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
@@ -215,14 +217,8 @@ def comparison(
         if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
             theirs = [known[digest] for digest in row["digests"] if digest in known]
             targets = theirs[0]["deterministic"]["recipe"].get("targets") if theirs else None
-            other: Compared = {
-                **row,
-                "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}",
-                "against": None,
-                "against_difference": None,
-                "against_interval": None,
-                "targets": targets,
-            }
+            source = f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}"
+            other: Compared = {**row, "of": source, "targets": targets, **NOT_COMPARED}
             if _measure(other) == _measure(ours):
                 found_pairs = _against(here, theirs, grid)
                 if isinstance(found_pairs, Paired):
