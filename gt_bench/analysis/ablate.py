@@ -8,22 +8,22 @@ metric over common seeds and splits, with Student's interval (`gt_bench.stats.pa
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import OWN, SHIPPED
+from gt_bench.leaderboard.collect import tested_values, versions_of
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.units import PERCENT, difference_text, metric_label
-from gt_bench.schemas import Record, Settings
+from gt_bench.schemas import Record
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, Paired, paired
-from gt_bench.store.archive import ROOT, file_of, problems_of, read, read_result
-from gt_bench.store.run_store import Store, StoreError
-from gt_bench.utils.format import print_text
+from gt_bench.store.archive import ROOT
+from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
+from gt_bench.utils.nested import flat
 
 ABSENT = "absent"
 OF_DATA = ("in_dim", "out_dim", "edge_dim", "level")  # arguments that the dataset decides
@@ -81,32 +81,11 @@ def arms(grid: Grid, cells: Sequence[Cell], root: Path = ROOT) -> tuple[list[Arm
     found: dict[tuple[str, ...], Arm] = {}
     problems: list[str] = []
     for cell in cells:
-        for source, records in _versions(cell, root, problems):
-            good = [
-                r for r in records if r["deterministic"]["status"] == "ok" and r["deterministic"]["test"] is not None
-            ]
+        for version in versions_of(cell, root, problems):
+            good = [record for record in version.records if tested_values([record])]
             if good:
-                found.setdefault(tuple(sorted(record["digest"] for record in good)), _arm(cell, source, good))
+                found.setdefault(tuple(sorted(record["digest"] for record in good)), _arm(cell, version.source, good))
     return list(found.values()), problems
-
-
-def _versions(cell: Cell, root: Path, problems: list[str]) -> Iterator[tuple[str, list[Record]]]:
-    store = Store()
-    try:
-        result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
-        if result is not None:
-            yield OWN, [record for digest in result["runs"] if (record := store.get(digest))]
-    except StoreError as error:
-        problems.append(str(error))
-    try:
-        if (path := file_of(cell.cell, root)).exists():
-            shipped = read(path)
-            if wrong := problems_of(shipped, root):
-                problems.extend(wrong)
-            else:
-                yield SHIPPED, shipped.records
-    except StoreError as error:
-        problems.append(str(error))
 
 
 def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
@@ -120,21 +99,10 @@ def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
     )  # fmt: skip
     defaults = {key: value for key, value in (measured.get("arguments") or {}).items() if key not in OF_DATA}
     recipe = run["recipe"] | {"model": defaults | run["recipe"]["model"]}
-    values = {(r["deterministic"]["seed"], r["deterministic"]["split"]): r["deterministic"]["test"] for r in records}
-    return Arm(
-        cell.cell, source, protocol, dict(_flat(recipe)),
-        {run: value for run, value in values.items() if value is not None}, run["metric"], run["direction"],
-    )  # fmt: skip
-
-
-def _flat(content: Settings, prefix: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in content.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        elif value != {}:
-            yield f"{prefix}{key}", value
-        if prefix == "encodings.":  # an encoding without arguments is a value, too
-            yield f"{prefix}{key}", "present"
+    values = {key: value for key, value in flat(recipe) if value != {}}
+    # an encoding without arguments is a value, too
+    values |= {f"encodings.{name}": "present" for name in recipe.get("encodings") or ()}
+    return Arm(cell.cell, source, protocol, values, tested_values(records), run["metric"], run["direction"])
 
 
 def _is_of(key: str, factor: Sequence[str]) -> bool:
@@ -269,7 +237,7 @@ def show(
     if factor is None:
         counts = factors(found)
         if as_json:
-            print(json.dumps(counts.most_common(), indent=1))
+            print_json(counts.most_common())
         else:
             print_table(
                 ["factor", "pairs"], [[key, str(count)] for key, count in counts.most_common()], right=("pairs",)
@@ -284,7 +252,7 @@ def show(
         raise nothing_to_compare(found, names)
     pairs.sort(key=lambda one: (one.before, one.after, one.first.metric, -one.found.difference))
     if as_json:
-        print(json.dumps([_row(one) for one in pairs], indent=1))
+        print_json([_row(one) for one in pairs])
     else:
         print_wrapped(
             f"{factor}: {len(pairs)} pairs of cells that differ in nothing else; "

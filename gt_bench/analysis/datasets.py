@@ -63,7 +63,7 @@ class Filter:
                     f"--task {task}: no task contains this name{nearest(task, list(TASKS))}; known: {', '.join(TASKS)}"
                 )
 
-    def accepts(self, dataset: str, data: Path = Path("data")) -> bool:
+    def accepts(self, dataset: str) -> bool:
         """Returns whether a dataset counts."""
         if self.names and dataset not in self.names:
             return False
@@ -82,7 +82,7 @@ class Filter:
             if not _within(graphs, self.graphs) or not _within(nodes / graphs, self.nodes):
                 return False
         if self.homophily:
-            found = _homophily(dataset, data)
+            found = _homophily(dataset)
             if isinstance(found, str):
                 self.unknown[dataset] = found
                 return False
@@ -94,13 +94,13 @@ def _within(value: float, ends: Range | None) -> bool:
     return ends is None or ends[0] <= value <= ends[1]
 
 
-def _homophily(dataset: str, data: Path) -> float | str:
+def _homophily(dataset: str) -> float | str:
     """Returns the class homophily of a packed dataset, or why it has none."""
     spec = catalog().get(dataset)
     if spec and spec.task != "node-classification":
         return f"{spec.task} has no homophily"
     try:
-        packed = PackedDataset.open(data / "packed" / dataset)
+        packed = PackedDataset.open(Path("data", "packed", dataset))
     except DatasetError:
         return "homophily needs the data (`python -m stages.download DATASET`)"
     if packed.num_graphs != 1:

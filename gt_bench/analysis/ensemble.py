@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gt_bench.analysis.score import aligned
+from gt_bench.analysis.score import outputs_of, shares_of
 from gt_bench.config.schema import RecipeError
 from gt_bench.store.predictions import Predictions
 
 ROUNDS = 40
-LARGEST = 1e3  # logit of a probability that is rounded to 0 or 1
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,14 @@ def select(candidates: Mapping[str, Predictions]) -> Ensemble:
     def score(part: str, shares: Tensor, counts: Sequence[int]) -> float:
         """Returns the metric of the mean of `shares`, [M, N, ...], weighted by `counts`, [M]."""
         weights = torch.tensor(counts, dtype=torch.float64) / sum(counts)
-        mean = _as_outputs(runs[0].task, torch.tensordot(weights, shares, dims=1))
+        mean = outputs_of(runs[0].task, torch.tensordot(weights, shares, dims=1))
         return task.evaluate([mean], [runs[0].parts[part].labels])[metric]
 
-    shares = {part: _shares(runs, part) for part in ("val", "test")}
+    shares = {}
+    for part in ("val", "test"):
+        if (of_part := shares_of(runs, part)) is None:
+            raise RecipeError(f"an ensemble needs runs with the same {part} examples; these differ: retrain the cell")
+        shares[part] = of_part
     counts, best, best_counts = [0] * len(runs), -math.inf, [0] * len(runs)
     for _ in range(ROUNDS):
         scored = []
@@ -75,26 +78,3 @@ def select(candidates: Mapping[str, Predictions]) -> Ensemble:
         raise RecipeError(f"an ensemble cannot be chosen: {metric} is not a number on validation for any candidate")
     weights = {name: count / sum(best_counts) for name, count in zip(names, best_counts, strict=True) if count}
     return Ensemble(weights, sign * best, score("test", shares["test"], best_counts))
-
-
-def _shares(runs: Sequence[Predictions], part: str) -> Tensor:
-    """Returns what is averaged, float64 [M, N, ...]: probabilities or outputs of each run, in the order of the first.
-
-    Raises:
-        RecipeError: the runs have different examples.
-    """
-    first = runs[0].parts[part]
-    rows = [aligned(first, run.parts[part]) for run in runs]
-    if any(of is None for of in rows):
-        raise RecipeError(f"an ensemble needs runs with the same {part} examples; these differ: retrain the cell")
-    outputs = torch.stack([run.parts[part].output[of].double() for run, of in zip(runs, rows, strict=True)])
-    if runs[0].task.endswith("classification"):
-        return outputs.softmax(-1)
-    return outputs.sigmoid() if runs[0].task.endswith("multilabel") else outputs
-
-
-def _as_outputs(task: str, mean: Tensor) -> Tensor:
-    """Returns averaged probabilities as outputs of a model, which the metrics of a task read."""
-    if task.endswith("classification"):
-        return mean.log()
-    return mean.logit().clamp(-LARGEST, LARGEST) if task.endswith("multilabel") else mean

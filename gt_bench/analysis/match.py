@@ -1,6 +1,5 @@
 """`gt-bench match MODEL DATASET --parameters 500k`: the width at which a model has a number of parameters."""
 
-import json
 from collections.abc import Sequence
 
 from gt_bench.config.option_text import values_in
@@ -11,7 +10,7 @@ from gt_bench.experiment.match_size import FAR, matched, usual_width
 from gt_bench.leaderboard.terminal import print_wrapped
 from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 
 
 def show(model: str, dataset: str, parameters: str, by: str | None, given: Sequence[str], as_json: bool) -> None:
@@ -47,7 +46,7 @@ def show(model: str, dataset: str, parameters: str, by: str | None, given: Seque
     content = {"model": {"name": name, **arguments}, "optimizer": {"lr": 0.001}, "epochs": 1, "seeds": [0]}
     found = matched(validated(Recipe, content, where), dataset, by, budget, where)
     if as_json:
-        print(json.dumps({"model": name, "dataset": dataset, "budget": budget, **vars(found)}, indent=1))
+        print_json({"model": name, "dataset": dataset, "budget": budget, **vars(found)})
         return
     off = found.parameters / budget - 1
     steps = f", a multiple of {found.step} (its heads)" if found.step > 1 else ""

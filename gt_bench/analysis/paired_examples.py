@@ -8,7 +8,6 @@ Source: Dietterich 1998, "Approximate statistical tests for comparing supervised
 Efron and Tibshirani 1993, chapter 13.
 """
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
 from gt_bench.store.archive import ROOT
 from gt_bench.store.predictions import Part, Predictions
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -214,18 +213,15 @@ def show(
         {pair.seed: mcnemar(pair) for pair in pairs} if first[0].task.endswith("classification") else {}
     )
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "first": names[0],
-                    "second": names[1],
-                    "part": part,
-                    "seeds": [pair.seed for pair in pairs],
-                    "metrics": {one.metric: {k: v for k, v in vars(one).items() if k != "metric"} for one in found},
-                    "mcnemar": {str(seed): vars(test) for seed, test in tests.items()},
-                },
-                indent=1,
-            )
+        print_json(
+            {
+                "first": names[0],
+                "second": names[1],
+                "part": part,
+                "seeds": [pair.seed for pair in pairs],
+                "metrics": {one.metric: {k: v for k, v in vars(one).items() if k != "metric"} for one in found},
+                "mcnemar": {str(seed): vars(test) for seed, test in tests.items()},
+            }
         )
         return
     print_text(f"first: {names[0]}\nsecond: {names[1]}\n{part}: the same examples; {len(pairs)} common seeds")

@@ -9,7 +9,6 @@ Missing results: a pair of models is compared on the blocks that both have (win 
 are over the blocks that all models have. `--missing worst` counts a missing result as worse than every known one.
 """
 
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,14 +22,12 @@ from gt_bench.analysis.datasets import Filter
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, nearest
-from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest
+from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest, versions_of
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
-from gt_bench.schemas import Record, Result
 from gt_bench.stats import ranking
-from gt_bench.store.archive import ROOT, check_folder, file_of, problems_of, read, read_result
-from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.archive import ROOT, check_folder
 from gt_bench.utils.format import print_text
 
 RUNS, PUBLISHED, ALL = "runs", "published", "all"
@@ -170,35 +167,21 @@ def _on_same_data(found: Mapping[tuple[str, Block], Entry], problems: list[str])
 
 def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry | None:
     """Returns the number of a cell's own or shipped runs."""
-    versions: dict[str, tuple[Result, list[Record]]] = {}
-    try:
-        if source != SHIPPED and (result := read_result(Path("results", f"{cell.cell}.json"), cell.cell)):
-            records = [record for digest in result["runs"] if (record := Store().get(digest))]
-            versions[OWN] = result, records
-    except StoreError as error:
-        problems.append(str(error))
-    try:
-        if source != OWN and (path := file_of(cell.cell, root)).exists():
-            shipped = read(path)
-            if wrong := problems_of(shipped, root):
-                problems.extend(wrong)
-            else:
-                versions[SHIPPED] = shipped.result, shipped.records
-    except StoreError as error:
-        problems.append(str(error))
-    rows = {name: summarise(*version) for name, version in versions.items()}
+    sources = (source,) if source in (OWN, SHIPPED) else (OWN, SHIPPED)
+    versions = {version.source: version for version in versions_of(cell, root, problems, sources)}
+    rows = {name: summarise(version.result, version.records) for name, version in versions.items()}
     whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["status"].partition(",")[0] == "ok"]
     for name in [*whole, *rows]:
         row = rows[name]
         if row["chosen_on_test"]:
             return None
         if row["mean"] is not None and math.isfinite(row["mean"]):
-            targets = versions[name][0]["recipe"].get("targets")
+            targets = versions[name].result["recipe"].get("targets")
             unit = f" (targets: {targets})" if targets else ""
             if "/" in row["status"].partition(",")[0]:
                 problems.append(f"{cell.cell}: {row['status']}: ranked by the mean of the runs that ended well")
             block = Block(cell.suite, cell.dataset, f"{row['metric'] or ''}{unit}")
-            data = versions[name][1][0]["deterministic"]["digests"]["data"]
+            data = versions[name].records[0]["deterministic"]["digests"]["data"]
             return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"], data)
     return None
 
@@ -249,13 +232,13 @@ def rank(
     blocks = list(dict.fromkeys(entry.block for entry in kept))
     values = _matrix(kept, blocks, models)
     used = values if rule == PAIRS else ranking.with_worst(values)
-    rows = list(ranking.complete_rows(used))
+    rows = np.flatnonzero(~np.isnan(used).any(1)).tolist()  # datasets on which every model has a result
     ranks = ranking.ranks_of(used[rows]) if rows else None
-    won, strengths = ranking.wins(used), ranking.strengths(used, draws)
+    won, elo = ranking.wins(used), ranking.strengths(used, draws)
     met = won.sum(1) + won.sum(0)
     # the signs of metrics of different kinds are comparable, their differences are not: within-block scale
     p_values = ranking.wilcoxon_holm(_scaled(used))
-    order = np.argsort(-strengths.elo, kind="stable").tolist()
+    order = np.argsort(-elo[0], kind="stable").tolist()
     ranked = []
     for i in order:
         mine = [entry for entry in kept if entry.model == models[i]]
@@ -266,7 +249,7 @@ def rank(
                 sum(entry.source == PUBLISHED for entry in mine),
                 None if ranks is None else float(ranks[:, i].mean()),
                 float(won[i].sum() / met[i]) if met[i] else None,
-                (float(strengths.elo[i]), float(strengths.low[i]), float(strengths.high[i])),
+                (float(elo[0, i]), float(elo[1, i]), float(elo[2, i])),
             )
         )
     other = ranking.bradley_terry(ranking.wins(ranking.with_worst(values) if rule == PAIRS else values))
@@ -274,13 +257,13 @@ def rank(
     different = []
     for i, j in pairs:
         if p_values[i, j] < level:
-            better, worse = (i, j) if strengths.elo[i] > strengths.elo[j] else (j, i)
+            better, worse = (i, j) if elo[0, i] > elo[0, j] else (j, i)
             different.append((models[better], models[worse], float(p_values[i, j])))
     return Ranking(
         ranked, blocks, len(rows), int(np.isnan(values).sum()), rule,
         None if ranks is None else ranking.friedman(ranks),
         None if ranks is None else ranking.critical_difference(len(models), len(rows), level),
-        sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(strengths.elo, other),
+        sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(elo[0], other),
         models[int(other.argmax())], left_out,
     )  # fmt: skip
 
@@ -414,13 +397,12 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
     return said + [f"left out, {why}: {', '.join(models)}" for why, models in found.left_out.items()]
 
 
-def as_json(found: Ranking, source: str, remarks: Sequence[str]) -> str:
-    """Returns a ranking as JSON."""
-    content: Mapping[str, object] = {
+def as_json(found: Ranking, source: str, remarks: Sequence[str]) -> dict[str, object]:
+    """Returns a ranking as documented in docs/json.md."""
+    return {
         **vars(found),
         "models": [vars(one) for one in found.models],
         "blocks": [block._asdict() for block in found.blocks],
         "source": source,
         "remarks": list(remarks),
     }
-    return json.dumps(content, indent=1)

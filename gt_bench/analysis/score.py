@@ -1,6 +1,5 @@
 """`gt-bench score CELL --metric NAME`: metrics from stored predictions, without weights and without data."""
 
-import json
 import math
 import statistics
 import sys
@@ -24,9 +23,10 @@ from gt_bench.leaderboard.terminal import print_table
 from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import Record
 from gt_bench.store.archive import ROOT, file_of, read, read_result
+from gt_bench.store.attempts import records_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
 from gt_bench.store.run_store import Store
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 
 BY = ("class", "graph-size")
 _PERCENT = {*PERCENT, "recall", "precision", "f1"}  # of classes, next to the accuracy
@@ -94,7 +94,7 @@ def loaded(name: str, grid: Grid, root: Path = ROOT, part: str = "test") -> tupl
     result = read_result(Path("results", f"{cell.cell}.json"), cell.cell) if source != SHIPPED else None
     records: list[Record] = []
     if result is not None and result["runs"]:
-        records = [record for digest in result["runs"] if (record := store.get(digest))]
+        records = records_of(result, store)
     elif source != OWN and shipped.exists():
         records = read(shipped).records
     good = [record for record in records if record["deterministic"]["status"] == "ok"]
@@ -278,21 +278,41 @@ def ensemble(found: Sequence[Predictions], metrics: Sequence[str], part: str = "
     Raises:
         RecipeError: the seeds have different examples, or an example has no row of its own.
     """
-    first = found[0].parts[part]
-    rows = [aligned(first, one.parts[part]) for one in found]
-    if any(of is None for of in rows):
+    shares = shares_of(found, part)
+    if shares is None:
         raise RecipeError(
             f"--ensemble: the seeds of this cell have different {part} examples (a split per seed): their predictions "
             "cannot be averaged"
         )
-    outputs = torch.stack([one.parts[part].output[of].double() for one, of in zip(found, rows, strict=True)])
-    if found[0].task.endswith("classification"):
-        mean = outputs.softmax(-1).mean(0).log()
-    elif found[0].task.endswith("multilabel"):
-        mean = outputs.sigmoid().mean(0).logit().clamp(-1e3, 1e3)  # finite for a probability of 0 or 1
-    else:
-        mean = outputs.mean(0)
-    return {m: found[0].create_task(m).evaluate([mean], [first.labels])[m] for m in metrics}
+    mean, labels = outputs_of(found[0].task, shares.mean(0)), found[0].parts[part].labels
+    return {m: found[0].create_task(m).evaluate([mean], [labels])[m] for m in metrics}
+
+
+def shares_of(runs: Sequence[Predictions], part: str) -> Tensor | None:
+    """Returns what an ensemble averages: probabilities for classes and labels, outputs otherwise.
+
+    Args:
+        runs: M runs of a task.
+        part: val or test.
+
+    Returns:
+        float64 [M, N, ...], in the order of the first run. None if the runs have different examples.
+    """
+    rows = [aligned(runs[0].parts[part], run.parts[part]) for run in runs]
+    if any(of is None for of in rows):
+        return None
+    outputs = torch.stack([run.parts[part].output[of].double() for run, of in zip(runs, rows, strict=True)])
+    if runs[0].task.endswith("classification"):
+        return outputs.softmax(-1)
+    return outputs.sigmoid() if runs[0].task.endswith("multilabel") else outputs
+
+
+def outputs_of(task: str, mean: Tensor) -> Tensor:
+    """Returns averaged `shares_of` as outputs of a model, which the metrics of a task read."""
+    if task.endswith("classification"):
+        return mean.log()
+    # finite for a probability of 0 or 1
+    return mean.logit().clamp(-1e3, 1e3) if task.endswith("multilabel") else mean
 
 
 def aligned(first: Part, second: Part) -> Tensor | None:
@@ -327,22 +347,14 @@ def show(
     groups = None if by is None else (by_class if by == "class" else by_graph_size)(found, chosen, part)
     together = ensemble(found, chosen, part) if with_ensemble else None
     if as_json:
-        content = {
-            "cell": cell.cell,
-            "part": part,
-            "metrics": {
-                one.metric: {
-                    "seeds": {str(seed): _finite(value) for seed, value in one.values.items()},
-                    "mean": _finite(one.mean),
-                    "std": _finite(one.std),
-                }
-                for one in table
-            },
-            "by": by,
-            "groups": [{"name": g.name, "examples": g.examples} | dict(g.values) for g in groups or ()],
-            "ensemble": together,
+        metrics_of = {
+            one.metric: {"seeds": {str(k): v for k, v in one.values.items()}, "mean": one.mean, "std": one.std}
+            for one in table
         }
-        print(json.dumps(content, indent=1))
+        listed = [{"name": g.name, "examples": g.examples} | dict(g.values) for g in groups or ()]
+        print_json(
+            {"cell": cell.cell, "part": part, "metrics": metrics_of, "by": by, "groups": listed, "ensemble": together}
+        )
     elif groups is not None:
         columns = list(groups[0].values)
         print_text(f"{name}: {part}, mean of {len(found)} seeds")
@@ -364,11 +376,6 @@ def show(
     return not differing
 
 
-def _finite(value: float | None) -> float | None:
-    """Returns None for NaN, which JSON does not have."""
-    return None if value is None or math.isnan(value) else value
-
-
 def _head(metric: str, unit: str = "") -> str:
     """Returns the head of a column. `unit`: of standardised targets."""
     if unit and metric in ("mae", "rmse", "mse"):
@@ -377,4 +384,5 @@ def _head(metric: str, unit: str = "") -> str:
 
 
 def _text(metric: str, value: float | None, std: float | None = None) -> str:
-    return mean_and_std(_finite(value), std, metric in _PERCENT)
+    known = None if value is None or math.isnan(value) else value
+    return mean_and_std(known, std, metric in _PERCENT)

@@ -16,6 +16,7 @@ from gt_bench.runtime.startup import prepare_process
 from gt_bench.schemas import EnsembleSummary, Record, Result
 from gt_bench.search.artifacts import TUNED as TUNED_FOLDER
 from gt_bench.search.optimize import Searched, open_search
+from gt_bench.store.attempts import records_of
 from gt_bench.store.predictions import load
 from gt_bench.store.run_store import Store
 from gt_bench.store.weights import keep_best
@@ -80,7 +81,7 @@ def ensembled(
         PredictionsError: predictions of a run are missing.
     """
     searched = open_search(cell, grid, data, store.root)
-    runs: dict[str, list[Record]] = {DEFAULT: _records(default, store)}
+    runs: dict[str, list[Record]] = {DEFAULT: records_of(default, store)}
     for trial in searched.best(members):
         chosen = recipe.with_values(trial.params)
         runs[f"trial {trial.number}"] = train_values(cell, chosen, grid, data, store, f"trial {trial.number}")
@@ -93,7 +94,7 @@ def ensembled(
     for seed in [seed for seed in recipe.seeds if seed in by_seed]:
         candidates = {name: load(cell.cell, record, store) for name, record in by_seed[seed].items()}
         chosen_by_seed[seed] = select(candidates)
-    of_tuned = _records(tuned, store)
+    of_tuned = records_of(tuned, store)
     if not chosen_by_seed or not _good(of_tuned) or not _good(runs[DEFAULT]):
         raise RecipeError(
             f"{cell.recipe_path}: --ensemble: no seed of the default, of the tuned recipe or of a trial ended with "
@@ -188,10 +189,6 @@ def _note(cell: Cell, tuned: Result, columns: Sequence[TunedColumn]) -> None:
     assert search is not None  # the cell was searched
     search["ensemble"] = summary
     write_json(Path("results", f"{cell.cell}.json"), tuned)
-
-
-def _records(result: Result, store: Store) -> list[Record]:
-    return [record for digest in result["runs"] if (record := store.get(digest)) is not None]
 
 
 def _good(records: Sequence[Record]) -> list[Record]:

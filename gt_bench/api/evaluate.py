@@ -1,7 +1,6 @@
 """One model on one dataset without a recipe (`gt-bench try`, `gt_bench.evaluate`)."""
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -253,7 +252,9 @@ def _run(pair: Pair, grid: Grid, bar: bool) -> Result:
         tune_cell(pair.cell, grid)
     result = train_cell(pair.cell, grid, metrics=None, bar=bar)
     if "mlflow" in grid.run.trackers and is_installed():
-        _track(result, Store())
+        from gt_bench.tracking.sync import track_cells
+
+        track_cells([pair.cell])
     return result
 
 
@@ -350,7 +351,10 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         needed = needs(model, _probe_batch(recipe, task, packed), recipe.encodings)
     except EncodingError as error:  # the encoding is not for such a graph, or needs arguments of the recipe
         raise RecipeError(f"{where}: {error}") from error
-    found = {name: _without_defaults(name, arguments) for name, arguments in needed.items()}
+    found = {
+        name: {key: value for key, value in arguments.items() if value != ENCODINGS[name].parameters[key].default}
+        for name, arguments in needed.items()
+    }
     # copies of a graph are made for each step, and encodings exist only for stored graphs
     if found and header.task == "configuration-ranking":
         fitting = [
@@ -403,11 +407,6 @@ def _probe_model(info: ModelInfo, dims: Settings, arguments: Settings) -> torch.
                 f"gt-bench try {info.name}: the model alone does not fit into memory ({error}); give smaller widths"
             ) from error
         raise RecipeError(f"gt-bench try {info.name}: model: {error}") from error
-
-
-def _without_defaults(name: str, arguments: Settings) -> Settings:
-    parameters = ENCODINGS[name].parameters
-    return {key: value for key, value in arguments.items() if value != parameters[key].default}
 
 
 def _model(name: str) -> ModelInfo:
@@ -465,22 +464,3 @@ def _text(recipe: Recipe, given: Settings) -> str:
     if not set(recipe.given_values()) - set(origin):
         del content["origin"]["all"]
     return yaml.safe_dump(content, sort_keys=False, width=140)
-
-
-def _track(result: Result, store: Store) -> None:
-    """Updates the experiment `tried` of MLflow; an unusable store is reported in one line."""
-    from gt_bench.tracking.sqlite import TrackingError
-    from gt_bench.tracking.sync import complete
-    from gt_bench.tracking.uri import tracking_uri
-    from gt_bench.utils.redact import without_credentials
-
-    records = {digest: record for digest in result["runs"] if (record := store.get(digest)) is not None}
-    try:
-        complete(TRIED, [result], records, store=store, only=True)
-    except TrackingError as error:
-        uri = without_credentials(tracking_uri())
-        print(
-            f"warning: MLflow at {uri} was not completed: {without_credentials(str(error))}; the same command tries "
-            "again",
-            file=sys.stderr,
-        )

@@ -172,14 +172,8 @@ def _by_runs(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> tu
 
     Complete runs decide. The result of incomplete runs is added to the reason and marked as provisional.
     """
-    outcomes = [
-        _outcome(comparison, words)
-        for comparison, words in zip(found.comparisons, _words(found, rows, rules), strict=True)
-    ]
-    names = [
-        _name(comparison, words)
-        for comparison, words in zip(found.comparisons, _words(found, rows, rules), strict=True)
-    ]
+    pairs = list(zip(found.comparisons, _words(found, rows, rules), strict=True))
+    outcomes, names = [_outcome(*pair) for pair in pairs], [_name(*pair) for pair in pairs]
     decided = [complete for complete, _ in outcomes]
     count = len(decided)
     wins, losses = decided.count(WON), decided.count(LOST)
@@ -241,11 +235,7 @@ def _words(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> list
 
 
 def _outcome(comparison: Comparison, words: Sequence[set[str]]) -> tuple[str | None, tuple[str, str] | None]:
-    """Returns the outcome of a comparison: won, lost or open.
-
-    Returns:
-        (outcome by complete runs, (outcome by all runs so far, how many runs)). None where nothing was run.
-    """
+    """Returns (outcome by complete runs, (outcome by all runs so far, how many runs)). None where nothing was run."""
     complete = [{_SAYS[word] for word in by_rival & _SAYS.keys()} for by_rival in words]
     partial_values = [{_SAYS[word.partition(", ")[0]] for word in by_rival} for by_rival in words]
     runs = sorted({word.partition(", ")[2] for by_rival in words for word in by_rival if ", " in word})

@@ -1,6 +1,5 @@
 """The command `gt-bench claims`."""
 
-import json
 from pathlib import Path
 
 from gt_bench.claims.evaluate import evaluate_claims, load_claims
@@ -10,7 +9,7 @@ from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.leaderboard.collect import every_row
 from gt_bench.store.archive import ROOT
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import suite_name
 
@@ -45,15 +44,13 @@ def show_claims(
         )
     verdicts = evaluate_claims(chosen, every_row(grid, records), data, grid.run.verdict)
     if as_json:
-        lines = [
-            {
-                **claim.model_dump(include={"id", "paper", "place", "sentence", "case"}),
-                "verdict": verdicts[claim.id][0],
-                "why": verdicts[claim.id][1],
-            }
-            for claim in chosen
-        ]
-        print(json.dumps(lines, indent=1))
+        keys = {"id", "paper", "place", "sentence", "case"}
+        print_json(
+            [
+                claim.model_dump(include=keys) | dict(zip(("verdict", "why"), verdicts[claim.id], strict=True))
+                for claim in chosen
+            ]
+        )
         return
     show(chosen, verdicts)
     stale = {name: len(registry.stale(name)) for name in registry.experiments()}

@@ -1,38 +1,13 @@
 """Compare and judge: questions to all results at once."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from gt_bench.cli.options import RECORDS, AsJson, Records, every_cell
-from gt_bench.utils.format import print_text
-
-
-class Source(StrEnum):
-    """Which numbers `gt-bench rank` uses."""
-
-    runs = "runs"
-    own = "own"
-    shipped = "shipped"
-    published = "published"
-    all = "all"
-
-
-class Missing(StrEnum):
-    """What `gt-bench rank` does with missing results."""
-
-    pairs = "pairs"
-    worst = "worst"
-
-
-class Design(StrEnum):
-    """Which cells `gt-bench ablate --design` makes."""
-
-    one_at_a_time = "one-at-a-time"
-    random = "random"
+from gt_bench.utils.format import print_json, print_text
 
 
 def rank(
@@ -49,14 +24,15 @@ def rank(
         list[str] | None, typer.Option(metavar="MODEL", help="only these models; comma-separated or repeated")
     ] = None,
     source: Annotated[
-        Source,
+        Literal["runs", "own", "shipped", "published", "all"],
         typer.Option(
             help="runs: own results, shipped ones where they are missing; all: published numbers where both are missing"
         ),
-    ] = Source.runs,
+    ] = "runs",
     missing: Annotated[
-        Missing, typer.Option(help="pairs: compare where both have a result; worst: a missing result loses")
-    ] = Missing.pairs,
+        Literal["pairs", "worst"],
+        typer.Option(help="pairs: compare where both have a result; worst: a missing result loses"),
+    ] = "pairs",
     task: Annotated[
         list[str] | None,
         typer.Option(metavar="TASK", help="only datasets of this task, such as node-classification or regression"),
@@ -98,9 +74,9 @@ def rank(
         graphs=range_in("--graphs", graphs),
         homophily=range_in("--homophily", homophily),
     )
-    if parameters_max is not None and source is Source.published:
+    if parameters_max is not None and source == "published":
         raise RecipeError("--parameters-max: published numbers have no number of parameters; use --source runs")
-    found, problems = ranking.entries(grid, cells, accepts, source.value, records)
+    found, problems = ranking.entries(grid, cells, accepts, source, records)
     for problem in problems:
         print_text(problem, file=sys.stderr)
     kept, remarks = ranking.chosen(found, _listed(models), parameters_max)
@@ -110,13 +86,13 @@ def rank(
         for why in reasons
     ]
     try:
-        result = ranking.rank(kept, missing.value, draws, grid.run.verdict.level, at_least)
+        result = ranking.rank(kept, missing, draws, grid.run.verdict.level, at_least)
     except RecipeError as error:
         raise RecipeError("\n".join([str(error), *remarks])) from None
     if as_json:
-        print(ranking.as_json(result, source.value, remarks))
+        print_json(ranking.as_json(result, source, remarks))
     else:
-        ranking.show(result, source.value, remarks, grid.run.verdict.level)
+        ranking.show(result, source, remarks, grid.run.verdict.level)
 
 
 def ablate(
@@ -134,7 +110,7 @@ def ablate(
         Path | None, typer.Option(metavar="FILE", help="write a forest plot: .html (interactive), .png, .svg or .pdf")
     ] = None,
     design: Annotated[
-        Design | None,
+        Literal["one-at-a-time", "random"] | None,
         typer.Option(
             help="write recipes of missing cells and a plan: CELLs with each of --values, or in random recipes"
         ),
@@ -166,10 +142,8 @@ def ablate(
         from gt_bench.scheduling.ablation_design import design as make
 
         if not names:
-            raise RecipeError(f"--design {design.value}: name the cells whose recipes are varied")
-        for line in make(
-            factor, grid.chosen(names), grid, design.value, values or [], over or [], draws, seed, into, plan
-        ):
+            raise RecipeError(f"--design {design}: name the cells whose recipes are varied")
+        for line in make(factor, grid.chosen(names), grid, design, values or [], over or [], draws, seed, into, plan):
             print_text(line)
         return
     if given := [option for option, value in (("--values", values), ("--over", over)) if value]:

@@ -1,14 +1,13 @@
 """Compare and judge: rows, claims of papers, two attempts at a cell, saved weights with their record."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell, print_json
-from gt_bench.utils.format import print_text
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell
+from gt_bench.utils.format import print_json, print_text
 
 
 def compare(
@@ -111,20 +110,6 @@ def diff(
     print_json(sides | {"changes": attempt_history.changes(first, second)})
 
 
-class Group(StrEnum):
-    """What `gt-bench score --by` groups examples by."""
-
-    class_ = "class"
-    graph_size = "graph-size"
-
-
-class Part(StrEnum):
-    """A part of a split with stored predictions."""
-
-    test = "test"
-    val = "val"
-
-
 def score(
     cell: Annotated[
         str, typer.Argument(metavar="CELL", help="suite/dataset/row; with @own or @shipped that version of its records")
@@ -133,13 +118,15 @@ def score(
         list[str] | None,
         typer.Option(metavar="METRIC", help="compute this metric from stored predictions; may be repeated"),
     ] = None,
-    by: Annotated[Group | None, typer.Option(help="one line per class, or per range of graph sizes")] = None,
+    by: Annotated[
+        Literal["class", "graph-size"] | None, typer.Option(help="one line per class, or per range of graph sizes")
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(metavar="CELL", help="compare with this cell on the same examples: McNemar, paired bootstrap"),
     ] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="also of the mean prediction of all seeds")] = False,
-    part: Annotated[Part, typer.Option(help="which examples")] = Part.test,
+    part: Annotated[Literal["test", "val"], typer.Option(help="which examples")] = "test",
     resamples: Annotated[int, typer.Option(metavar="N", min=100, help="with --against: draws of the bootstrap")] = 1000,
     records: Records = RECORDS,
     as_json: AsJson = False,
@@ -158,12 +145,12 @@ def score(
             raise RecipeError(
                 f"--against {against}: cannot be combined with --{'by' if by else 'ensemble'}; remove one"
             )
-        paired_examples.show((cell, against), grid, metric or [], part.value, resamples, as_json, records)
+        paired_examples.show((cell, against), grid, metric or [], part, resamples, as_json, records)
         return
-    if metric or by or ensemble or as_json or part is not Part.test or "@" in cell:
+    if metric or by or ensemble or as_json or part != "test" or "@" in cell:
         from gt_bench.analysis.score import show
 
-        if not show(cell, grid, metric or [], by and by.value, part.value, ensemble, as_json, records):
+        if not show(cell, grid, metric or [], by, part, ensemble, as_json, records):
             raise typer.Exit(1)
         return
     from gt_bench.analysis.score import check_own_runs

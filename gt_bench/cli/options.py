@@ -5,8 +5,6 @@ A module of this package imports only typer; what a command needs is imported wh
 
 import functools
 import inspect
-import json
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -163,17 +161,3 @@ def every_cell() -> "Grid":
     from gt_bench.config.tried import with_tried
 
     return with_tried(load_grid())
-
-
-def print_json(content: object) -> None:
-    """Print JSON as documented in docs/json.md."""
-    print(json.dumps(_finite(content), indent=1, allow_nan=False))
-
-
-def _finite(content: object) -> object:
-    """Replace NaN and infinity by None: JSON has neither."""
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,14 +1,13 @@
 """Check everything, and move records between stores."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, Names, Records, every_cell, print_json
-from gt_bench.utils.format import print_text
+from gt_bench.cli.options import RECORDS, AsJson, Names, Records, every_cell
+from gt_bench.utils.format import print_json, print_text
 
 
 def doctor() -> None:
@@ -84,25 +83,19 @@ def store_verify(names: Names = None, records: Records = RECORDS) -> None:
         raise typer.Exit(1)
 
 
-class Format(StrEnum):
-    """A format of `gt-bench export`."""
-
-    every_eval_ever = "every_eval_ever"
-    croissant = "croissant"
-
-
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder to write")],
     names: Names = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="every_eval_ever: all results; croissant: metadata of the datasets")
-    ] = Format.every_eval_ever,
+        Literal["every_eval_ever", "croissant"],
+        typer.Option("--format", help="every_eval_ever: all results; croissant: metadata of the datasets"),
+    ] = "every_eval_ever",
     records: Records = RECORDS,
 ) -> None:
     """Write results or metadata of datasets in the format of another project (docs/export.md)."""
     grid = every_cell()
     cells = grid.chosen(names or [])
-    if format_ is Format.croissant:
+    if format_ == "croissant":
         from gt_bench.reports.exchange import croissant
 
         found, problems = croissant.write(dict.fromkeys(cell.dataset for cell in cells), folder)

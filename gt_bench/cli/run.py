@@ -6,9 +6,8 @@
 import contextlib
 import sys
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,25 +19,15 @@ from gt_bench.cli.options import (
     SearchOptions,
     UserDataOptions,
     every_cell,
-    print_json,
     with_groups,
 )
-from gt_bench.utils.format import print_text
+from gt_bench.utils.format import print_json, print_text
 
 WHICH = (
     "When to use which: `reproduce SUITE` (or `dvc repro`) runs a suite from download to leaderboard; `train CELL` "
     "trains cells whose data are already prepared; `work` fills a given time with missing runs on this machine; "
     "`sweep` submits missing runs to Slurm; `try` runs a model on a dataset without a recipe."
 )
-
-
-class Debug(StrEnum):
-    """What `gt-bench try --debug` does."""
-
-    overfit = "overfit"
-    profile = "profile"
-    nan = "nan"
-    one_batch = "one-batch"
 
 
 def train(
@@ -123,7 +112,7 @@ def try_(
     ] = None,
     as_json: AsJson = False,
     debug: Annotated[
-        Debug | None,
+        Literal["overfit", "profile", "nan", "one-batch"] | None,
         typer.Option(
             help="a few steps instead of a run: memorise a batch, profile, find the first NaN, shapes of a batch"
         ),
@@ -154,10 +143,8 @@ def try_(
         others = {"--search": search, "--against": against, "--space": space, "--save": save, "--ensemble": ensemble}
         others |= dict.fromkeys(options_of(method)[:1], True)
         if taken := [name for name, value in others.items() if value]:
-            raise RecipeError(
-                f"--debug {debug.value}: stores no run and cannot be combined with {taken[0]}; remove one"
-            )
-        if not debug_pair(model, dataset, debug.value, given, which[0] if which else 0, data):
+            raise RecipeError(f"--debug {debug}: stores no run and cannot be combined with {taken[0]}; remove one")
+        if not debug_pair(model, dataset, debug, given, which[0] if which else 0, data):
             raise typer.Exit(1)
         return
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

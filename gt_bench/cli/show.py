@@ -1,14 +1,13 @@
 """See what is there: cells, leaderboards, published tables, the page, attempts at a cell. Nothing is computed."""
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell, print_json
-from gt_bench.utils.format import print_text
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell
+from gt_bench.utils.format import print_json, print_text
 
 
 def list_cells(
@@ -89,22 +88,12 @@ def board(
         raise RecipeError("expected `gt-bench board SUITE [--write FOLDER]` or `gt-bench board --dataset DATASET`")
 
 
-class Form(StrEnum):
-    """Formats of `gt-bench table`."""
-
-    terminal = "terminal"
-    md = "md"
-    tex = "tex"
-    html = "html"
-    csv = "csv"
-
-
 def table(
     paper: Paper = None,
     name: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="as in `Table 3`, or 3; default: list the tables")
     ] = None,
-    form: Annotated[Form, typer.Option("--format")] = Form.terminal,
+    form: Annotated[Literal["terminal", "md", "tex", "html", "csv"], typer.Option("--format")] = "terminal",
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
@@ -114,7 +103,7 @@ def table(
     from gt_bench.leaderboard.collect import gather
     from gt_bench.reports.show_table import show, show_list
 
-    if form is not Form.terminal and name is None:
+    if form != "terminal" and name is None:
         raise RecipeError(
             f"--format {form}: of which table? gt-bench table SUITE TABLE --format {form}; `gt-bench table` lists them"
         )
@@ -122,7 +111,7 @@ def table(
     if paper is None or name is None:
         show_list(paper, found.rows, as_json)
     else:
-        show(paper, name, found.rows, "json" if as_json else form.value)
+        show(paper, name, found.rows, "json" if as_json else form)
     for problem in found.problems:
         print_text(problem, file=sys.stderr)
 

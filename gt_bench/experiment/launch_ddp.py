@@ -10,6 +10,7 @@ import signal
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -167,18 +168,12 @@ def _run_rank(
             pipe.recv()
 
 
-@dataclass
-class _ComputeRank:
+def _compute_rank(compute: Compute, recomputed: bool, share: Share, tell: Callable[..., None]) -> Record:
     """The `work` of each process: the run, with this process's part of each batch."""
-
-    compute: Compute
-    recomputed: bool
-
-    def __call__(self, share: Share, tell: Callable[..., None]) -> Record:
-        record = self.compute(share, tell if share.rank == 0 else None, self.recomputed)
-        if record["deterministic"]["status"] == "oom":
-            raise OutOfMemory(record)
-        return record
+    record = compute(share, tell if share.rank == 0 else None, recomputed)
+    if record["deterministic"]["status"] == "oom":
+        raise OutOfMemory(record)
+    return record
 
 
 def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, on_epoch: OnEpoch | None) -> Record:
@@ -200,7 +195,7 @@ def compute_in_processes(compute: Compute, processes: int, gpu: bool, run: str, 
     recomputed = False
     while True:
         try:
-            with Ranks(_ComputeRank(compute, recomputed), processes, gpu) as ranks:
+            with Ranks(partial(_compute_rank, compute, recomputed), processes, gpu) as ranks:
                 records = ranks.values(on_epoch or (lambda *message: None))
             break
         except RetryWithCheckpointing:

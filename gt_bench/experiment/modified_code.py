@@ -160,11 +160,7 @@ def differences(
 
 
 def _compute(cells: Sequence[str], workers: int) -> dict[str, tuple[Entry | None, str | None]]:
-    """Computes golden runs in a new process, because threads and precision are settings of a whole process.
-
-    Returns:
-        By cell the entry of its golden run, or the error that ended it.
-    """
+    """Returns the entry or the error of golden runs, computed in a new process with other threads and precision."""
     # without this check, a golden run that compares golden values would start processes without end
     if os.environ.get(NESTED):
         raise GoldenError(f"{cells[0]}: compared within a golden run; a golden run must not have golden values itself")

@@ -112,12 +112,7 @@ class Experiment(Setup):
             raise RecipeError(f"{self.path}: {error}") from None
 
     def _compute_in_processes(self, seed: int, digest: str, test: bool, on_epoch: OnEpoch | None) -> Record:
-        """Computes a run in `recipe.processes` processes.
-
-        Raises:
-            RecipeError: the machine has fewer GPUs than processes.
-            Lost: one of the processes died.
-        """
+        """Computes a run in `recipe.processes` processes."""
         from gt_bench.experiment.launch_ddp import compute_in_processes
 
         gpu = self.device.type == "cuda"

@@ -106,7 +106,7 @@ def seed_workers(experiment: "Experiment", parallel: int | str) -> Iterator[Work
     if processes == 1:
         yield None
         return
-    with WorkerPool(_work_of(experiment, processes), processes, check_memory=not gpu) as pool:
+    with WorkerPool(partial(_work, experiment, processes), processes, check_memory=not gpu) as pool:
         yield pool
 
 
@@ -152,32 +152,18 @@ def _run_on_shared_gpu(experiment: "Experiment", seed: int, processes: int, on_e
     return experiment.run(seed, on_epoch=on_epoch, shared=processes > 1)[0]
 
 
-def _work_of(experiment: "Experiment", processes: int) -> Callable[..., str]:
-    """Returns the function that a worker process calls: it runs one seed and returns the status of the run.
-
-    Args:
-        experiment: experiment of the cell.
-        processes: number of worker processes. On a GPU each gets an equal share of its memory.
-    """
-
-    def work(task: tuple[int, bool], tell: Callable[..., None]) -> str:
-        seed, alone = task
-        if experiment.device.type != "cpu":
-            tell("start", experiment.digest(seed))
-            compute = partial(_run_on_shared_gpu, experiment, seed, 1 if alone else processes)
-            record = compute_in_new_process(
-                compute, f"{experiment.path}: seed {seed}", lambda epoch, values: tell("epoch", epoch, values)
-            )
-            return record["deterministic"]["status"]
-        record, _ = experiment.run(
-            seed,
-            on_start=lambda _, digest: tell("start", digest),
-            on_epoch=lambda epoch, values: tell("epoch", epoch, values),
-            shared=not alone,
-        )
-        return record["deterministic"]["status"]
-
-    return work
+def _work(experiment: "Experiment", processes: int, task: tuple[int, bool], tell: Callable[..., None]) -> str:
+    """Runs one seed in a worker process, of which there are `processes`, and returns the status of the run."""
+    seed, alone = task
+    on_epoch = partial(tell, "epoch")
+    if experiment.device.type == "cpu":
+        on_start = lambda _, digest: tell("start", digest)  # noqa: E731
+        record, _ = experiment.run(seed, on_start=on_start, on_epoch=on_epoch, shared=not alone)
+    else:
+        tell("start", experiment.digest(seed))
+        compute = partial(_run_on_shared_gpu, experiment, seed, 1 if alone else processes)
+        record = compute_in_new_process(compute, f"{experiment.path}: seed {seed}", on_epoch)
+    return record["deterministic"]["status"]
 
 
 def _train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[tuple[int, bool]]) -> list[Record]:

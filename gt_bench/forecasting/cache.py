@@ -3,11 +3,12 @@
 If the cell has records from this device, their time and memory replace the forecast.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
@@ -105,25 +106,9 @@ def _key(cell: Cell, grid: Grid, data: Path) -> str:
 
 def _read(path: Path) -> dict[str, Cost]:
     try:
-        return {key: _sound(Cost(**cost)) for key, cost in json.loads(path.read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError):  # missing or damaged: measure again
+        return TypeAdapter(dict[str, Cost]).validate_json(path.read_bytes())
+    except (OSError, ValueError):  # missing or damaged: measure again
         return {}
-
-
-def _sound(cost: Cost) -> Cost:
-    """Return the cost.
-
-    Raises:
-        TypeError: a field is not a number.
-    """
-    numbers = [
-        value
-        for key, value in asdict(cost).items()
-        if key != "problem" and not (key in ("seconds", "memory_mib") and value is None)
-    ]
-    if not all(isinstance(value, int | float) for value in numbers):
-        raise TypeError("a cost is no number")
-    return cost
 
 
 def _add(path: Path, key: str, cost: Cost) -> None:

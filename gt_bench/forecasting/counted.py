@@ -15,39 +15,35 @@ from gt_bench.utils.format import duration
 COUNTS = Path("docs/scale.json")
 
 
-def counted_costs(grid: Grid, path: Path = COUNTS) -> dict[str, Cost]:
+def counted_costs(grid: Grid) -> dict[str, Cost]:
     """Return the counted cost of one run of each cell that was counted, without memory.
 
     Args:
         grid: the grid; a cell with `resources.gpus` has its time on an H100, the others on one CPU thread.
-        path: file with the counts; outside the repository there is none.
     """
-    counts, found = _counts(path), {}
+    counted, found = counts(COUNTS), {}
     for cell in grid.cells.values():
-        one = counts.get(cell.cell, {})
+        one = counted.get(cell.cell, {})
         seconds = one.get("h100", {}).get("unfused") if grid.resources_of(cell).gpus else one.get("cpu")
         if seconds is not None:
             found[cell.cell] = Cost(seconds, search_seconds=seconds * one.get("search_runs", 0))
     return found
 
 
-def announcement(
-    name: str, cells: Sequence[Cell], grid: Grid, results: Path = Path("results"), path: Path = COUNTS
-) -> list[str]:
+def announcement(name: str, cells: Sequence[Cell], grid: Grid, path: Path = COUNTS) -> list[str]:
     """Return what a run of cells will compute, how long it takes, and how to limit it; nothing if all have results.
 
     Args:
         name: of the cells, for the message.
         cells: cells that will run.
         grid: the grid; its limits on seeds are taken into account.
-        results: folder of results.
         path: file with the counts.
     """
-    left = [cell for cell in cells if not (results / f"{cell.cell}.json").exists()]
+    left = [cell for cell in cells if not Path("results", f"{cell.cell}.json").exists()]
     if not left:
         return []
-    counts = _counts(path)
-    known = [(cell, counts[cell.cell]) for cell in left if "cpu" in counts.get(cell.cell, {})]
+    counted = counts(path)
+    known = [(cell, counted[cell.cell]) for cell in left if "cpu" in counted.get(cell.cell, {})]
     runs = [min(one["seeds"], grid.limits_of(cell).seeds or one["seeds"]) + one["search_runs"] for cell, one in known]
     cpu = sum(one["cpu"] * n for (_, one), n in zip(known, runs, strict=True))
     gpu = sum(one["h100"]["unfused"] * n for (_, one), n in zip(known, runs, strict=True))
@@ -61,7 +57,8 @@ def announcement(
     ]
 
 
-def _counts(path: Path) -> dict[str, dict[str, Any]]:
+def counts(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what was counted of each cell; nothing if there is no such file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):  # outside the repository there is no such file

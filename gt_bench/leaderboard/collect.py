@@ -1,6 +1,7 @@
 """The rows of leaderboards from own and from shipped records, separate or together. Nothing is computed."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from gt_bench.leaderboard.rows import absent, rows_of
 from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.store.archive import ROOT, Shipped, check_folder, file_of, problems_of, read, read_result, shipped_cells
+from gt_bench.store.attempts import records_of
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError
 
@@ -163,6 +165,36 @@ def collect(
     return rows, found, records
 
 
+def versions_of(
+    cell: Cell, root: Path, problems: list[str], sources: Sequence[str] = (OWN, SHIPPED)
+) -> Iterator[Version]:
+    """Yields the versions of a cell that exist, without a judgement. What cannot be read is added to `problems`."""
+    store = Store()
+    for source in sources:
+        try:
+            if source == OWN:
+                if result := read_result(Path("results", f"{cell.cell}.json"), cell.cell):
+                    yield Version(OWN, result, records_of(result, store), [])
+            elif (path := file_of(cell.cell, root)).exists():
+                shipped = read(path)
+                if wrong := problems_of(shipped, root):
+                    problems.extend(wrong)
+                else:
+                    yield Version(SHIPPED, shipped.result, shipped.records, [])
+        except StoreError as error:
+            problems.append(str(error))
+
+
+def tested_values(records: Iterable[Record]) -> dict[tuple[int, int], float]:
+    """Returns {(seed, split): test metric} of the runs that ended well and whose metric is defined."""
+    runs = [record["deterministic"] for record in records]
+    return {
+        (run["seed"], run["split"]): run["test"]
+        for run in runs
+        if run["status"] == "ok" and run["test"] is not None and math.isfinite(run["test"])
+    }
+
+
 def user_data_digest(dataset: str) -> str | None:
     """Returns the digest of a user-supplied dataset as it is packed now; None for others, or if it is not packed."""
     try:
@@ -197,13 +229,10 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
     rows = with_claims(rows, grid.run.verdict)
     for row in rows:
         if row["cell"] in shipped:
-            row["notes"] = [*row["notes"], f"shipped record of commit {commit_of(shipped[row['cell']].records)[:12]}"]
+            first, *_ = shipped[row["cell"]].records
+            commit = first["measured"]["environment"].get("commit") or "unknown"
+            row["notes"] = [*row["notes"], f"shipped record of commit {commit[:12]}"]
     return rows
-
-
-def commit_of(records: Sequence[Record]) -> str:
-    """Returns the commit of the first of these records."""
-    return (records[0]["measured"]["environment"].get("commit") if records else None) or "unknown"
 
 
 def every_row(grid: Grid, root: Path = ROOT) -> list[Row]:

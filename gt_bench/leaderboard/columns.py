@@ -12,46 +12,17 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SHOWN = (
-    "dataset",
-    "model",
-    "metric",
-    "mean ± std",
-    "runs",
-    "published",
-    "difference [95 %]",
-    "verdict",
-    "q",
-    "margin (power)",
-    "seeds needed",
-    "claim",
-    "status",
-    "parameters",
-    "s/epoch",
-    "peak MiB",
-    "device",
-    "chance",
-    "expected",
-    "as expected?",
-)
+    "dataset", "model", "metric", "mean ± std", "runs", "published", "difference [95 %]", "verdict", "q",
+    "margin (power)", "seeds needed", "claim", "status", "parameters", "s/epoch", "peak MiB", "device", "chance",
+    "expected", "as expected?",
+)  # fmt: skip
 THEORY = ("chance", "expected", "as expected?")
 PRINT = ("published", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed", "claim")
 # the order in which columns get space on a terminal; the files have all of them
 PRIORITY = (
-    "dataset",
-    "model",
-    "mean ± std",
-    "chance",
-    "expected",
-    "as expected?",
-    "published",
-    "verdict",
-    "metric",
-    "runs",
-    "status",
-    "difference [95 %]",
-    "claim",
-    "seeds needed",
-)
+    "dataset", "model", "mean ± std", "chance", "expected", "as expected?", "published", "verdict", "metric",
+    "runs", "status", "difference [95 %]", "claim", "seeds needed",
+)  # fmt: skip
 # always on a terminal: next to each other, or if it is narrow, below each other
 STACKS = (
     ("dataset", "model", "metric"),
@@ -61,15 +32,8 @@ STACKS = (
     ("chance", "expected", "as expected?"),
 )
 WRAPPED = {
-    "expected",
-    "as expected?",
-    "verdict",
-    "metric",
-    "status",
-    "claim",
-    "margin (power)",
-    "device",
-}
+    "expected", "as expected?", "verdict", "metric", "status", "claim", "margin (power)", "device",
+}  # fmt: skip
 RIGHT = {"mean ± std", "runs", "published", "parameters", "s/epoch", "peak MiB"}
 
 

@@ -10,8 +10,6 @@
 Equal records give equal bytes.
 """
 
-import csv
-import io
 import math
 import shutil
 import statistics
@@ -20,6 +18,7 @@ from pathlib import Path
 
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Curves, Record, Result, Row
+from gt_bench.utils.format import csv_text
 from gt_bench.utils.io import write_bytes, write_json
 
 POINTS = 200  # of a curve, because the file is committed
@@ -50,13 +49,10 @@ def write_leaderboard(suite: str, rows: Sequence[Row], reports: Path) -> None:
     first = {row["cell"]: row for row in reversed(rows)}  # the first row of a cell is that of its metric
     for cell, row in first.items():
         write_json(reports / "metrics" / f"{cell}.json", metrics_of(row))
-    beside = [(row["cell"], metrics_of(row)) for row in first.values()]
-    both = [
-        (cell, found["published"], found["mean"], found["verdict"])
-        for cell, found in beside
-        if {"published", "mean"} <= found.keys()
-    ]
-    write_bytes(reports / "published" / f"{suite}.csv", _csv(("cell", "published", "ours", "verdict"), both))
+    found = [{"cell": cell, **metrics_of(row)} for cell, row in first.items()]
+    both = [one | {"ours": one["mean"]} for one in found if {"published", "mean"} <= one.keys()]
+    text = csv_text(("cell", "published", "ours", "verdict"), both)
+    write_bytes(reports / "published" / f"{suite}.csv", text.encode())
 
 
 def metrics_of(row: Row) -> dict[str, object]:
@@ -87,9 +83,3 @@ def curve(runs: Sequence[Curves]) -> list[tuple[int, float]]:
             if value is not None and math.isfinite(value):
                 found.setdefault(epoch, []).append(value)
     return [(epoch, statistics.fmean(values)) for epoch, values in sorted(found.items())]
-
-
-def _csv(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
-    file = io.StringIO(newline="")
-    csv.writer(file, lineterminator="\n").writerows([head, *rows])
-    return file.getvalue().encode()

@@ -1,7 +1,5 @@
 """The leaderboard of a suite as files: JSON, CSV and Markdown, with the count of verdicts and how to read them."""
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +13,7 @@ from gt_bench.papers.published import lookup
 from gt_bench.schemas import COLUMNS, Row
 from gt_bench.stats.equivalence import false_discovery
 from gt_bench.store.run_store import StoreError
-from gt_bench.utils.format import csv_cell
+from gt_bench.utils.format import csv_text
 from gt_bench.utils.io import read_text, write_bytes
 
 
@@ -52,13 +50,7 @@ def rows_in(path: Path) -> list[Row]:
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Returns `COLUMNS` of the rows as CSV. Lists are joined by semicolons."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        values = {column: row[column] for column in COLUMNS}  # type: ignore[literal-required]
-        writer.writerow({k: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for k, v in values.items()})
-    return file.getvalue()
+    return csv_text(COLUMNS, rows)
 
 
 def to_markdown(suite: str, rows: Sequence[Row], rules: Rules) -> str:

@@ -34,24 +34,24 @@ class Known(NamedTuple):
     stale: list[str]
 
 
-def recall(path: Path, cell: Cell, grid: Grid, data: Path = Path("data")) -> Known | None:
+def recall(path: Path, cell: Cell, grid: Grid) -> Known | None:
     """Returns the cached entry of the file as it is now; None if it must be computed."""
     if not _kept(path):
         return None
     try:
         content = json.loads(_file_of(cell).read_text(encoding="utf-8"))
-        return Known(content["rows"], content["stale"]) if content["key"] == _key(path, cell, grid, data) else None
+        return Known(content["rows"], content["stale"]) if content["key"] == _key(path, cell, grid) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def remember(path: Path, cell: Cell, grid: Grid, known: Known, data: Path = Path("data")) -> None:
+def remember(path: Path, cell: Cell, grid: Grid, known: Known) -> None:
     """Writes the entry to the cache.
 
     Nothing is written if code was compared by golden values: a run of those may have failed.
     """
     if _kept(path) and not any(text.startswith("code") for text in known.stale):
-        content = {"key": _key(path, cell, grid, data), "rows": known.rows, "stale": known.stale}
+        content = {"key": _key(path, cell, grid), "rows": known.rows, "stale": known.stale}
         with contextlib.suppress(WriteError):  # an installed package may be read-only
             write_json(_file_of(cell), cast(Json, content))
 
@@ -64,9 +64,9 @@ def _file_of(cell: Cell) -> Path:
     return FOLDER / f"{cell.key}.json"
 
 
-def _key(path: Path, cell: Cell, grid: Grid, data: Path) -> str:
-    encodings = data / "encodings" / cell.dataset
-    local = [data / "packed" / cell.dataset / "header.json", Path("datasets.yaml"), cell.recipe_path, encodings]
+def _key(path: Path, cell: Cell, grid: Grid) -> str:
+    encodings = Path("data", "encodings", cell.dataset)
+    local = [Path("data", "packed", cell.dataset, "header.json"), Path("datasets.yaml"), cell.recipe_path, encodings]
     local += sorted(encodings.glob("*")) if encodings.is_dir() else []
     stamps = [_stamp(file) for file in (path, *local)]
     return digest_of([benchmark_stamp(), stamps, cell.model_dump(), grid.run.verdict.model_dump()])

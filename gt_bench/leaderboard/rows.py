@@ -161,13 +161,7 @@ def summarise(
 
 
 def _average(row: Row, size: int) -> None:
-    """Replaces the runs of a row by averages of `size` runs each, as published. Incomplete averages are left out.
-
-    Args:
-        row: The row, changed in place: `values`, `runs`, `seeds`, and a note. The runs must be in the order of the
-            recipe's seeds.
-        size: Runs of each average.
-    """
+    """Replaces the runs of a row, in the order of the seeds, by averages of `size` runs each, as published."""
     runs = len(row["values"])
     whole = runs // size if row["status"].partition(",")[0] == "ok" else 0
     if not whole:

@@ -123,42 +123,20 @@ def comparisons(rows: Sequence[Row]) -> list[int | None]:
         For each row the index of its comparison, from 0 in the order of the rows; None for rows without a complete
         verdict, and for rows whose epoch was chosen on the test split.
     """
-    group_of: list[int | None] = [None] * len(rows)
-    seen: dict[object, int] = {}
-    merged: list[int] = []  # parent of each group
-
-    def root(group: int) -> int:
-        while merged[group] != group:
-            group = merged[group]
-        return group
-
+    groups: list[tuple[set[object], set[int]]] = []  # keys and indices of the rows of a comparison
     for index, row in enumerate(rows):
         if row["interval_low"] is None or row["provisional"] or row["chosen_on_test"]:
             continue
-        keys: list[object] = [("cell", row["cell"])]
+        equal = (row["metric"], row["mean"], row["std"], row["published_mean"], row["published_std"])
+        keys: set[object] = {("cell", row["cell"]), ("equal", row["dataset"], *equal)}
         if row["published_place"]:
-            keys.append(("number", lookup(*row["published_place"]).first_place))
-        keys.append(
-            (
-                "equal",
-                row["dataset"],
-                row["metric"],
-                row["mean"],
-                row["std"],
-                row["published_mean"],
-                row["published_std"],
-            )
-        )
-        merged.append(len(merged))
-        group = merged[-1]
-        for other in {root(seen[key]) for key in keys if key in seen}:
-            merged[max(other, root(group))] = min(other, root(group))
-        for key in keys:
-            seen.setdefault(key, group)
-        group_of[index] = group
-    roots = [None if group is None else root(group) for group in group_of]
-    order = {group: n for n, group in enumerate(dict.fromkeys(group for group in roots if group is not None))}
-    return [None if group is None else order[group] for group in roots]
+            keys.add(("number", lookup(*row["published_place"]).first_place))
+        linked = [group for group in groups if group[0] & keys]
+        groups = [group for group in groups if group not in linked]
+        groups.append((keys.union(*(its for its, _ in linked)), {index}.union(*(its for _, its in linked))))
+    order = sorted(min(members) for _, members in groups)
+    found = {index: order.index(min(members)) for _, members in groups for index in members}
+    return [found.get(index) for index in range(len(rows))]
 
 
 def printed_number(result: Result, notes: list[str]) -> Published | None:

@@ -29,14 +29,9 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
         {first place of the number: row}. If several recipes are compared with a number, the row with the largest share
         of its runs counts, then the first. A row whose epoch was chosen on the test split never counts.
     """
-
-    def is_judged(row: Row) -> bool:
-        if row["interval_low"] is None or not row["published_place"]:
-            return False
-        number = lookup(*row["published_place"])
-        return number.paper == paper and number.own
-
-    return most_complete(filter(is_judged, rows))
+    judged = [row for row in rows if row["interval_low"] is not None and row["published_place"]]
+    numbers = [lookup(*row["published_place"] or ()) for row in judged]
+    return most_complete(row for row, n in zip(judged, numbers, strict=True) if n.paper == paper and n.own)
 
 
 def most_complete(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:

@@ -112,10 +112,6 @@ def _identity(recipe: Recipe, task: str) -> Settings:
     """Return what of the code decides a cell's runs: versions, and the digest of a user's model.
 
     Models of the library are not imported: importing torch takes longer than everything else in this stage.
-
-    Raises:
-        KeyError: an unknown name in the recipe.
-        UserError: the user's model is invalid.
     """
     model, files = recipe.model.name, None
     if not (model in list_models() and model_module(model).startswith("gt_models.")):

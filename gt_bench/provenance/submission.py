@@ -255,6 +255,8 @@ def _of_cell(one: Shipped, cell: Cell, grid: Grid) -> list[Check]:
     unknown = [line for line in state.unknown if line.startswith(("data", "encodings"))]
     commit = (commit_of_changed_code(cell, one.records) or "").removesuffix("-dirty")[:12]
     changed = [f"the runs used code that differs from commit {commit}"] if commit else []
+    reduced = ", ".join(one.result["reduced"])
+    complete = f"reduced: {reduced}" if reduced else f"{len(one.records)} seeds, complete and distinct"
     return [
         _check("cell and recipe", different, [f"the recipe of {cell.cell}"]),
         _check("versions and golden values", [f"stale: {line}" for line in code], [declared]),
@@ -266,7 +268,7 @@ def _of_cell(one: Shipped, cell: Cell, grid: Grid) -> list[Check]:
         ),
         _check("committed code", changed),
         _check("shipped records", *_shipped(one)),
-        _check("seeds", seeds, _reductions(one)),
+        _check("seeds", seeds, [complete]),
         _check("plausibility", *_plausible(one, recipe, cell)),
     ]
 
@@ -357,11 +359,6 @@ def _seeds(one: Shipped, recipe: Recipe, cell: Cell, grid: Grid) -> Iterator[str
             return
         if run["split"] != expected:
             yield f"seed {run['seed']} ran on split {run['split']}, but the recipe gives it split {expected}"
-
-
-def _reductions(one: Shipped) -> list[str]:
-    complete = f"{len(one.records)} seeds, complete and distinct"
-    return [f"reduced: {', '.join(one.result['reduced'])}"] if one.result["reduced"] else [complete]
 
 
 def _plausible(one: Shipped, recipe: Recipe, cell: Cell) -> tuple[list[str], list[str], list[str]]:

@@ -1,7 +1,6 @@
 """All results as tables of pandas: a row per cell (`gt_bench.load_results`) or per run (`gt_bench.load_runs`)."""
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gt_bench.config.grid import load_grid
@@ -9,7 +8,6 @@ from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.tried import with_tried
 from gt_bench.leaderboard.collect import Gathered, gather
 from gt_bench.schemas import COLUMNS, Columns, Record, Row
-from gt_bench.store.archive import ROOT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,29 +34,27 @@ RUN_COLUMNS = (
 )
 
 
-def load_results(suite: str | None = None, dataset: str | None = None, records: Path = ROOT) -> "pd.DataFrame":
+def load_results(suite: str | None = None, dataset: str | None = None) -> "pd.DataFrame":
     """Returns a row per cell and source. `gt_bench.load_results` describes the columns.
 
     Raises:
         RecipeError: for a suite or a dataset that does not exist.
-        StoreError: for a folder of records that does not exist.
     """
-    found = _gathered(suite, dataset, records)
+    found = _gathered(suite, dataset)
     return table_of(row for row in (*found.rows, *found.others) if dataset in (None, row["dataset"]))
 
 
-def load_runs(suite: str | None = None, dataset: str | None = None, records: Path = ROOT) -> "pd.DataFrame":
+def load_runs(suite: str | None = None, dataset: str | None = None) -> "pd.DataFrame":
     """Returns a row per run of the cells of `load_results`. `gt_bench.load_runs` describes the columns.
 
     Raises:
         RecipeError: for a suite or a dataset that does not exist.
-        StoreError: for a folder of records that does not exist.
     """
     import pandas as pd
 
     rows = [
         _run(cell, source, version.result["suite"], record)
-        for (source, cell), version in _gathered(suite, dataset, records).versions.items()
+        for (source, cell), version in _gathered(suite, dataset).versions.items()
         if dataset in (None, version.result["dataset"])
         for record in version.records
     ]
@@ -74,7 +70,7 @@ def table_of(rows: Iterable[Row]) -> "pd.DataFrame":
     return table.astype(dict.fromkeys(NUMBERS, float))
 
 
-def _gathered(suite: str | None, dataset: str | None, records: Path) -> Gathered:
+def _gathered(suite: str | None, dataset: str | None) -> Gathered:
     grid = with_tried(load_grid())
     if suite is not None:
         suite = grid.suite_name(suite)
@@ -86,7 +82,7 @@ def _gathered(suite: str | None, dataset: str | None, records: Path) -> Gathered
     suites = grid.suites if suite is None else [suite]
     # claims of a suite are decided by all of its cells, so a dataset is chosen among the rows
     cells = {key: cell for key, cell in grid.cells.items() if cell.suite in suites}
-    return gather(grid.model_copy(update={"cells": cells, "suites": suites}), root=records)
+    return gather(grid.model_copy(update={"cells": cells, "suites": suites}))
 
 
 def _with_ensemble(row: Row) -> dict[str, object]:

@@ -32,7 +32,7 @@ class Listed(TypedDict):
     state: str
 
 
-def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) -> tuple[list[Listed], list[str]]:
+def listing(cells: Iterable[Cell], grid: Grid) -> tuple[list[Listed], list[str]]:
     """Return a line for each cell, and what could not be read."""
     found: list[Listed] = []
     problems: list[str] = []
@@ -40,7 +40,7 @@ def listing(cells: Iterable[Cell], grid: Grid, results: Path = Path("results")) 
     for cell in cells:
         seeds, state = "?", "unreadable"
         try:
-            result = read_result(results / f"{cell.cell}.json", cell.cell)
+            result = read_result(Path("results", f"{cell.cell}.json"), cell.cell)
             if cell.suite == TRIED and result:  # each `try` writes its recipe again, with its result
                 runs, asked = (
                     [d for d in result["runs"] if (store.folder(d) / "record.json").exists()],

@@ -8,17 +8,16 @@ A name is a row (`gcn`: all its cells), `SUITE/ROW`, or a cell `SUITE/DATASET/RO
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import NamedTuple
 
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version
+from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version, tested_values
 from gt_bench.papers.units import PERCENT, difference_text, number_texts
+from gt_bench.stats import ranking
 from gt_bench.stats.paired import (
     EQUAL,
-    FEWEST_DATASETS,
     FIRST,
     INCONCLUSIVE,
     Paired,
@@ -71,9 +70,7 @@ class Comparison(NamedTuple):
     bayes: tuple[float, float, float] | None
 
 
-def sides(
-    name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = (), store: Path = Path("store")
-) -> dict[str, list[Side]]:
+def sides(name: str, grid: Grid, held: Gathered, datasets: Sequence[str] = ()) -> dict[str, list[Side]]:
     """Return the versions that a name means: dataset -> sides, in the order of the grid.
 
     Args:
@@ -81,7 +78,6 @@ def sides(
         grid: the grid.
         held: all results.
         datasets: only these; default: all.
-        store: folder of the records.
 
     Raises:
         RecipeError: there is no such row, or it has no run.
@@ -114,7 +110,7 @@ def sides(
             continue
         shown, remark = source, ""
         if source.isdecimal():
-            version: Version | None = _attempt(cell.cell, int(source), held, store)
+            version: Version | None = _attempt(cell.cell, int(source), held)
         else:
             version = held.versions.get((source or taken.get(cell.cell) or OWN, cell.cell))
             shipped = held.versions.get((SHIPPED, cell.cell))
@@ -126,13 +122,7 @@ def sides(
                 shown, version = SHIPPED, shipped
         if version is None:
             continue
-        runs = [record["deterministic"] for record in version.records]
-        values = {
-            (r["seed"], r["split"]): r["test"]
-            for r in runs
-            if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
-        }
-        if values:
+        if values := tested_values(version.records):
             found.setdefault(cell.dataset, []).append(
                 Side(f"{cell.cell}{'@' if shown else ''}{shown}", version, values, remark)
             )
@@ -145,11 +135,11 @@ def sides(
     return found
 
 
-def _attempt(cell: str, number: int, held: Gathered, store: Path) -> Version:
+def _attempt(cell: str, number: int, held: Gathered) -> Version:
     from gt_bench.reports.attempt_history import chosen, history
 
     current = held.versions.get((OWN, cell))
-    attempt = chosen(history(cell, Store(store), current and current.result), number)
+    attempt = chosen(history(cell, Store(), current and current.result), number)
     return Version(f"attempt {number}", attempt.result, attempt.records, [])
 
 
@@ -221,29 +211,19 @@ def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) 
     common = [dataset for dataset in common if len(protocols[dataset]) == 1]
     if not common:
         return None, []
+    return ranks(_means(named, common), rules), common
+
+
+def _means(named: Mapping[str, Mapping[str, Sequence[Side]]], common: Sequence[str]) -> dict[str, list[float]]:
+    """Return the mean of each name on each dataset; larger is better."""
     sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
-    means = {name: [sign[d] * _mean(found[d][0]) for d in common] for name, found in named.items()}
-    return ranks(means, rules), common
-
-
-class _Compared(NamedTuple):
-    """All comparisons with the first of several names.
-
-    Attributes:
-        named: name -> its sides by dataset.
-        everything: (other name, its comparisons with the first).
-        reasons: why datasets are left out.
-    """
-
-    named: dict[str, dict[str, list[Side]]]
-    everything: list[tuple[str, list[Comparison]]]
-    reasons: list[str]
+    return {name: [sign[d] * _mean(found[d][0]) for d in common] for name, found in named.items()}
 
 
 def _compared(
     names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None
-) -> _Compared:
-    """Compare every other name with the first; raises the errors of `show`."""
+) -> tuple[dict[str, dict[str, list[Side]]], list[tuple[str, list[Comparison]]], list[str]]:
+    """Return (sides of each name, comparisons of each other name with the first, why datasets are left out)."""
     named = {name: sides(name, grid, held, datasets) for name in names}
     everything, reasons = [], []
     for other in names[1:]:
@@ -252,16 +232,16 @@ def _compared(
         reasons += why
     if not any(found for _, found in everything):
         raise RecipeError(f"nothing to compare: {'; '.join(reasons)}")
-    return _Compared(named, everything, list(dict.fromkeys(reasons)))
+    return named, everything, list(dict.fromkeys(reasons))
 
 
 def as_json(
     names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
 ) -> dict[str, object]:
     """Return the comparisons as JSON (docs/json.md); arguments and errors as for `show`."""
-    compared = _compared(names, grid, held, datasets, rope)
+    named, everything, reasons = _compared(names, grid, held, datasets, rope)
     lines = []
-    for other, found in compared.everything:
+    for other, found in everything:
         for one in found:
             common = one.first.values.keys() & one.second.values.keys()
             sides_of = {
@@ -281,12 +261,12 @@ def as_json(
                     "bayes": one.bayes,
                 }
             )
-    found_ranks, common_datasets = mean_ranks(compared.named, grid.run.verdict)
+    found_ranks, common_datasets = mean_ranks(named, grid.run.verdict)
     ranked = found_ranks is not None and len(common_datasets) > 1
     return {
         "comparisons": lines,
         "ranks": asdict(found_ranks) if ranked and found_ranks else None,
-        "left_out": compared.reasons,
+        "left_out": reasons,
     }
 
 
@@ -366,7 +346,7 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
         f"{', '.join(f'{name} {rank:.2f}' for name, rank in found.mean_ranks.items())}"
     )
     if found.test is None:
-        print_text(f"  too few datasets for a test over them: {FEWEST_DATASETS} are needed")
+        print_text(f"  too few datasets for a test over them: {ranking.FEWEST} are needed")
         return
     critical = (
         f"; ranks that differ by less than {found.critical:.2f} are not significantly different (Nemenyi)"
@@ -375,9 +355,8 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
     )
     print_text(f"  {found.test}: p = {found.p_value:.3g}{critical}")
     if rope is not None and len(named) == 2:
-        sign = {d: 1 if next(iter(named.values()))[d][0].version.result["direction"] == "max" else -1 for d in common}
-        means = [[sign[d] * _mean(sides_of[d][0]) for d in common] for sides_of in named.values()]
-        better, same, worse = bayesian_over_datasets(means[0], means[1], rope)
+        first, second = _means(named, common).values()
+        better, same, worse = bayesian_over_datasets(first, second, rope)
         print_text(
             f"  over all of them: P(first) {better:.3f}, P(equal within {rope:g}) {same:.3f}, P(second) {worse:.3f}"
         )

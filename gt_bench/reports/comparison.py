@@ -1,12 +1,11 @@
 """A run next to everything that is known on its dataset: shipped results, own results and published numbers."""
 
 import io
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.console import Console
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
-from gt_bench.leaderboard.collect import OWN, collect, gather
+from gt_bench.leaderboard.collect import OWN, collect, gather, tested_values
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
 from gt_bench.papers.units import difference_text, mean_and_std
@@ -25,6 +24,7 @@ from gt_bench.reports.tuned_columns import show as show_columns
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import Paired, paired
 from gt_bench.store.archive import ROOT
+from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
 from gt_bench.utils.column_widths import fitting_table
 
@@ -32,19 +32,9 @@ if TYPE_CHECKING:
     import pandas
 
 COLUMNS = (
-    "model",
-    "of",
-    "metric",
-    "mean ± std",
-    "runs",
-    "difference [95 %]",
-    "this run against it",
-    "published",
-    "status",
-    "parameters",
-    "s/epoch",
-    "peak MiB",
-)
+    "model", "of", "metric", "mean ± std", "runs", "difference [95 %]", "this run against it", "published",
+    "status", "parameters", "s/epoch", "peak MiB",
+)  # fmt: skip
 # always shown: next to each other, or on a narrow terminal below each other
 STACKS = (("model", "of"), ("mean ± std", "metric"), ("difference [95 %]", "this run against it"), ("runs", "status"))
 WRAPPED = ("of", "this run against it", "status")
@@ -54,7 +44,18 @@ HERE = "this run"
 OTHER_DATA = "other data: not comparable"  # the files have changed, or are read in another way
 
 
-class Compared(Row):
+class Against(TypedDict):
+    """Comparison of a row with this run; see `Compared`."""
+
+    against: str | None
+    against_difference: float | None
+    against_interval: tuple[float, float] | None
+
+
+NOT_COMPARED: Against = {"against": None, "against_difference": None, "against_interval": None}
+
+
+class Compared(Row, Against):
     """A row and its comparison with this run.
 
     Attributes:
@@ -66,9 +67,6 @@ class Compared(Row):
     """
 
     of: str
-    against: str | None
-    against_difference: float | None
-    against_interval: tuple[float, float] | None
     targets: str | None
 
 
@@ -205,15 +203,8 @@ def comparison(
         records: folder of suites with shipped records.
     """
     runs = Store(store)
-    here = [record for digest in result["runs"] if (record := runs.get(digest)) is not None]
-    ours: Compared = {
-        **summarise(result, here),
-        "of": HERE,
-        "against": None,
-        "against_difference": None,
-        "against_interval": None,
-        "targets": result["recipe"].get("targets"),
-    }
+    here = records_of(result, runs)
+    ours: Compared = {**summarise(result, here), "of": HERE, "targets": result["recipe"].get("targets"), **NOT_COMPARED}
     rows = [ours]
     cells = {key: other for key, other in grid.cells.items() if other.dataset == cell.dataset}
     found = gather(grid.model_copy(update={"cells": cells}), results, store, records)
@@ -226,14 +217,8 @@ def comparison(
         if row["mean"] is not None and (row["metric"] != result["metric"] or runs_of_row not in seen):
             theirs = [known[digest] for digest in row["digests"] if digest in known]
             targets = theirs[0]["deterministic"]["recipe"].get("targets") if theirs else None
-            other: Compared = {
-                **row,
-                "of": f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}",
-                "against": None,
-                "against_difference": None,
-                "against_interval": None,
-                "targets": targets,
-            }
+            source = f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}"
+            other: Compared = {**row, "of": source, "targets": targets, **NOT_COMPARED}
             if _measure(other) == _measure(ours):
                 found_pairs = _against(here, theirs, grid)
                 if isinstance(found_pairs, Paired):
@@ -261,21 +246,12 @@ def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> Pa
     data = [{record["deterministic"]["digests"]["data"] for record in side} for side in (here, theirs)]
     if here and theirs and data[0] != data[1]:
         return OTHER_DATA
-    ours, others = _values(here), _values(theirs)
+    ours, others = tested_values(here), tested_values(theirs)
     common = sorted(ours.keys() & others.keys())
     if not common:
         return "no seed in common"
     direction = here[0]["deterministic"]["direction"]
     return paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
-
-
-def _values(records: Sequence[Record]) -> dict[tuple[int, int], float]:
-    runs = [record["deterministic"] for record in records]
-    return {
-        (r["seed"], r["split"]): r["test"]
-        for r in runs
-        if r["status"] == "ok" and r["test"] is not None and math.isfinite(r["test"])
-    }
 
 
 def _metric(row: Compared) -> str:

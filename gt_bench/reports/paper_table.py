@@ -4,19 +4,18 @@ For a terminal, Markdown, LaTeX, HTML and CSV. The published values of a method 
 is a line below, in the same unit and with the same number of digits.
 """
 
-import csv
-import io
 import re
 import string
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from gt_bench.papers.published import Published
 from gt_bench.papers.table_layout import Column, Layout
 from gt_bench.schemas import Row
-from gt_bench.utils.format import csv_cell, terminal_text
+from gt_bench.utils.format import csv_text, terminal_text
 from gt_bench.utils.redact import printable
 
 if TYPE_CHECKING:
@@ -179,16 +178,20 @@ def sign_of(row: Row) -> str:
     return "" if row["mean"] is None else kind_of(row).sign + (PROVISIONAL if row["provisional"] else "")
 
 
-def _texts(table: PaperTable, line: Line, mark: Callable[[str], str], sign: Callable[[Row], str]) -> list[str]:
-    """Returns the texts of the columns of a line. Empty where the paper has no number."""
+def _texts(
+    table: PaperTable, line: Line, mark: Callable[[str], str], sign: Callable[[Row], str],
+    number: Callable[[str], str] = str,
+) -> list[str]:  # fmt: skip
+    """Returns the texts of the columns of a line, with formats of their parts. Empty where the paper has no number."""
     texts = []
     for column in table.layout.columns:
         if column in line.printed:
-            text = line.printed[column].printed
+            text = number(line.printed[column].printed)
             texts.append(text + mark(note) if (note := table.marks.get((line.method, column))) else text)
         elif column in line.rows:
             row = line.rows[column]
-            texts.append(f"{our_number(row, table.layout.printed[line.method, column])} {sign(row)}".strip())
+            ours = number(our_number(row, table.layout.printed[line.method, column]))
+            texts.append(f"{ours} {sign(row)}".strip())
         else:
             texts.append("")
     return texts
@@ -284,6 +287,9 @@ def to_tex(table: PaperTable) -> str:
     def sign(row: Row) -> str:
         return "" if row["mean"] is None else kind_of(row).tex + (r"\,\ldots" if row["provisional"] else "")
 
+    def italic(text: str) -> str:
+        return rf"\textit{{{tex_text(text)}}}"
+
     out = [
         TEX_NEEDS,
         r"\begin{table}",
@@ -291,32 +297,13 @@ def to_tex(table: PaperTable) -> str:
         rf"\caption{{{tex_text(caption(table.layout))}; lines in italics are ours}}",
     ]
     out += [rf"\begin{{tabular}}{{l{'r' * len(columns)}}}", r"\toprule"]
-    heads = [heading(column, table.layout) for column in columns]
-    for line_number in range(max(map(len, heads))):
-        out.append(
-            " & ".join(
-                [
-                    "" if line_number else "method",
-                    *(tex_text(head[line_number]) if line_number < len(head) else "" for head in heads),
-                ]
-            )
-            + r" \\"
-        )
+    heads = (("method",), *(map(tex_text, heading(column, table.layout)) for column in columns))
+    out += [" & ".join(texts) + r" \\" for texts in zip_longest(*heads, fillvalue="")]
     out.append(r"\midrule")
     for line in table.lines:
-        # marks and signs are TeX already: what they are put behind is escaped alone
-        texts = []
-        for column in columns:
-            if column in line.printed:
-                mark = table.marks.get((line.method, column))
-                texts.append(tex_text(line.printed[column].printed) + (f"$^{{{mark}}}$" if mark else ""))
-            elif column in line.rows:
-                row = line.rows[column]
-                number = tex_text(our_number(row, table.layout.printed[line.method, column]))
-                texts.append(rf"\textit{{{number}}} {sign(row)}".strip())
-            else:
-                texts.append("")
-        label = tex_text(line.method) if line.recipe is None else rf"\quad \textit{{{tex_text(line.recipe)}}}"
+        number = tex_text if line.recipe is None else italic
+        texts = _texts(table, line, lambda mark: f"$^{{{mark}}}$", sign, number)
+        label = tex_text(line.method) if line.recipe is None else rf"\quad {italic(line.recipe)}"
         out.append(" & ".join([label, *texts]) + r" \\")
     said = [f"{kind.tex} {tex_text(kind.says)}" for kind in table.kinds]
     notes = [f"$^{{{_letter(n)}}}$ {tex_text(printable(note))}" for n, note in enumerate(table.notes)]
@@ -356,14 +343,7 @@ CSV_COLUMNS = (
 
 def to_csv(table: PaperTable) -> str:
     """Return `entries` as CSV."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for line in entries(table):
-        writer.writerow(
-            {key: csv_cell("; ".join(map(str, v)) if isinstance(v, list) else v) for key, v in line.items()}
-        )
-    return file.getvalue()
+    return csv_text(CSV_COLUMNS, entries(table))
 
 
 def entries(table: PaperTable) -> Iterator[dict[str, object]]:
@@ -385,7 +365,7 @@ def entries(table: PaperTable) -> Iterator[dict[str, object]]:
             }
             theirs |= {"published_mean": printed.mean, "published_std": printed.std, "published_runs": printed.runs}
             theirs |= {"notes": "; ".join((*printed.flags, *([printed.note] if printed.note else [])))}
-            keys = set(CSV_COLUMNS) - theirs.keys()
+            keys = [key for key in CSV_COLUMNS if key not in theirs]
             rows: Sequence[Row | None] = table.ours.get((method, column)) or [None]
             for row in rows:
                 yield theirs | {key: row.get(key) if row else None for key in keys}

@@ -36,29 +36,20 @@ from gt_bench.utils.paths import place, suite_folders
 
 ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = (
-    "dataset",
-    "model",
-    "metric",
-    "runs",
-    "difference [95 %]",
-    "verdict",
-    "q",
-    "margin (power)",
-    "seeds needed",
+    "dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed",
     "claim",
-)
+)  # fmt: skip
 
 DIFFERENCES = "differences.md"  # in the folder of a suite
 
 
-def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) -> list[Row]:
+def board(suite: str, grid: Grid, root: Path = ROOT) -> list[Row]:
     """Return the rows of the leaderboard of a suite from shipped records; of the suite `tried`, from this folder.
 
     Args:
         suite: name of the suite.
         grid: the grid.
         root: folder of suites with their records.
-        data: folder of the datasets.
 
     Returns:
         The rows. The status of a stale row lists what has changed since.
@@ -76,7 +67,7 @@ def board(suite: str, grid: Grid, root: Path = ROOT, data: Path = Path("data")) 
         if row["cell"] not in shipped:
             row["status"] = ABSENT
             continue
-        state = freshness(shipped[row["cell"]], grid, data)
+        state = freshness(shipped[row["cell"]], grid)
         if state.stale:
             row["status"] += f", stale: {', '.join(state.stale)}"
         row["notes"][-1] += f": {state.text}"

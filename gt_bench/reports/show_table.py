@@ -1,6 +1,5 @@
 """`gt-bench table`: a published table in one of several formats, or the list of tables."""
 
-import json
 from collections.abc import Sequence
 
 from gt_bench.leaderboard import terminal
@@ -8,7 +7,7 @@ from gt_bench.papers.table_layout import find, layouts, of_paper
 from gt_bench.reports.html.build import table_html
 from gt_bench.reports.paper_table import caption, entries, legend, paper_table, to_csv, to_markdown, to_terminal, to_tex
 from gt_bench.schemas import Row
-from gt_bench.utils.format import print_text, terminal_text
+from gt_bench.utils.format import print_json, print_text, terminal_text
 
 
 def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
@@ -32,7 +31,7 @@ def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
             out.print(terminal_text(line), markup=False, highlight=False)
     elif form == "json":
         content = {"paper": table.layout.paper, "table": table.layout.table, "caption": caption(table.layout)}
-        print(json.dumps(content | {"entries": list(entries(table))}, indent=1))
+        print_json(content | {"entries": list(entries(table))})
     elif form == "html":
         print_text(table_html(table), end="")
     else:
@@ -41,24 +40,18 @@ def show(paper: str, name: str, rows: Sequence[Row], form: str) -> None:
 
 def show_list(paper: str | None, rows: Sequence[Row], as_json: bool = False) -> None:
     """Print the tables of a paper, or of all, with their numbers and how many of them have a run."""
-    lines = []
-    if as_json:
-        found = [
-            {
-                "paper": layout.paper,
-                "table": layout.table,
-                "title": layout.title,
-                "numbers": len(layout.printed),
-                "run": paper_table(layout, rows).run,
-            }
-            for layout in (of_paper(paper) if paper else layouts())
-        ]
-        print(json.dumps(found, indent=1))
-        return
+    content, lines = [], []
     for layout in of_paper(paper) if paper else layouts():
+        numbers, run = len(layout.printed), paper_table(layout, rows).run
+        content.append(
+            {"paper": layout.paper, "table": layout.table, "title": layout.title, "numbers": numbers, "run": run}
+        )
         datasets = list(dict.fromkeys(column.dataset for column in layout.columns))
         over = ", ".join(datasets[:3]) + (f" and {len(datasets) - 3} more" if datasets[3:] else "")
-        lines.append((layout.paper, layout.title, over, str(len(layout.printed)), str(paper_table(layout, rows).run)))
+        lines.append((layout.paper, layout.title, over, str(numbers), str(run)))
+    if as_json:
+        print_json(content)
+        return
     terminal.print_table(
         ("paper", "table", "over", "numbers", "run"), lines, wrapped=("over",), right=("numbers", "run")
     )

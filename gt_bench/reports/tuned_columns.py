@@ -123,13 +123,11 @@ class TunedColumns:
         """Returns how the ensembles were chosen, and their sizes."""
         sizes = [len(members) for members in self.weights.values()]
         size = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+        candidates = self.columns[-1].runs // max(1, len(self.weights))
         return (
             "ensembles: greedy selection with replacement on validation predictions, per seed; "
-            f"{size} of {self._candidates()} candidates have a weight. Differences above 0 are better than the default"
+            f"{size} of {candidates} candidates have a weight. Differences above 0 are better than the default"
         )
-
-    def _candidates(self) -> int:
-        return self.columns[-1].runs // max(1, len(self.weights))
 
     def title(self) -> str:
         """Returns the title of the table."""

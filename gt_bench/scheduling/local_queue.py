@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid, Limits
@@ -90,7 +91,6 @@ class _Queue:
     tried: set[tuple[object, ...]] = field(default_factory=set)  # jobs that ended or cannot run: not tried again
     alone: set[tuple[object, ...]] = field(default_factory=set)  # runs that ran out of memory next to others
     computed: int = 0
-    printed: set[str] = field(default_factory=set)
     full: str | None = None  # the message of a full disk
     progress: bool = True  # in the last round
     trials: Counter[str] = field(default_factory=Counter)  # trials of the last round, by cell
@@ -101,6 +101,9 @@ class _Queue:
     keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # keys of the missing runs
     disagrees: bool = False
     finished: set[Cell] = field(default_factory=set)  # cells whose results were written
+
+    def __post_init__(self) -> None:
+        self._say_once = cache(self.say)
 
     @property
     def is_over(self) -> bool:
@@ -128,7 +131,7 @@ class _Queue:
         if jobs:
             self._announce(found, runs, jobs)
         # `_ready` checks memory: the forecast of a job is more precise than the largest peak so far
-        with WorkerPool(_launch(self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
+        with WorkerPool(partial(_launch, self.most, self.alone), self.most, fresh=True, check_memory=False) as pool:
             pool.run(
                 [*jobs, *unwritten],
                 self._on_message,
@@ -139,14 +142,7 @@ class _Queue:
         return True
 
     def close(self, found: Plan) -> bool:
-        """Export complete cells that are not in the folder yet, and report what is missing.
-
-        Returns:
-            Whether everything is done.
-
-        Raises:
-            WriteError: the disk is full.
-        """
+        """Export complete cells that are not exported yet, and report what is missing; return whether all is done."""
         left = found.missing
         for cell in found.begun.keys() - {run.cell for run in left} - self.finished:
             if not record_file(cell.cell, self.export).exists():
@@ -328,22 +324,8 @@ class _Queue:
             f"({file_size(records)} for records, {file_size(checkpoints)} for checkpoints); {file_size(free)} are free"
         )
 
-    def _say_once(self, line: str) -> None:
-        if line not in self.printed:
-            self.printed.add(line)
-            self.say(line)
 
-
-def _launch(most: int, alone: set[tuple[object, ...]]) -> Callable[..., int]:
-    """Return what a worker of the pool does: run a job in a new process and pass its lines on.
-
-    Args:
-        most: number of jobs at once.
-        alone: runs that ran out of memory next to others.
-    """
-
-    def launch(job: Job, tell: Callable[..., None]) -> int:
-        processes = 1 if not alone.isdisjoint(job.runs) else most
-        return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
-
-    return launch
+def _launch(most: int, alone: set[tuple[object, ...]], job: Job, tell: Callable[..., None]) -> int:
+    """Run a job of the pool in a new process and pass its lines on; runs in `alone` do not share the memory."""
+    processes = 1 if not alone.isdisjoint(job.runs) else most
+    return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))

@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
@@ -16,7 +17,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.job_registry import Submitted, register, registered
-from gt_bench.scheduling.job_table import JobTable
+from gt_bench.scheduling.job_table import job_table
 from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.scheduling.planner import Job, Plan, Run, jobs_of, part_done, plan
 from gt_bench.scheduling.run_lock import check_locks
@@ -62,7 +63,7 @@ def sweep(
     check_locks(one.store.root)
     one.prepare()
     one.submit()
-    with JobTable() as update:
+    with job_table() as update:
         while places := cluster.places([job.id for job in one.submitted]):
             update(one.rows(places))
             one.report(places)
@@ -87,10 +88,12 @@ class _Sweep:
     reported: set[str] = field(default_factory=set)
     tried: set[Run] = field(default_factory=set)
     digests: dict[Run, str] = field(default_factory=dict)
-    printed: set[str] = field(default_factory=set)
     # cell -> trials that were left when jobs of its search were last submitted
     searched: dict[str, int] = field(default_factory=dict)
     refused: bool = False
+
+    def __post_init__(self) -> None:
+        self._say_once = cache(self.say)
 
     def prepare(self) -> None:
         """Prepare data and encodings once on this machine, before anything is submitted."""
@@ -252,8 +255,3 @@ class _Sweep:
             self.say(line["say"])
         elif line.get("outcome") not in (None, "ok"):
             self._say_once(f"skipped: {line.get('why')}")
-
-    def _say_once(self, line: str) -> None:
-        if line not in self.printed:
-            self.printed.add(line)
-            self.say(line)

@@ -14,6 +14,7 @@ from gt_bench.experiment.status import unfinished
 from gt_bench.leaderboard.columns import cells
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.schemas import Row
+from gt_bench.store.attempts import records_of
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
@@ -57,7 +58,7 @@ def changed_results(wanted: Sequence[tuple[Cell, Grid]], store: Store) -> list[s
 def _rows(cell: Cell, grid: Grid, store: Store) -> list[Row]:
     """Return the leaderboard rows of the stored runs; if runs are missing, as for a cell with fewer seeds."""
     result = unfinished(cell, grid, "", store)
-    records = [record for digest in result["runs"] if (record := store.get(digest)) and not record_problems(record)]
+    records = [record for record in records_of(result, store) if not record_problems(record)]
     seeds, full = [record["deterministic"]["seed"] for record in records], len(load_recipe(cell.recipe_path).seeds)
     cuts = [line for line in result["reduced"] if not seeds_in(line)]
     if len(seeds) < full:

@@ -2,7 +2,9 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +21,7 @@ from gt_bench.utils.io import write_bytes
 from gt_bench.utils.tempfiles import sweep
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from optuna import Study
     from optuna.trial import FrozenTrial
 
@@ -45,20 +48,14 @@ def search_summary(cell: Cell) -> SearchSummary | None:
         rows = [row for row in csv.DictReader(file) if row["status"] != KILLED]
     if not rows:
         return None
-    states: dict[str, int] = {}
-    for row in rows:
-        states[row["state"]] = states.get(row["state"], 0) + 1
     values = [float(row["value"]) for row in rows if row["state"] == "COMPLETE"]
     best = None if not values else max(values) if rows[0]["direction"] == "max" else min(values)
     keys = [key for key in rows[0] if key not in DESCRIBED and not key.startswith(COST)]
-    trials, by_state = len(rows), dict(sorted(states.items()))
+    states = dict(sorted(Counter(row["state"] for row in rows).items()))
+    count = len(rows)
     summary: SearchSummary = {
-        "trials": trials,
-        "used": trials,
-        "states": by_state,
-        "best_validation": best,
-        "keys": keys,
-    }
+        "trials": count, "used": count, "states": states, "best_validation": best, "keys": keys,
+    }  # fmt: skip
     if space := load_recipe(cell.recipe_path).search:
         summary["space"] = size_text(space_size(space))
     if costs := [key for key in rows[0] if key.startswith(COST)]:
@@ -113,8 +110,8 @@ def write_outs(
     csv.writer(table).writerows(rows)
     write_bytes(base.with_name(base.name + ".csv"), table.getvalue().encode())
     _plots(base, study)
-    if costs:
-        _front_plots(base, study, recipe.search.objectives if recipe.search else [])
+    if recipe.search and costs and study is not None and study.best_trials:
+        _plot_front(base, study, recipe.search.objectives)
 
 
 def ending(
@@ -211,65 +208,60 @@ def _short(value: object) -> str:
 
 def _plots(base: Path, study: "Study | None") -> None:
     """Plots the optimisation history, the importance of keys and parallel coordinates, or a text if undefined."""
-    import warnings
-
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     import optuna
-    from matplotlib.figure import Figure
+    from optuna.visualization import matplotlib as plots
 
     complete = [] if study is None else [t for t in study.trials if t.state.name == "COMPLETE"]
-    for name, possible in zip(PLOTS, (bool(complete), varied(complete), bool(complete)), strict=True):
-        # optuna changes the global matplotlib style
-        with warnings.catch_warnings(), matplotlib.rc_context():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            if study is None or not possible:
-                figure, axes = plt.subplots()
-                axes.text(0.5, 0.5, f"{len(complete)} complete trials are too similar for {name}", ha="center")
-                axes.set_axis_off()
-            else:
-                from optuna.visualization import matplotlib as plots
-
-                target = _target(study)
-                of: dict[str, Any] = {"target": target, "target_name": VALIDATION} if target else {}
-                if name == "history":
-                    axes = plots.plot_optimization_history(study, **of)
-                elif name == "parallel":
-                    axes = plots.plot_parallel_coordinate(study, **of)
-                else:
-                    axes = plots.plot_param_importances(
-                        study, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0), **of
-                    )
-                figure = cast(Figure, axes.figure)
-            picture = io.BytesIO()
-            figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
-            plt.close(figure)
-            write_bytes(base.with_name(f"{base.name}.{name}.png"), picture.getvalue())
+    options: dict[str, Any] = (
+        {"target": target, "target_name": VALIDATION} if study and (target := _target(study)) else {}
+    )
+    importances = partial(plots.plot_param_importances, evaluator=optuna.importance.FanovaImportanceEvaluator(seed=0))
+    kinds: tuple[Callable[..., Axes], ...] = (
+        plots.plot_optimization_history,
+        importances,
+        plots.plot_parallel_coordinate,
+    )
+    possible = (bool(complete), varied(complete), bool(complete))
+    for name, kind, can in zip(PLOTS, kinds, possible, strict=True):
+        no_plot = partial(_text_alone, f"{len(complete)} complete trials are too similar for {name}")
+        _draw(base.with_name(f"{base.name}.{name}.png"), partial(kind, study, **options) if can else no_plot)
 
 
-def _front_plots(base: Path, study: "Study | None", names: Sequence[str]) -> None:
+def _plot_front(base: Path, study: "Study", names: Sequence[str]) -> None:
     """Plots the Pareto front: .pareto.png, and with plotly also an interactive .pareto.html."""
+    from optuna import visualization
+
+    path = base.with_name(f"{base.name}.{FRONT}.png")
+    _draw(path, partial(visualization.matplotlib.plot_pareto_front, study, target_names=list(names)))
+    if visualization.is_available():
+        page = visualization.plot_pareto_front(study, target_names=list(names))
+        write_bytes(path.with_suffix(".html"), page.to_html(include_plotlyjs=True).encode())
+
+
+def _text_alone(text: str) -> "Axes":
+    from matplotlib import pyplot
+
+    _, axes = pyplot.subplots()
+    axes.text(0.5, 0.5, text, ha="center")
+    axes.set_axis_off()
+    return axes
+
+
+def _draw(path: Path, plot: "Callable[[], Axes]") -> None:
+    """Writes a plot of optuna, which changes the global style of matplotlib, as PNG."""
     import warnings
 
     import matplotlib
 
     matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    import optuna
+    from matplotlib import pyplot
     from matplotlib.figure import Figure
+    from optuna.exceptions import ExperimentalWarning
 
-    path = base.with_name(f"{base.name}.{FRONT}.png")
-    if study is None or not study.best_trials:
-        return
+    picture = io.BytesIO()
     with warnings.catch_warnings(), matplotlib.rc_context():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        axes = optuna.visualization.matplotlib.plot_pareto_front(study, target_names=list(names))
-        picture, figure = io.BytesIO(), cast(Figure, axes.figure)
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        figure = cast(Figure, plot().figure)
         figure.savefig(picture, format="png", dpi=120, bbox_inches="tight")
-        plt.close(figure)
-        write_bytes(path, picture.getvalue())
-        if optuna.visualization.is_available():
-            page = optuna.visualization.plot_pareto_front(study, target_names=list(names))
-            write_bytes(path.with_suffix(".html"), page.to_html(include_plotlyjs=True).encode())
+        pyplot.close(figure)
+    write_bytes(path, picture.getvalue())

@@ -276,17 +276,7 @@ def _study_of(
     starts: Sequence[Start],
     make: bool = True,
 ) -> "Study | None":
-    """Opens the study of a recipe, its data and versions. After a change of any of them, it is a new study.
-
-    Args:
-        recipe: recipe of the trials.
-        cell: the cell.
-        grid: the grid.
-        first: experiment of the recipe.
-        folder: folder of the study.
-        starts: its first trials.
-        make: whether to create a study that does not exist.
-    """
+    """Opens the study of a recipe, its data and versions. After a change of any of them, it is a new study."""
     search = recipe.searched
     space = {
         k: v.model_dump(mode="json", exclude=None if getattr(v, "also", None) else {"also"})
@@ -377,11 +367,7 @@ def _queue_starts(study: "Study", starts: Sequence[Start]) -> None:
 def _run_trial(
     study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress"
 ) -> None:
-    """Runs one trial.
-
-    After every epoch, the mean over `seeds` of the best validation value so far is reported, and the trial may be
-    pruned.
-    """
+    """Runs a trial, which reports the mean over `seeds` of the best validation so far, and may be pruned."""
     import optuna
     from optuna.trial import TrialState
 

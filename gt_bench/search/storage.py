@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from gt_bench.config.grid import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.utils.errors import missing
-from gt_bench.utils.io import hold
+from gt_bench.utils.io import held, hold
 from gt_bench.utils.lease_lock import network_file_system
 from gt_bench.utils.redact import without_credentials
 
@@ -58,25 +58,6 @@ class Workers(Protocol):
     def alive(self, name: str) -> bool:
         """Returns whether the process of a worker is running."""
         ...
-
-
-class KernelLock:
-    """A lock for Optuna's journal that uses file locks of the kernel.
-
-    Optuna's own locks are links. A killed process leaves its link, and every later process would wait for it.
-    """
-
-    def __init__(self, path: Path):
-        self._lock = FileLock(path)
-
-    def acquire(self) -> bool:
-        """Waits for the lock."""
-        self._lock.acquire()
-        return True
-
-    def release(self) -> None:
-        """Releases the lock."""
-        self._lock.release()
 
 
 class FileWorkers(Workers):
@@ -236,10 +217,12 @@ def open_study(
             storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
     else:
         path = folder / JOURNAL
-        lock = cast(Any, KernelLock(folder / "journal.lock"))  # not a subclass: optuna is imported here only
-        _check_journal(path, FileLock(folder / "journal.lock"))
+        # Optuna's own locks are links: a killed process leaves its link, and every later process waits for it
+        lock = FileLock(folder / "journal.lock")
+        _check_journal(path, folder / "journal.lock")
         try:
-            storage = optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+            backend = JournalFileBackend(str(path), lock_obj=cast(Any, lock))
+            storage = optuna.storages.JournalStorage(backend)
         except (ValueError, KeyError, TypeError) as error:
             raise RecipeError(f"{path}: not a journal of studies ({error}); {REMEDY}") from None
         owners = {study.user_attrs.get("cell", cell) for study in optuna.get_all_study_summaries(storage)}
@@ -265,13 +248,9 @@ def open_study(
     return study
 
 
-def _check_journal(path: Path, lock: FileLock) -> None:
-    """Removes an incomplete last entry, which a killed process leaves. Later entries would be lost with it.
-
-    Raises:
-        RecipeError: a line is not a journal entry.
-    """
-    with hold(lock):
+def _check_journal(path: Path, lock: Path) -> None:
+    """Removes an incomplete last entry, which a killed process leaves. Later entries would be lost with it."""
+    with held(lock):
         content = path.read_bytes() if path.exists() else b""
         whole = content.rfind(b"\n") + 1
         if whole < len(content):

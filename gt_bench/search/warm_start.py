@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from gt_bench.config.grid import Cell, Grid
@@ -10,7 +9,7 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_space import SearchSection, in_space
 from gt_bench.schemas import Settings
-from gt_bench.store.archive import ROOT, file_of, read
+from gt_bench.store.archive import file_of, read
 from gt_bench.store.run_store import StoreError
 from gt_bench.utils.nested import flat
 from gt_models.registry import model_info
@@ -35,7 +34,7 @@ class Starts(NamedTuple):
     left_out: list[str]
 
 
-def starts_of(recipe: Recipe, cell: Cell, grid: Grid, root: Path = ROOT) -> Starts:
+def starts_of(recipe: Recipe, cell: Cell, grid: Grid) -> Starts:
     """Collects the first trials that `warm_start` of a search names. Only files of the suites are read.
 
     Equal values are tried once. A source with a value outside the space is left out.
@@ -44,11 +43,10 @@ def starts_of(recipe: Recipe, cell: Cell, grid: Grid, root: Path = ROOT) -> Star
         recipe: recipe with the search.
         cell: its cell.
         grid: the grid, in which cells with the same model are looked up.
-        root: folder of shipped records.
     """
     found: list[Start] = []
     left_out: list[str] = []
-    for origin, values in _sources(recipe, cell, grid, root, left_out):
+    for origin, values in _sources(recipe, cell, grid, left_out):
         fitted: Settings = {}
         for key, space in recipe.searched.space.items():
             value = values.get(key)
@@ -63,9 +61,7 @@ def starts_of(recipe: Recipe, cell: Cell, grid: Grid, root: Path = ROOT) -> Star
     return Starts(found, left_out)
 
 
-def _sources(
-    recipe: Recipe, cell: Cell, grid: Grid, root: Path, left_out: list[str]
-) -> Iterator[tuple[str, dict[str, object]]]:
+def _sources(recipe: Recipe, cell: Cell, grid: Grid, left_out: list[str]) -> Iterator[tuple[str, dict[str, object]]]:
     """Yields (origin, values of all keys of a recipe)."""
     wanted, model = recipe.searched.warm_start, recipe.model.name
     if "defaults" in wanted:
@@ -78,7 +74,7 @@ def _sources(
                 continue
             try:
                 theirs = load_recipe(other.recipe_path)
-                path = file_of(other.cell, root)
+                path = file_of(other.cell)
                 if theirs.model.name != model:
                     continue
                 if path.exists():

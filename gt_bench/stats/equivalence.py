@@ -20,6 +20,7 @@ counts only if both agree. docs/verdicts.md explains the verdicts to readers.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -421,17 +422,9 @@ def false_discovery(p_values: Sequence[float | None]) -> list[float | None]:
 
 def first_count(true: Callable[[int], bool], start: int) -> int | None:
     """Returns the smallest integer from `start` for which a monotonic condition is true. None if above MOST_SEEDS."""
-    if true(start):
-        return start
-    below, above = start, start + 1
-    while not true(above):
-        if above >= MOST_SEEDS:
-            return None
-        below, above = above, min(2 * above, MOST_SEEDS)
-    while above - below > 1:
-        middle = (below + above) // 2
-        below, above = (below, middle) if true(middle) else (middle, above)
-    return above
+    counts = range(start, MOST_SEEDS + 1)
+    index = bisect_left(counts, True, key=true)
+    return counts[index] if index < len(counts) else None
 
 
 def _error(ours: Side, theirs: Side) -> tuple[float, float]:

@@ -2,22 +2,22 @@
 
 One dataset: paired differences, their mean with Student's interval, and how many pairs would decide. Effects of the
 split and the seed cancel in the differences, so fewer runs are needed than for unpaired sets. Several datasets: ranks
-of the means per dataset, tested with autorank (Wilcoxon for two models, Friedman with Nemenyi's critical difference for
-more). Bayesian: the correlated t-test for one dataset and the signed-rank test for several (Benavoli et al. 2017), with
-baycomp.
+of the means per dataset, with the tests of `gt_bench.stats.ranking` (Wilcoxon for two models, Friedman with Nemenyi's
+critical difference for more). Bayesian: the correlated t-test for one dataset and the signed-rank test for several
+(Benavoli et al. 2017), with baycomp.
 """
 
-import contextlib
-import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from gt_bench.config.verdict_settings import Rules
+from gt_bench.stats import ranking
 from gt_bench.stats.equivalence import first_count, quantile, slack_of, upper_tail
 
-FEWEST_DATASETS = 5  # minimum for a test over datasets (required by autorank)
 FIRST, SECOND, INCONCLUSIVE, EQUAL = "first", "second", "inconclusive", "equal"
 
 
@@ -101,7 +101,7 @@ def paired(first: Sequence[float], second: Sequence[float], direction: str, rule
         return base
     total = first_count(lambda runs: abs(mean) > half_width(runs), count + 1) if mean else None
     more = None if total is None else total - count
-    return Paired(**{**base.__dict__, "word": INCONCLUSIVE, "more_pairs": more})
+    return replace(base, word=INCONCLUSIVE, more_pairs=more)
 
 
 def bayesian(
@@ -119,15 +119,10 @@ def bayesian(
         P(first better), P(equal within `rope`), P(second better).
     """
     import baycomp
-    import numpy as np
 
     sign = 1 if direction == "max" else -1
-    better, same, worse = (
-        float(p)
-        for p in baycomp.CorrelatedTTest.probs(
-            sign * np.asarray(first), sign * np.asarray(second), rope=max(rope, 1e-12)
-        )
-    )
+    sides = sign * np.asarray(first), sign * np.asarray(second)
+    better, same, worse = map(float, baycomp.CorrelatedTTest.probs(*sides, rope=max(rope, 1e-12)))
     return better, same, worse
 
 
@@ -143,14 +138,9 @@ def bayesian_over_datasets(first: Sequence[float], second: Sequence[float], rope
         P(first better), P(equal within `rope`), P(second better).
     """
     import baycomp
-    import numpy as np
 
-    better, same, worse = (
-        float(p)
-        for p in baycomp.SignedRankTest.probs(
-            np.asarray(first), np.asarray(second), rope=max(rope, 1e-12), random_state=0
-        )
-    )
+    sides = np.asarray(first), np.asarray(second)
+    better, same, worse = map(float, baycomp.SignedRankTest.probs(*sides, rope=max(rope, 1e-12), random_state=0))
     return better, same, worse
 
 
@@ -161,22 +151,13 @@ def ranks(means: Mapping[str, Sequence[float]], rules: Rules | None = None) -> R
         means: {model: mean on each dataset}; larger is better; the same order of datasets for all models.
         rules: settings of the test.
     """
-    from scipy.stats import rankdata
-
-    columns = list(zip(*means.values(), strict=True))
-    by_dataset = [rankdata([-value for value in column]) for column in columns]
-    mean_ranks = {name: float(statistics.fmean(r[i] for r in by_dataset)) for i, name in enumerate(means)}
-    ordered = dict(sorted(mean_ranks.items(), key=lambda item: item[1]))
-    if len(columns) < FEWEST_DATASETS:
-        return Ranks(ordered, len(columns))
-    import warnings
-
-    import pandas
-    from autorank import autorank
-
-    # autorank prints its assumptions and warns of settings that are intended here
-    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = autorank(pandas.DataFrame(means), alpha=(rules or Rules()).level, force_mode="nonparametric")
-    critical = None if found.cd is None or len(means) < 3 else float(found.cd)
-    return Ranks(ordered, len(columns), found.omnibus, float(found.pvalue), critical)
+    values = np.array(list(means.values())).T  # [datasets, models]
+    by_dataset, count = ranking.ranks_of(values), len(values)
+    mean_ranks = dict(sorted(zip(means, by_dataset.mean(0).tolist(), strict=True), key=lambda item: item[1]))
+    if count < ranking.FEWEST:
+        return Ranks(mean_ranks, count)
+    if len(means) == 2:
+        return Ranks(mean_ranks, count, "wilcoxon", float(ranking.wilcoxon_holm(values)[0, 1]))
+    p_value = ranking.friedman(by_dataset)
+    critical = ranking.critical_difference(len(means), count, (rules or Rules()).level)
+    return Ranks(mean_ranks, count, "friedman", 1.0 if p_value is None else p_value, critical)

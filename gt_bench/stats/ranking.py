@@ -7,8 +7,6 @@ the scale of Elo (400 points: odds of 10; the mean is 1000).
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,21 +15,6 @@ PRIOR = 0.1  # precision of the normal prior: strengths stay finite if a model w
 ELO = 400 / math.log(10)
 # values that differ by less than this fraction are equal
 TIE = 1e-9
-
-
-@dataclass(frozen=True)
-class Strengths:
-    """Strength of each model on the scale of Elo, with percentile intervals of a bootstrap over datasets.
-
-    Attributes:
-        elo: one number per model, mean 1000.
-        low: lower ends of the 95 % intervals.
-        high: upper ends.
-    """
-
-    elo: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 def ranks_of(values: np.ndarray) -> np.ndarray:
@@ -160,18 +143,21 @@ def bradley_terry(won: np.ndarray) -> np.ndarray:
     return found - found.mean()
 
 
-def strengths(values: np.ndarray, draws: int = 200) -> Strengths:
+def strengths(values: np.ndarray, draws: int = 200) -> np.ndarray:
     """Fits strengths, with intervals of a bootstrap that draws datasets with replacement.
 
     Args:
         values: as in `ranks_of`.
         draws: number of draws.
+
+    Returns:
+        Strengths on the scale of Elo, mean 1000, and both ends of their 95 % intervals, [3, models].
     """
     by_dataset, rng = _wins_by_dataset(values), np.random.default_rng(0)
     found = bradley_terry(by_dataset.sum(0))
     drawn = [bradley_terry(by_dataset[rng.integers(0, len(values), len(values))].sum(0)) for _ in range(draws)]
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    return Strengths(*(1000 + ELO * column for column in (found, low, high)))
+    return 1000 + ELO * np.stack([found, low, high])
 
 
 def with_worst(values: np.ndarray) -> np.ndarray:
@@ -195,8 +181,3 @@ def linked(values: np.ndarray) -> list[int]:
     known = ~np.isnan(values)
     _, label = connected_components((known.T.astype(int) @ known.astype(int)) > 0, directed=False)
     return np.flatnonzero(label == np.bincount(label).argmax()).tolist()
-
-
-def complete_rows(values: np.ndarray) -> Sequence[int]:
-    """Returns the datasets on which every model has a result."""
-    return np.flatnonzero(~np.isnan(values).any(1)).tolist()

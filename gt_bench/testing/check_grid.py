@@ -168,16 +168,13 @@ def _compared(outcome: Computed, kept: Entry | None, update: bool) -> str | None
             if update
             else f"no golden values; store them by `python -m gt_bench.testing.check_grid {outcome.cell} --update`"
         )
-    if update and not same_computation(kept, now) and not _lowered(kept, now):
+    lowered = any(now["versions"].get(component, version) < version for component, version in kept["versions"].items())
+    if update and not same_computation(kept, now) and not lowered:
         return None
     from gt_bench.data.registry import get_spec
 
     recipe = load_recipe(recipe_file(outcome.cell))
     return differs(outcome.cell, kept, now, golden_values.components(recipe, get_spec(outcome.cell.split("/")[1]).task))
-
-
-def _lowered(kept: Entry, now: Entry) -> bool:
-    return any(now["versions"].get(component, version) < version for component, version in kept["versions"].items())
 
 
 def note_checked(cells: Iterable[str]) -> None:

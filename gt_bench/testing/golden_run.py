@@ -130,17 +130,7 @@ def short_experiment(
 
 
 def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
-    """Runs the golden run of a cell.
-
-    Args:
-        cell: suite/dataset/row.
-        data: folder with packed/ of `miniatures`.
-        root: folder that contains suites/.
-        jitter: relative change of the initial weights.
-
-    Raises:
-        RecipeError: the run fails.
-    """
+    """Runs the golden run of a cell, with initial weights that differ by the fraction `jitter`."""
     import torch
 
     from gt_bench.experiment.run import Experiment
@@ -363,34 +353,28 @@ def compute_all(
         done[outcome.cell] = outcome
         say(outcome)
 
+    def in_pool(some: Sequence[str], processes: int) -> None:
+        context, size = get_context("spawn"), max(1, min(processes, len(some)))
+        with ProcessPoolExecutor(size, mp_context=context, initializer=_begin) as pool:
+            with interrupts_blocked():
+                runs = [pool.submit(compute, cell, data, root, update, (kept or {}).get(cell)) for cell in some]
+            for future in as_completed(runs):
+                note(future.result())
+
     # spawned workers look for modules where this process does
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     try:
         for cell, error in miniatures(cells, data, root).items():
             note(Computed(cell, 0.0, error=error))
         todo = [cell for cell in cells if cell not in done]
-        if not todo:
-            return done
-        alone: list[str] = []
-        try:
-            with ProcessPoolExecutor(
-                min(workers, len(todo)), mp_context=get_context("spawn"), initializer=_begin
-            ) as pool:
-                with interrupts_blocked():
-                    runs = [pool.submit(compute, cell, data, root, update, (kept or {}).get(cell)) for cell in todo]
-                for future in as_completed(runs):
-                    note(future.result())
-        except BrokenProcessPool:
-            # the pool does not report whose worker died: run each remaining cell in a separate process
-            alone = [cell for cell in todo if cell not in done]
-        for cell in alone:
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin) as pool:
-                try:
-                    with interrupts_blocked():
-                        run = pool.submit(compute, cell, data, root, update, (kept or {}).get(cell))
-                    note(run.result())
-                except BrokenProcessPool:
-                    note(Computed(cell, 0.0, error="the process was killed, probably because memory was exhausted"))
+        with contextlib.suppress(BrokenProcessPool):
+            in_pool(todo, workers)
+        # the pool does not report whose worker died: run each remaining cell in a separate process
+        for cell in [cell for cell in todo if cell not in done]:
+            try:
+                in_pool([cell], 1)
+            except BrokenProcessPool:
+                note(Computed(cell, 0.0, error="the process was killed, probably because memory was exhausted"))
     finally:
         shutil.rmtree(data)
     return {cell: done[cell] for cell in cells}

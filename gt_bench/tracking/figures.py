@@ -1,6 +1,7 @@
 """Figures of a cell, drawn from its records: equal records give equal bytes."""
 
 import io
+import math
 from collections.abc import Sequence
 
 from gt_bench.schemas import Record
@@ -23,7 +24,8 @@ def learning_curves(title: str, records: Sequence[Record]) -> bytes:
         for record in records:
             run = record["deterministic"]
             curves = run["epochs"]
-            (line,) = left.plot(curves["epoch"], _gaps(curves["train_loss"]), linewidth=1, label=f"seed {run['seed']}")
+            loss = [math.nan if v is None else v for v in curves["train_loss"]]
+            (line,) = left.plot(curves["epoch"], loss, linewidth=1, label=f"seed {run['seed']}")
             evaluated = [(e, v) for e, v in zip(curves["epoch"], curves["val"]) if v is not None]
             right.plot(*zip(*evaluated) if evaluated else ([], []), linewidth=1, color=line.get_color())
             if run["best_epoch"] is not None and run["val"] is not None:
@@ -38,7 +40,3 @@ def learning_curves(title: str, records: Sequence[Record]) -> bytes:
         file = io.BytesIO()
         FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
     return file.getvalue()
-
-
-def _gaps(values: Sequence[float | None]) -> list[float]:
-    return [float("nan") if v is None else v for v in values]

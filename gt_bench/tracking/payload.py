@@ -25,6 +25,7 @@ from gt_bench.leaderboard.rows import summarise
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.search.artifacts import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
+from gt_bench.tracking.figures import learning_curves
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.format import markdown_text
 from gt_bench.utils.nested import flat
@@ -58,11 +59,11 @@ class Tracked:
 
     name: str
     status: str
-    params: dict[str, str]
     metrics: dict[str, list[tuple[int, float]]]
     tags: dict[str, str]
-    dataset: tuple[str, str] | None
-    artifacts: dict[str, Callable[[], bytes] | Path] = field(hash=False)
+    params: dict[str, str] = field(default_factory=dict)
+    dataset: tuple[str, str] | None = None
+    artifacts: dict[str, Callable[[], bytes] | Path] = field(default_factory=dict, hash=False)
     source: object = None
     start: int | None = None
     end: int | None = None
@@ -199,7 +200,7 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
             tags[tag] = None if low is None else f"[{low:.6g}, {high:.6g}]"
     artifacts: dict[str, Callable[[], bytes] | Path] = {"result.json": lambda: _json(result)}
     if any(r["epochs"]["epoch"] for r in runs):
-        artifacts["learning_curves.png"] = lambda: _figure(result["cell"], records)
+        artifacts["learning_curves.png"] = lambda: learning_curves(result["cell"], records)
     artifacts |= search_plots(result) if current and result.get("search") else {}
     return Tracked(
         name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
@@ -300,11 +301,7 @@ def recipe_at(cell: str, commit: str | None) -> str:
 @cache
 def repository() -> str:
     """Return the web address of this repository, without credentials; empty if it has none."""
-    command = ["git", "config", "--get", "remote.origin.url"]
-    try:
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False).stdout
-    except OSError:
-        return ""
+    found = _git("config", "--get", "remote.origin.url") or ""
     address = without_credentials(re.sub(r"^git@([^:]+):", r"https://\1/", found.strip())).removesuffix(".git")
     return address if address.startswith("http") else ""
 
@@ -312,17 +309,16 @@ def repository() -> str:
 @cache
 def _files_of(commit: str) -> frozenset[str] | None:
     """The files of a commit; None where git does not know it."""
+    found = _git("ls-tree", "-r", "--name-only", "--full-tree", "--end-of-options", commit)
+    return None if found is None else frozenset(found.splitlines())
+
+
+def _git(*arguments: str) -> str | None:
+    """Return the output of git in this repository; None if the command fails."""
     try:
-        found = subprocess.run(
-            ["git", "ls-tree", "-r", "--name-only", "--full-tree", "--end-of-options", commit],
-            cwd=ROOT,
-            capture_output=True,
-            encoding="utf-8",
-            check=False,
-        )
-    except OSError:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, encoding="utf-8", check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
         return None
-    return frozenset(found.stdout.splitlines()) if found.returncode == 0 else None
 
 
 def _source(cell: Named, commit: str | None) -> dict[str, str | None]:
@@ -387,10 +383,8 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
     whole = Tracked(
         name=f"{cell_name(cell)} search",
         status="FINISHED",
-        params={},
         metrics=_points({"result/best_validation": better(v for _, v in values) if values else None, **counts}),
         tags=_tags({"gt.kind": "search", **named, "gt.direction": rows[0]["direction"]}),
-        dataset=None,
         artifacts=search_plots(cell, tuned),
         source=[dict(row) for row in rows],
     )
@@ -407,17 +401,14 @@ def tracked_search(cell: Named, rows: Sequence[Mapping[str, str]], tuned: Path =
             )
             if row["state"] == "COMPLETE"
             else {},
-            tags=_tags({"gt.kind": "trial", **named, **_trial_tags(row)}),
-            dataset=None,
-            artifacts={},
+            tags=_tags(
+                {"gt.kind": "trial", **named, "gt.digest": f"trial {row['number']}"}
+                | {f"gt.{key}": row[key] for key in ("state", "status")}
+            ),
             source=dict(row),
         )
         for row in rows
     ]
-
-
-def _trial_tags(row: Mapping[str, str]) -> dict[str, str]:
-    return {"gt.digest": f"trial {row['number']}", "gt.state": row["state"], "gt.status": row["status"]}
 
 
 def cell_name(cell: Named) -> str:
@@ -445,12 +436,6 @@ def flatten(content: Mapping[str, object]) -> dict[str, str]:
 def milliseconds(moment: str) -> int:
     """Return an ISO 8601 time in milliseconds since 1970."""
     return int(datetime.fromisoformat(moment).timestamp() * 1000)
-
-
-def _figure(title: str, records: Sequence[Record]) -> bytes:
-    from gt_bench.tracking.figures import learning_curves
-
-    return learning_curves(title, records)
 
 
 def _status(status: str) -> str:

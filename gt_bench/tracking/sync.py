@@ -92,9 +92,10 @@ def track_cells(cells: Iterable["Cell"]) -> None:
             warn(uri, suite, str(error), "The records are stored")
 
 
-def track_search(cell: "Cell", tuned: Path = Path("tuned")) -> None:
+def track_search(cell: "Cell") -> None:
     """Track the trials of a cell's search in the experiment SUITE-search; print a warning if that is not possible."""
-    uri, named = tracking_uri(), Named(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
+    uri, tuned = tracking_uri(), Path("tuned")
+    named = Named(cell=cell.cell, suite=cell.suite, dataset=cell.dataset, model=cell.model)
     try:
         rows = _trials(cell.cell, tuned)
         if rows:

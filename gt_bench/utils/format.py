@@ -1,7 +1,11 @@
-"""Durations, sizes and table rows as text, and text from untrusted sources made safe for each kind of output."""
+"""Durations, sizes, table rows and JSON as text, and text from untrusted sources made safe for each kind of output."""
 
 import contextlib
-from collections.abc import Iterable
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -51,6 +55,31 @@ def csv_cell(value: object) -> object:
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the columns of rows as CSV. Lists are joined by semicolons."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        values = {key: "; ".join(map(str, value)) if isinstance(value, list) else value for key, value in row.items()}
+        writer.writerow({key: csv_cell(value) for key, value in values.items()})
+    return file.getvalue()
+
+
 def markdown_line(texts: Iterable[str]) -> str:
     """Return a row of a Markdown table; characters that would end a cell or the row are escaped."""
     return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in texts) + " |"
+
+
+def print_json(content: object) -> None:
+    """Print JSON as documented in docs/json.md."""
+    print(json.dumps(_finite(content), indent=1, allow_nan=False))
+
+
+def _finite(content: object) -> object:
+    """Replace NaN and infinity by None: JSON has neither."""
+    if isinstance(content, dict):
+        return {key: _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

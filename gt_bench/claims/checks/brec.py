@@ -51,40 +51,29 @@ def at_least(paper: str, network: str, refinement: str) -> CheckResult:
         None if these draws of the weights miss some pairs, because other draws may not miss them.
     """
     missed = _apart(refinement) - _apart(network)
-    said = f"{_pairs(network)}, {_pairs(refinement)}"
-    return CheckResult(
-        None if missed else True, said + (f"; missed: {_some(missed)}" if missed else ""), confirmed=True
-    )
+    return CheckResult(None if missed else True, _said(network, refinement, missed=missed), confirmed=True)
 
 
 @register_check
 def between(paper: str, network: str, above: str, below: str) -> CheckResult:
     """Checks that a network distinguishes more pairs of BREC than `above`, and none that `below` does not."""
-    mine, extra = _apart(network), _apart(network) - _apart(below)
-    said = f"{_pairs(network)}, {_pairs(above)}, {_pairs(below)}" + (f"; beyond: {_some(extra)}" if extra else "")
-    return CheckResult(not extra and mine > _apart(above), said, confirmed=True)
+    mine, beyond = _apart(network), _apart(network) - _apart(below)
+    said = _said(network, above, below, beyond=beyond)
+    return CheckResult(not beyond and mine > _apart(above), said, confirmed=True)
 
 
 @register_check
 def no_more_than(paper: str, network: str, refinement: str) -> CheckResult:
     """Checks that colour refinement distinguishes every pair of BREC that the untrained network distinguishes."""
-    extra = _apart(network) - _apart(refinement)
-    return CheckResult(
-        not extra,
-        f"{_pairs(network)}, {_pairs(refinement)}" + (f"; beyond: {_some(extra)}" if extra else ""),
-        confirmed=True,
-    )
+    beyond = _apart(network) - _apart(refinement)
+    return CheckResult(not beyond, _said(network, refinement, beyond=beyond), confirmed=True)
 
 
 @register_check
 def same_pairs(paper: str, first: str, second: str) -> CheckResult:
     """Checks that two methods distinguish the same pairs of BREC."""
-    differ = _apart(first) ^ _apart(second)
-    return CheckResult(
-        not differ,
-        f"{_pairs(first)}, {_pairs(second)}" + (f"; different: {_some(differ)}" if differ else ""),
-        confirmed=True,
-    )
+    different = _apart(first) ^ _apart(second)
+    return CheckResult(not different, _said(first, second, different=different), confirmed=True)
 
 
 def refinement(method: str) -> Callable[..., bool]:
@@ -110,10 +99,12 @@ def _apart(name: str) -> set[int]:
     return {pair for value in load_cases("separation").with_prefix(f"{name}, ").values() for pair in value["apart"]}
 
 
-def _pairs(name: str) -> str:
-    counts = [len(value["apart"]) for value in load_cases("separation").with_prefix(f"{name}, ").values()]
-    return f"{name} {'/'.join(map(str, counts))}"
-
-
-def _some(pairs: set[int]) -> str:
-    return ", ".join(map(str, sorted(pairs)[:8])) + (" ..." if len(pairs) > 8 else "")
+def _said(*names: str, **pairs: set[int]) -> str:
+    """Returns how many pairs of each category the methods distinguish, and the first of the named pairs."""
+    found = load_cases("separation")
+    counts = {name: [len(value["apart"]) for value in found.with_prefix(f"{name}, ").values()] for name in names}
+    said = ", ".join(f"{name} {'/'.join(map(str, its))}" for name, its in counts.items())
+    listed = {
+        what: ", ".join(map(str, sorted(its)[:8])) + (" ..." if len(its) > 8 else "") for what, its in pairs.items()
+    }
+    return said + "".join(f"; {what}: {text}" for what, text in listed.items() if text)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from gt_bench.claims.checks.registry import CheckResult, Comparison, register_check
+from gt_bench.claims.checks.tables import exceptions, not_won
 from gt_bench.config.schema import nearest
 from gt_bench.papers.published import Published, PublishedError, lookup, paper_titles, printed_at
 
@@ -139,22 +140,14 @@ def best_of_further(paper: str, method: str, source: str, metric: str | None = N
             mine.setdefault((number.dataset, number.metric), number)
     if not mine:
         raise PublishedError(f"{paper} publishes no number of {method!r} on a dataset of {source}")
-    won, lost, tied, comparisons = 0, [], [], []
+    pairs, comparisons = [], []
     for (dataset, name), number in mine.items():
         rivals = [o for o in others if (o.dataset, o.metric) == (dataset, name)]
         sign = 1 if number.direction == "max" else -1
-        best = max(rivals, key=lambda o: sign * o.number)
-        ahead = sign * (number.number - best.number)
+        pairs.append((number, max(rivals, key=lambda o: sign * o.number)))
         comparisons.append(Comparison(number.place, tuple(o.place for o in rivals)))
-        text = f"{dataset} {number.printed} against {best.printed} of {best.method}"
-        if abs(ahead) < number.rounding + best.rounding - 1e-12:
-            tied.append(text)
-        elif ahead > 0:
-            won += 1
-        else:
-            lost.append(text)
-    why = f"best on {won} of {len(mine)} datasets" + (f" (not: {'; '.join(lost)})" if lost else "")
-    why += f" (equal after rounding: {'; '.join(tied)})" if tied else ""
+    lost, tied = not_won(pairs, lambda a, b: f"{a.dataset} {a.printed} against {b.printed} of {b.method}")
+    why = f"best on {len(pairs) - len(lost) - len(tied)} of {len(mine)} datasets{exceptions(lost, tied)}"
     return CheckResult(False if lost else None if tied else True, why, comparisons=tuple(comparisons))
 
 

@@ -1,7 +1,7 @@
 """Checks of published numbers alone: which row of a table is best, by how much, and figures in the text."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -75,8 +75,7 @@ def best(
                 "`against`"
             )
         comparisons.append(Comparison(entry.place, tuple(e.place for e in rivals), rank))
-        ahead = [e for e in rivals if _better(entry, e) is False]
-        equal = [e for e in rivals if _better(entry, e) is None]
+        ahead, equal = ([e for e in rivals if better(entry, e) is word] for word in (False, None))
         said = (
             f"{entry.dataset} {entry.metric}: {entry.printed} against "
             f"{', '.join(f'{a.printed} of {a.method}' for a in (ahead or equal)[:3])}"
@@ -92,9 +91,7 @@ def best(
     if tied and won <= expected <= won + len(tied):
         right = None
     place = "best" if rank == 1 else f"among the first {rank}"
-    why = f"{place} in {won} of {len(columns)} columns"
-    why += f" (not: {'; '.join(lost)})" if lost else ""
-    why += f" (equal after rounding: {'; '.join(tied)})" if tied else ""
+    why = f"{place} in {won} of {len(columns)} columns{exceptions(lost, tied)}"
     return CheckResult(right, why, comparisons=tuple(comparisons), min_wins=expected)
 
 
@@ -121,7 +118,7 @@ def not_better(paper: str, table: str, method: str, than: str, split: str = "tes
     ]
     if not columns:
         lookup(paper, table, method, "")  # raises an error that names the wrong key
-    ahead = [f"{a.dataset}: {a.printed} against {b.printed}" for a, b in columns if _better(a, b)]
+    ahead = [f"{a.dataset}: {a.printed} against {b.printed}" for a, b in columns if better(a, b)]
     most = len(columns) // 2
     return CheckResult(
         len(ahead) <= most,
@@ -244,17 +241,10 @@ def order(
     ]
     if not pairs:
         raise PublishedError(f"{table} of {paper} has no column with numbers of both groups")
-    wrong, equal = (
-        [
-            f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}"
-            for a, b in pairs
-            if _better(a, b) is word
-        ]
-        for word in (False, None)
+    wrong, equal = not_won(
+        pairs, lambda a, b: f"{a.dataset} {a.metric}: {a.printed} of {a.method}, {b.printed} of {b.method}"
     )
-    said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} comparisons"
-    said += f" (not: {'; '.join(wrong[:4])})" if wrong else ""
-    said += f" (equal after rounding: {'; '.join(equal[:4])})" if equal else ""
+    said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} comparisons{exceptions(wrong[:4], equal[:4])}"
     if left_out := [f"{e.printed} of {e.method} on {e.dataset}" for e in bare]:
         said += f", without {', '.join(left_out)}"
     # a method without a number does not beat a method with one
@@ -262,8 +252,8 @@ def order(
         e.method in better and any(o.method in worse for o in columns.get((e.dataset, e.metric, e.split), ()))
         for e in bare
     )
-    right = False if wrong or lost else None if equal else True
-    return CheckResult(right, said, comparisons=tuple(Comparison(a.place, (b.place,)) for a, b in pairs))
+    comparisons = tuple(Comparison(a.place, (b.place,)) for a, b in pairs)
+    return CheckResult(False if wrong or lost else None if equal else True, said, comparisons=comparisons)
 
 
 @register_check
@@ -284,22 +274,13 @@ def no_gap(paper: str, table: str, methods: Sequence[str], seen: str, unseen: st
         for e in entries
         if e.split == unseen and (e.method, e.dataset, e.metric, seen) in at
     ]
-    wrong, equal = (
-        [
-            f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}"
-            for a, b in pairs
-            if _better(a, b) is word
-        ]
-        for word in (False, None)
+    wrong, equal = not_won(
+        pairs, lambda a, b: f"{a.dataset} {a.metric}: {a.printed}, {b.printed} on {seen}, of {a.method}"
     )
     said = f"{len(pairs) - len(wrong) - len(equal)} of {len(pairs)} numbers better on {unseen} than on {seen}"
-    said += f" (not: {'; '.join(wrong[:4])})" if wrong else ""
-    said += f" (equal after rounding: {'; '.join(equal[:4])})" if equal else ""
-    return CheckResult(
-        False if wrong else None if equal else True,
-        said,
-        comparisons=tuple(Comparison(a.place, (b.place,)) for a, b in pairs),
-    )
+    said += exceptions(wrong[:4], equal[:4])
+    comparisons = tuple(Comparison(a.place, (b.place,)) for a, b in pairs)
+    return CheckResult(False if wrong else None if equal else True, said, comparisons=comparisons)
 
 
 @register_check
@@ -308,7 +289,7 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
     entries = [e for e in _numbers_of(paper, table) if e.mean is not None]
     _check_names(entries, [*below, *above], "method", paper, table)
     columns = sorted({(e.dataset, e.metric, e.split) for e in entries})
-    wrong, equal = [], []
+    pairs = []
     for column in columns:
         here = [e for e in entries if (e.dataset, e.metric, e.split) == column]
         groups = [[e for e in here if e.method in group] for group in (below, above)]
@@ -317,14 +298,9 @@ def best_groups(paper: str, table: str, below: Sequence[str], above: Sequence[st
                 f"{table} of {paper} has no number of {', '.join(above if groups[0] else below)} on {column[0]}"
             )
         first, second = (max(group, key=lambda e: _sign(e) * e.number) for group in groups)
-        said = f"{column[0]}: {first.printed} of {first.method}, {second.printed} of {second.method}"
-        if _better(second, first) is False:
-            wrong.append(said)
-        elif _better(second, first) is None:
-            equal.append(said)
-    said = f"{len(columns) - len(wrong) - len(equal)} of {len(columns)} columns"
-    said += f" (not: {'; '.join(wrong)})" if wrong else ""
-    said += f" (equal after rounding: {'; '.join(equal)})" if equal else ""
+        pairs.append((second, first))
+    wrong, equal = not_won(pairs, lambda a, b: f"{a.dataset}: {b.printed} of {b.method}, {a.printed} of {a.method}")
+    said = f"{len(columns) - len(wrong) - len(equal)} of {len(columns)} columns{exceptions(wrong, equal)}"
     return CheckResult(False if wrong else None if equal else True, said)
 
 
@@ -390,11 +366,7 @@ def adds_up(paper: str, total: Mapping[str, str], parts: Sequence[str]) -> Check
 
 
 def _numbers_of(paper: str, table: str, metric: str | None = None, split: str | None = None) -> list[Published]:
-    """Returns the published numbers of a table, optionally of one metric and split.
-
-    Raises:
-        PublishedError: there is no such table, metric or split.
-    """
+    """Returns the published numbers of a table, optionally of one metric and split."""
     entries = printed_at({"paper": paper, "table": table})
     if not entries:
         lookup(paper, table, "", "")  # raises an error that names the wrong key
@@ -413,7 +385,21 @@ def _sign(entry: Published) -> int:
     return 1 if entry.direction == "max" else -1
 
 
-def _better(entry: Published, other: Published) -> bool | None:
+def not_won(
+    pairs: Iterable[tuple[Published, Published]], text: Callable[[Published, Published], str]
+) -> tuple[list[str], list[str]]:
+    """Returns `text` of the pairs whose first number is worse, and of those that are equal after rounding."""
+    known = [(better(a, b), text(a, b)) for a, b in pairs]
+    return [said for word, said in known if word is False], [said for word, said in known if word is None]
+
+
+def exceptions(lost: Sequence[str], tied: Sequence[str]) -> str:
+    """Returns the comparisons that were not won as text, empty if there are none."""
+    named = {"not": lost, "equal after rounding": tied}
+    return "".join(f" ({what}: {'; '.join(texts)})" for what, texts in named.items() if texts)
+
+
+def better(entry: Published, other: Published) -> bool | None:
     """Returns whether a number is better; None if the difference is smaller than the rounding.
 
     Counts are exact. Equal counts are not better.

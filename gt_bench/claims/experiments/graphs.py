@@ -35,12 +35,10 @@ def relabelled(adjacency: Tensor, seed: int) -> Tensor:
     return adjacency[order][:, order]
 
 
-def as_batch(adjacency: Tensor, features: int = 1) -> GraphBatch:
-    """Returns a batch of one graph whose nodes all have `features` ones in float64."""
+def as_batch(adjacency: Tensor) -> GraphBatch:
+    """Returns a batch of one graph whose nodes all have the feature 1 in float64."""
     n = len(adjacency)
-    return GraphBatch(
-        torch.ones(n, features, dtype=torch.float64), adjacency.nonzero().T.contiguous(), torch.tensor([0, n])
-    )
+    return GraphBatch(torch.ones(n, 1, dtype=torch.float64), adjacency.nonzero().T.contiguous(), torch.tensor([0, n]))
 
 
 def sorted_rows(x: Tensor) -> Tensor:

@@ -50,12 +50,7 @@ def best_run(run: Experiment, cell: str) -> tuple[Record, nn.Module]:
     record = best_with_weights(run, run.recipe.seeds)
     if record is None:
         raise RunNotFound(
-            f"needs the weights of a complete run of {cell} by the current code: {train_command(cell)} saves those of "
-            "the best seed"
+            f"needs the weights of a complete run of {cell} by the current code: `gt-bench train {cell}` saves those "
+            "of the best seed"
         )
     return record, load_trained(run.store.folder(record["digest"]) / FILE).double()
-
-
-def train_command(cell: str) -> str:
-    """Returns the command that trains the cell."""
-    return f"`gt-bench train {cell}`"

@@ -144,11 +144,7 @@ def _drawn(name: str, function: Plotter, file: Path | None, rows: Sequence[Row])
 
 
 def _shown(figure: object) -> dict[str, Any]:
-    """Returns the field of CustomPlot for a figure.
-
-    Raises:
-        PlotError: it is no figure, or too large.
-    """
+    """Returns the field of CustomPlot for a figure."""
     if hasattr(figure, "to_plotly_json") and hasattr(figure, "to_json"):
         return {"figure": _of_plotly(json.loads(figure.to_json()))}
     if isinstance(figure, dict) and isinstance(figure.get("data"), list):

@@ -25,28 +25,10 @@ def rows_for_plots(
         One entry per row with a mean, in raw units.
     """
     keep = (
-        "dataset",
-        "model",
-        "metric",
-        "direction",
-        "unit",
-        "mean",
-        "std",
-        "runs",
-        "seeds",
-        "verdict",
-        "difference",
-        "device",
-        "parameters",
-        "published_mean",
-        "published_printed",
-        "interval_low",
-        "interval_high",
-        "margin",
-        "seconds_per_epoch",
-        "peak_memory_mib",
-        "source",
-    )
+        "dataset", "model", "metric", "direction", "unit", "mean", "std", "runs", "seeds", "verdict", "difference",
+        "device", "parameters", "published_mean", "published_printed", "interval_low", "interval_high", "margin",
+        "seconds_per_epoch", "peak_memory_mib", "source",
+    )  # fmt: skip
     return [
         {"id": id_of(row), "suite": row["cell"].split("/")[0], "kind": kind_of(row).word, "sign": kind_of(row).sign}
         | {key: short(row.get(key)) for key in keep}

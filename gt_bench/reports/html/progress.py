@@ -1,6 +1,5 @@
 """Progress of the suites of the grid, and the cost of the rest: by stored forecasts, otherwise counted."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,20 +67,15 @@ def _on_paper(path: Path, done: Mapping[str, int]) -> dict[str, dict[str, float]
     On an H100 ("h100") and on one thread of a CPU ("cpu"). Empty if the file is missing. A cell with runs has finished
     its search.
     """
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        left = {
-            name: max(0, one["seeds"] - done[name]) if done.get(name) else one["seeds"] + one["search_runs"]
-            for name, one in cells.items()
-            if "h100" in one
-        }
-        return {
-            name: {"h100": cells[name]["h100"]["unfused"] * n}
-            | ({"cpu": cells[name]["cpu"] * n} if "cpu" in cells[name] else {})
-            for name, n in left.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    from gt_bench.forecasting.counted import counts
+
+    found = {}
+    for name, one in counts(path).items():
+        if "h100" in one:
+            left = max(0, one["seeds"] - done[name]) if done.get(name) else one["seeds"] + one["search_runs"]
+            found[name] = {"h100": one["h100"]["unfused"] * left}
+            found[name] |= {"cpu": one["cpu"] * left} if "cpu" in one else {}
+    return found
 
 
 def _costs(grid: Grid, held: Gathered, store: Path, data: Path) -> dict[str, float | None]:

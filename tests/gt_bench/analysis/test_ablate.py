@@ -1,13 +1,17 @@
 """`gt-bench ablate`: pairs of cells, the sign of an effect, the message without pairs, and the plot."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
+from gt_bench.analysis import ablate
 from gt_bench.analysis.ablate import Arm, effects, factors, forest, nothing_to_compare, summary, value_of
 from gt_bench.config.grid import load_grid
+from gt_bench.leaderboard.collect import Version
 from gt_bench.pipeline.train import train_cell
+from tests.gt_bench.cells import make_record
 from tests.gt_bench.conftest import RECIPE
 from tests.gt_bench.shipping import run
 
@@ -146,6 +150,16 @@ def test_the_command_on_own_cells_with_a_default(dropouts, tmp_path):
     assert Path(tmp_path / "f.svg").read_bytes().startswith(b"<?xml")
     listed = json.loads(run("ablate", "--json").output)
     assert sorted(listed) == [["model.dropout", 1], ["model.hidden_dim", 1]]
+
+
+def test_a_run_with_an_undefined_metric_is_in_no_pair(project, monkeypatch):
+    project.recipe()
+    records = [make_record("small/web/mlp", seed, test=test) for seed, test in enumerate((0.5, math.nan, math.inf))]
+    version = Version("own", {}, records, [])
+    monkeypatch.setattr(ablate, "versions_of", lambda *_: [version])
+    grid = load_grid()
+    (one,) = ablate.arms(grid, list(grid.cells.values()))[0]
+    assert one.values == {(0, 0): 0.5}
 
 
 @pytest.mark.slow

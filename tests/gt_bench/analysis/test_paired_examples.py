@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
+from gt_bench.analysis import paired_examples
 from gt_bench.analysis.paired_examples import Pair, bootstrap, mcnemar
 from gt_bench.analysis.score import aligned
 from gt_bench.config.grid import load_grid
@@ -66,6 +67,14 @@ def test_a_smaller_error_is_better():
     )
     assert bootstrap([paired(good, bad)], "mae", 200).word == "first"
     assert bootstrap([paired(bad, good)], "mse", 200).word == "second"
+
+
+def test_an_undefined_metric_is_null_in_json(capsys, monkeypatch):
+    one_class = predictions(torch.randn(20, 2), [0] * 20, ids=np.arange(20))
+    monkeypatch.setattr(paired_examples, "loaded", lambda *_: (None, [one_class]))
+    paired_examples.show(("a", "b"), load_grid(), ["roc-auc"], "test", 100, as_json=True)
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["metrics"]["roc-auc"] == {"first": None, "second": None, "interval": None, "word": "inconclusive"}
 
 
 @pytest.mark.slow

@@ -196,11 +196,13 @@ def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_be
 
 
 def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
-    from gt_bench.search.storage import KernelLock
+    from gt_bench.config.grid import RunSettings
+    from gt_bench.search.storage import open_study
 
     holds = (
-        "import sys, time; from pathlib import Path; from gt_bench.search.storage import KernelLock; "
-        "KernelLock(Path('journal.lock')).acquire(); print(1, flush=True); time.sleep(60)"
+        "import time; from pathlib import Path; from gt_bench.config.grid import RunSettings; "
+        "from gt_bench.search.storage import open_study; study = open_study(RunSettings(), Path(), 'c', 'x', ['max']); "
+        "study._storage._backend._lock.acquire(); print(1, flush=True); time.sleep(60)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", holds], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE
@@ -208,9 +210,7 @@ def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
     process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.wait()
-    lock = KernelLock(Path("journal.lock"))
-    assert lock.acquire()
-    lock.release()
+    assert open_study(RunSettings(), Path(), "c", "x", ["max"]).ask().number == 0
 
 
 def test_hopeless_trials_are_pruned(project, no_plots):

@@ -214,12 +214,9 @@ def test_a_run_whose_process_knows_it_by_another_key_is_an_error(project, monkey
     """Otherwise the run would be computed, reported as done, and still be missing."""
     project.recipe(seeds=[0])
 
-    def launch(shared, alone):
-        def one(job, tell):
-            tell({"seed": 0, "outcome": "ok", "why": "done", "key": "f" * 64, "root": "/another/clone"})
-            return 0
-
-        return one
+    def launch(shared, alone, job, tell):
+        tell({"seed": 0, "outcome": "ok", "why": "done", "key": "f" * 64, "root": "/another/clone"})
+        return 0
 
     monkeypatch.setattr(local_queue, "_launch", launch)
     monkeypatch.setattr(local_queue._Queue, "_export", lambda *_: None)
@@ -255,15 +252,12 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     for row in ("killed", "failing", "mlp"):
         project.recipe(row=row, seeds=[0])
 
-    def launch(shared, alone):
-        def one(job, tell):
-            if job.name == "small/web/killed":
-                os.kill(os.getpid(), 9)
-            outcome = {"small/web/failing": "failed", CELL: "ok"}[job.name]
-            tell({"seed": 0, "outcome": outcome, "why": "as requested"})
-            return 0
-
-        return one
+    def launch(shared, alone, job, tell):
+        if job.name == "small/web/killed":
+            os.kill(os.getpid(), 9)
+        outcome = {"small/web/failing": "failed", CELL: "ok"}[job.name]
+        tell({"seed": 0, "outcome": outcome, "why": "as requested"})
+        return 0
 
     monkeypatch.setattr(local_queue, "_launch", launch)
     grid, said = load_grid(), []
@@ -315,19 +309,16 @@ def test_one_that_is_out_of_memory_next_to_others_runs_alone(project, monkeypatc
         project.recipe(row=row, seeds=[0])
     how = []
 
-    def launch(shared, alone):
-        def one(job, tell):
-            beside = not any(run in alone for run in job.runs)
-            tell(
-                {
-                    "seed": 0,
-                    "outcome": "oom" if job.name == "small/web/large" else "ok",
-                    "why": f"{'beside' if beside else 'alone'}",
-                }
-            )
-            return 0
-
-        return one
+    def launch(shared, alone, job, tell):
+        beside = not any(run in alone for run in job.runs)
+        tell(
+            {
+                "seed": 0,
+                "outcome": "oom" if job.name == "small/web/large" else "ok",
+                "why": f"{'beside' if beside else 'alone'}",
+            }
+        )
+        return 0
 
     monkeypatch.setattr(local_queue, "_launch", launch)
     grid = load_grid()

@@ -100,3 +100,17 @@ def test_two_models_have_no_critical_difference_and_few_datasets_no_test():
     assert ranks({"a": [1, 2, 3, 4, 5, 6], "b": [0, 1, 2, 3, 4, 5.5]}).critical is None
     few = ranks({"a": [1, 2], "b": [0, 3], "c": [2, 1]})
     assert (few.test, few.critical, few.datasets) == (None, None, 2)
+
+
+def test_two_models_are_tested_on_both_sides():
+    """A side that is chosen after a look at the data would halve the p value."""
+    first, second = draws(8, 0.01, 0.02, 0.1)
+    found = ranks({"a": first, "b": second})
+    assert found.test == "wilcoxon"
+    assert found.p_value == pytest.approx(stats.wilcoxon(first, second).pvalue)
+    assert ranks({"a": first, "b": first}).p_value == 1
+
+
+def test_three_equal_models_are_not_distinguished():
+    found = ranks({name: [0.1, 0.2, 0.3, 0.4, 0.5] for name in "abc"})
+    assert (found.test, found.p_value) == ("friedman", 1)

@@ -1,4 +1,4 @@
-"""Ranks and strengths: against textbook values, autorank, a closed form and data drawn from known strengths."""
+"""Ranks and strengths: against textbook values, a closed form and data drawn from known strengths."""
 
 import math
 
@@ -23,18 +23,6 @@ def test_critical_difference_is_that_of_the_published_table():
         expected = q * math.sqrt(models * (models + 1) / (6 * 14))
         assert ranking.critical_difference(models, 14) == pytest.approx(expected, abs=2e-3)
     assert ranking.critical_difference(4, ranking.FEWEST - 1) is None
-
-
-def test_friedman_and_nemenyi_agree_with_autorank():
-    import pandas
-    from autorank import autorank
-
-    values = np.random.default_rng(0).random((12, 4)) + np.arange(4) / 8
-    found = autorank(pandas.DataFrame(values), alpha=0.05, force_mode="nonparametric")
-    ranks = ranking.ranks_of(values)
-    assert ranking.friedman(ranks) == pytest.approx(found.pvalue)
-    assert ranking.critical_difference(4, 12) == pytest.approx(found.cd, rel=1e-3)
-    assert sorted(ranks.mean(0)) == pytest.approx(sorted(found.rankdf["meanrank"]))
 
 
 def test_holm_multiplies_and_never_decreases():
@@ -74,19 +62,19 @@ def test_strengths_are_found_again_from_drawn_comparisons():
 
 @pytest.mark.slow
 def test_a_model_that_always_wins_has_a_finite_strength():
-    found = ranking.strengths(np.tile([3.0, 2.0, 1.0], (8, 1)), draws=50)
-    assert (np.diff(found.elo) < 0).all()
-    assert np.isfinite(found.high).all()
-    assert found.elo.mean() == pytest.approx(1000)
+    elo, _, high = ranking.strengths(np.tile([3.0, 2.0, 1.0], (8, 1)), draws=50)
+    assert (np.diff(elo) < 0).all()
+    assert np.isfinite(high).all()
+    assert elo.mean() == pytest.approx(1000)
 
 
 @pytest.mark.slow
 def test_the_interval_of_a_strength_contains_it():
     values = np.random.default_rng(3).random((20, 3)) + np.array([0.3, 0.0, 0.0])
-    found = ranking.strengths(values, draws=100)
-    assert (found.low <= found.elo).all()
-    assert (found.elo <= found.high).all()
-    assert (found.high - found.low > 10).all()
+    elo, low, high = ranking.strengths(values, draws=100)
+    assert (low <= elo).all()
+    assert (elo <= high).all()
+    assert (high - low > 10).all()
 
 
 def test_missing_results_are_below_all_known_ones():

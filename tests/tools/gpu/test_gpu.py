@@ -308,7 +308,7 @@ import sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"mlflow", "dvc", "optuna", "ruamel", "plotly", "ogb", "matplotlib", "autorank"}:
+        if name.partition(".")[0] in {"mlflow", "dvc", "optuna", "ruamel", "plotly", "ogb", "matplotlib"}:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocked())
