@@ -4,12 +4,14 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
@@ -17,6 +19,9 @@ CHROMIUM = next(
     (p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None
 )
 
+# workers, and some hundred child processes, would compile all modules of the repository
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # pytest-xdist sets it; without it all tables have the width of an output that is no terminal
 os.environ.pop("COLUMNS", None)
 # the same examples in every run, so that a failure comes from a change; HYPOTHESIS=explore draws new ones
@@ -37,7 +42,9 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True, scope="session")
 def _threads():
-    torch.set_num_threads(1 if os.environ.get("PYTEST_XDIST_WORKER") else 2)
+    threads = 1 if os.environ.get("PYTEST_XDIST_WORKER") else 2
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -72,6 +79,32 @@ def _seed():
 def pytest_make_parametrize_id(val):
     """Name bytes by their length: gzip writes the time into them, and all workers must collect the same names."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory):
+    from tests.preloaded import preloaded
+
+    with preloaded(tmp_path_factory.mktemp("server") / "of", code=True) as folder:
+        yield folder / "python"
+
+
+@pytest.fixture
+def forks(_server, monkeypatch) -> str:
+    """Make Python processes of the program and of the test forks of one that has imported the code (preloaded.py).
+
+    It saves seconds for each. Tests of how a process starts, and of what ends with a killed parent, must not use it.
+    Returns the path of the interpreter, which is also `sys.executable`.
+    """
+    import multiprocessing.spawn
+
+    from gt_bench.scheduling import job
+
+    python = str(_server)
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setattr(job, "COMMAND", (python, *job.COMMAND[1:]))
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", os.fsencode(python))
+    return python
 
 
 @pytest.fixture
