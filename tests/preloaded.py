@@ -11,8 +11,10 @@ Python processes that a fork starts are forks too.
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
+import itertools
 import json
 import multiprocessing.spawn
 import os
@@ -152,12 +154,11 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
         environment: all environment variables.
         files: {number of an open file: its number in this process}.
     """
-    beyond = {target: os.dup(file) for target, file in files.items()}
-    while min(beyond.values()) <= max(files):  # not to be overwritten below
-        beyond = {target: os.dup(file) for target, file in beyond.items()}
+    beyond = {target: fcntl.fcntl(file, fcntl.F_DUPFD, max(files) + 1) for target, file in files.items()}
     for target, file in beyond.items():
         os.dup2(file, target, inheritable=True)
-    os.closerange(max(files) + 1, 1024)
+    for before, after in itertools.pairwise([*sorted(files), 1024]):  # nothing else is open in a new process
+        os.closerange(before + 1, after)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -170,11 +171,12 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
     found = [p for p in sys.path if p and not os.path.exists(f"{p}/gt_bench")]
     sys.path[:] = [folder, *first, *(p for p in found if p not in first)]
     warnings.filterwarnings("ignore", ".*found in sys.modules after import of package", RuntimeWarning)
+    # multiprocessing finds the classes of the main module by the second name
+    main = sys.modules["__main__"] = sys.modules["__mp_main__"] = types.ModuleType("__main__")
     try:
         if kind == "-m":
-            runpy.run_module(text, run_name="__main__", alter_sys=True)
+            runpy._run_module_as_main(text)
         else:
-            main = sys.modules["__main__"] = types.ModuleType("__main__")
             exec(text, main.__dict__)
         code: object = 0
     except SystemExit as end:
