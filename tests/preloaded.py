@@ -1,7 +1,7 @@
 """A `python` for tests that start many: each process is a fork of one that has imported torch, MLflow and DVC.
 
     python -m tests.preloaded SOCKET [code]    the server, which forks; with `code` it imports this repository too
-    python -m MODULE ... | python -c TEXT      by the `python` that `preloaded` writes: a process of the server runs it
+    python -m MODULE | -c TEXT | FILE          by the `python` that `preloaded` writes: a process of the server runs it
 
 It saves seconds of imports for each process. Without `code`, modules of the repository are imported by the fork, from
 the folder in which it runs: for tests that edit a copy of the repository. A fork inherits the open files, environment,
@@ -133,7 +133,8 @@ def serve(address: str, code: bool) -> None:
             client.sendall(b"%d\n" % code)
         os._exit(0)
     client.close()
-    os.getppid = lambda: parent  # of its `python`, whose process this one seems to be
+    here, getppid = os.getpid(), os.getppid
+    os.getppid = lambda: parent if os.getpid() == here else getppid()  # the parent of its `python`
     run(words, folder, environment, dict(zip(numbers, files)))
 
 
@@ -149,7 +150,7 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
     """Runs `python WORDS` in this process and ends it.
 
     Args:
-        words: arguments of the interpreter, with -m or -c.
+        words: arguments of the interpreter.
         folder: working directory.
         environment: all environment variables.
         files: {number of an open file: its number in this process}.
@@ -162,9 +163,10 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    while words[0] not in ("-m", "-c"):
-        assert words[0].startswith(("-B", "-u", "-W", "-X")), words
+    while words[0].startswith(("-B", "-u", "-W", "-X")):
         del words[0]
+    if words[0] not in ("-m", "-c"):
+        words = ["file", *words]
     kind, text, *rest = words
     sys.argv = [kind, *rest] if kind == "-c" else [text, *rest]
     first = [*filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
@@ -177,7 +179,7 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
         if kind == "-m":
             runpy._run_module_as_main(text)
         else:
-            exec(text, main.__dict__)
+            exec(text if kind == "-c" else compile(Path(text).read_bytes(), text, "exec"), main.__dict__)
         code: object = 0
     except SystemExit as end:
         code = end.code
