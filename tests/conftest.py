@@ -34,6 +34,23 @@ RARE, THRESHOLD = (100_000, 10, 10), gc.get_threshold()
 gc.set_threshold(*RARE)  # imports and collection make many objects that stay
 
 
+# files whose tests take the longest, in seconds down to ten: one of them at the end would leave the other workers idle
+LONGEST = (
+    "test_pipeline", "test_add_a_paper", "test_wheel", "faults/test_repro", "gt_bench/runtime/test_threads",
+    "test_notebook", "test_docs_commands", "gt_bench/search/test_optimize", "gt_bench/scheduling/test_local_queue",
+    "gt_bench/scheduling/test_reproduce", "gt_bench/test_security", "faults/test_clock", "faults/test_kills",
+    "faults/test_disk", "gt_bench/runtime/test_global_state", "gt_bench/tracking/test_ui",
+    "gt_bench/experiment/test_launch_ddp", "gt_bench/pipeline/test_tune", "gt_bench/runtime/test_exit_status",
+    "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard", "tools/gpu/test_gpu",
+    "gt_models/test_compile", "gt_models/kernels/test_triangular_attention",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    order = {ROOT / "tests" / f"{name}.py": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
 def pytest_collection_finish():
     """Exclude the modules that are loaded by now from garbage collection, which makes tests about 15 % faster."""
     gc.freeze()
