@@ -119,6 +119,7 @@ def forks(_server, monkeypatch) -> str:
 
     python = str(_server)
     monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setenv("PATH", f"{_server.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(job, "COMMAND", (python, *job.COMMAND[1:]))
     monkeypatch.setattr(multiprocessing.spawn, "_python_exe", os.fsencode(python))
     return python
