@@ -175,17 +175,18 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
     warnings.filterwarnings("ignore", ".*found in sys.modules after import of package", RuntimeWarning)
     # multiprocessing finds the classes of the main module by the second name
     main = sys.modules["__main__"] = sys.modules["__mp_main__"] = types.ModuleType("__main__")
+    code: object = 0
+    interrupted = False
     try:
         if kind == "-m":
             runpy._run_module_as_main(text)
         else:
             exec(text if kind == "-c" else compile(Path(text).read_bytes(), text, "exec"), main.__dict__)
-        code: object = 0
     except SystemExit as end:
         code = end.code
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
-        code = 1
+        code, interrupted = 1, isinstance(error, KeyboardInterrupt)
     if isinstance(code, str):
         print(code, file=sys.stderr)
     # as the interpreter ends, without the second in which it frees all objects
@@ -194,6 +195,9 @@ def run(words: list[str], folder: str, environment: dict[str, str], files: dict[
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
     os._exit(code & 255 if isinstance(code, int) else int(code is not None))
 
 
