@@ -4,12 +4,14 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
@@ -17,6 +19,9 @@ CHROMIUM = next(
     (p for p in ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome") if os.path.exists(p)), None
 )
 
+# workers, and some hundred child processes, would compile all modules of the repository
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # pytest-xdist sets it; without it all tables have the width of an output that is no terminal
 os.environ.pop("COLUMNS", None)
 # the same examples in every run, so that a failure comes from a change; HYPOTHESIS=explore draws new ones
@@ -29,6 +34,23 @@ RARE, THRESHOLD = (100_000, 10, 10), gc.get_threshold()
 gc.set_threshold(*RARE)  # imports and collection make many objects that stay
 
 
+# files whose tests take the longest, in seconds down to ten: one of them at the end would leave the other workers idle
+LONGEST = (
+    "test_pipeline", "test_add_a_paper", "test_wheel", "faults/test_repro", "gt_bench/runtime/test_threads",
+    "test_notebook", "test_docs_commands", "gt_bench/search/test_optimize", "gt_bench/scheduling/test_local_queue",
+    "gt_bench/scheduling/test_reproduce", "gt_bench/test_security", "faults/test_clock", "faults/test_kills",
+    "faults/test_disk", "gt_bench/runtime/test_global_state", "gt_bench/tracking/test_ui",
+    "gt_bench/experiment/test_launch_ddp", "gt_bench/pipeline/test_tune", "gt_bench/runtime/test_exit_status",
+    "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard", "tools/gpu/test_gpu",
+    "gt_models/test_compile", "gt_models/kernels/test_triangular_attention",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    order = {ROOT / "tests" / f"{name}.py": number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
 def pytest_collection_finish():
     """Exclude the modules that are loaded by now from garbage collection, which makes tests about 15 % faster."""
     gc.freeze()
@@ -37,7 +59,9 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True, scope="session")
 def _threads():
-    torch.set_num_threads(1 if os.environ.get("PYTEST_XDIST_WORKER") else 2)
+    threads = 1 if os.environ.get("PYTEST_XDIST_WORKER") else 2
+    torch.set_num_threads(threads)
+    threadpool_limits(threads)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -72,6 +96,33 @@ def _seed():
 def pytest_make_parametrize_id(val):
     """Name bytes by their length: gzip writes the time into them, and all workers must collect the same names."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory):
+    from tests.preloaded import preloaded
+
+    with preloaded(tmp_path_factory.mktemp("server") / "of", code=True) as folder:
+        yield folder / "python"
+
+
+@pytest.fixture
+def forks(_server, monkeypatch) -> str:
+    """Make Python processes of the program and of the test forks of one that has imported the code (preloaded.py).
+
+    It saves seconds for each. Tests of how a process starts, and of what ends with a killed parent, must not use it.
+    Returns the path of the interpreter, which is also `sys.executable`.
+    """
+    import multiprocessing.spawn
+
+    from gt_bench.scheduling import job
+
+    python = str(_server)
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setenv("PATH", f"{_server.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(job, "COMMAND", (python, *job.COMMAND[1:]))
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", os.fsencode(python))
+    return python
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from gt_bench.cli.app import app
 from tests.conftest import ROOT
 from tests.gt_bench.user_models import forgotten  # noqa: F401 (a fixture)
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 
 PAGE = (ROOT / "docs/add_a_paper.md").read_text()
 

@@ -90,8 +90,10 @@ def compute_in_new_process(compute: Callable[[OnEpoch], Record], run: str, on_ep
 
 def main() -> None:
     """Read what to compute from stdin and write pickled messages to stdout; other output goes to stderr."""
+    from gt_bench.runtime.startup import collect_garbage_rarely
     from gt_bench.runtime.threads import settle_environment
 
+    collect_garbage_rarely()
     settle_environment()
     with handled(say=False), os.fdopen(os.dup(1), "wb") as out:
         os.dup2(2, 1)

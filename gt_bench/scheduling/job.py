@@ -291,8 +291,10 @@ def main() -> int:
     began = sources()
     from gt_bench.runtime.exit_status import status_of
     from gt_bench.runtime.signals import die_with_parent, handled
+    from gt_bench.runtime.startup import collect_garbage_rarely
     from gt_bench.runtime.threads import settle_environment
 
+    collect_garbage_rarely()
     settle_environment()
     # Slurm warns all processes of a job before its time limit; the parent of this one reacts for both.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)

@@ -319,7 +319,9 @@ def _begin() -> None:
 
     from gt_bench.encodings.compute import limit_threads
     from gt_bench.runtime.malloc import keep_allocations
+    from gt_bench.runtime.startup import collect_garbage_rarely
 
+    collect_garbage_rarely()
     warnings.simplefilter("ignore")  # metrics warn about classes that are missing in a miniature
     keep_allocations()
     limit_threads()

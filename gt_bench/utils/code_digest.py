@@ -7,7 +7,9 @@ docstrings and layout do not count.
 """
 
 import ast
+import contextlib
 import hashlib
+import json
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable
@@ -15,8 +17,11 @@ from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from gt_bench.utils.io import WriteError, write_json
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gt_bench", "gt_models")
+PARSED = ROOT / ".golden" / "parsed.json"  # cache of `_read`: parsing 200 modules takes half a second in each process
 _STDLIB = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
 
 
@@ -35,6 +40,7 @@ def code_digest(modules: Iterable[str], root: Path = ROOT, packages: Collection[
     if packages:
         names = [name for name in names if any(f"{name}.".startswith(f"{package}.") for package in packages)]
     lines = [f"{name} {_read(path).digest}\n" for name in names if (path := source_file(name, root))]
+    _save_parsed()
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -228,8 +234,49 @@ def _read(path: Path) -> _Source:
 
 @cache
 def _read_version(path: Path, _mtime: int, _size: int) -> _Source:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_bytes()
+    if not path.is_relative_to(ROOT):
+        return _parse(text)
+    name, content = path.relative_to(ROOT).as_posix(), hashlib.sha256(text).hexdigest()
+    with contextlib.suppress(KeyError, ValueError, TypeError):  # a damaged entry is parsed again
+        known, digest, found = _parsed()[name]
+        if known == content:
+            return _Source(digest, [(base, tuple(names)) for base, names in found])
+    source = _parse(text)
+    _parsed()[name] = [content, *source]
+    _new.append(name)
+    return source
+
+
+def _parse(text: bytes) -> _Source:
+    tree = ast.parse(text)
     return _Source(meaning(tree), imports(tree))
+
+
+_new: list[str] = []  # names of entries of `_parsed` that are not in the file
+
+
+@cache
+def _parsed() -> dict[str, list]:
+    """Return {path below ROOT: [sha256 of the file's bytes, *_Source]}, as the last process wrote it."""
+    try:
+        content = json.loads(PARSED.read_text(encoding="utf-8"))
+        return dict(content["files"]) if content["parser"] == _parser() else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _parser() -> str:
+    """Return what decides the content of `_Source` besides the file: this module and the version of Python."""
+    return f"{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()} {sys.version_info[:2]}"
+
+
+def _save_parsed() -> None:
+    """Write `_parsed` to its file if it has new entries. Of two processes that write at once, one is in vain."""
+    if _new:
+        _new.clear()
+        with contextlib.suppress(WriteError):  # an installed package may be read-only
+            write_json(PARSED, {"parser": _parser(), "files": _parsed()})
 
 
 def _dump(node: object) -> str:

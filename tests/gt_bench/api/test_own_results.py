@@ -58,6 +58,7 @@ def test_what_changed_between_two_attempts_of_a_tried_pair(tried):
     assert "attempt 2" in run("diff", GCN)
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_the_stage_trains_a_tried_cell_in_a_process_of_its_own(ours):
     """MLflow and the leaderboard name the cell `tried/...`; `python -m stages.train` accepts this name."""

@@ -291,6 +291,7 @@ def test_reports_are_written_while_mlflow_is_down(project, no_page, monkeypatch)
     assert len(rows()) == 6
 
 
+@pytest.mark.usefixtures("forks")
 def test_the_tracking_store_is_made_where_there_is_none_and_holds_every_result(project):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "stages.leaderboard", SUITE]

@@ -84,6 +84,7 @@ def test_two_stores_agree_on_the_deterministic_part(project):
         assert parts[0]["measured"]["peak_memory_mib"] > 10
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_kill_9_in_the_middle_and_start_again(project):
     # slow enough to be killed during training: a checkpoint after every epoch
@@ -111,6 +112,7 @@ def test_kill_9_in_the_middle_and_start_again(project):
     assert continued["deterministic"] == whole["deterministic"]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
     project.recipe(epochs=30)

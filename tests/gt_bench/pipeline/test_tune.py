@@ -127,6 +127,7 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project, no_plots
     assert [row["value"] for row in trials()] == [row["value"] for row in rows]
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed(project, no_plots):
     project.recipe(search={**SEARCH, "pruner": "none"}, epochs=60)
     command = [sys.executable, "-m", "stages.tune", CELL]

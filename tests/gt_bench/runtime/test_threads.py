@@ -56,44 +56,49 @@ print("found", json.dumps(found))
 """
 
 
-def outcomes(data: Path, cores: set[int], busy: int, **environment: str) -> dict[str, list]:
-    """Return what a process on these cores computes while this number of cores is busy."""
-    beside = [subprocess.Popen([sys.executable, "-c", "import os; os.nice(5)\nwhile True: pass"]) for _ in range(busy)]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", RUN, str(data), *CELLS.values()],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
-            preexec_fn=lambda: os.sched_setaffinity(0, cores),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    finally:
-        for process in beside:
-            process.kill()
-            process.wait()
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.rpartition("found ")[2])
+def started(data: Path, cores: set[int], **environment: str) -> subprocess.Popen[str]:
+    """Start a process that computes the cells on these cores."""
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN, str(data), *CELLS.values()],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome(process: subprocess.Popen[str]) -> dict[str, list]:
+    out, error = process.communicate()
+    assert process.returncode == 0, error
+    return json.loads(out.rpartition("found ")[2])
 
 
 @pytest.mark.slow
 def test_one_cell_of_each_task_on_one_core_and_on_two_next_to_other_work(tmp_path):
+    """Both processes compute at once, so that each is the other work of the other."""
     own = {"node-regression", "edge-classification", "edge-regression", "link-prediction"}  # of user-supplied data
     assert set(CELLS) == TASKS.keys() - own, "a task without a cell here"
     mine = sorted(os.sched_getaffinity(0))
-    one = outcomes(
-        tmp_path,
+    one = started(
+        tmp_path / "one",
         {mine[0]},
-        1,
         OMP_NUM_THREADS="7",
         OMP_THREAD_LIMIT="3",
         ATEN_CPU_CAPABILITY="default",
         MKL_CBWR="COMPATIBLE",
     )
-    two = outcomes(tmp_path, set(mine[:2]), 1, OMP_NUM_THREADS="2", OMP_WAIT_POLICY="active", OPENBLAS_NUM_THREADS="2")
-    assert one == two
-    assert {(status, threads) for status, _, threads in one.values()} == {("ok", 1)}
+    two = started(
+        tmp_path / "two",
+        set(mine[:2]),
+        OMP_NUM_THREADS="2",
+        OMP_WAIT_POLICY="active",
+        OPENBLAS_NUM_THREADS="2",
+    )
+    found = outcome(one)
+    assert found == outcome(two)
+    assert {(status, threads) for status, _, threads in found.values()} == {("ok", 1)}
 
 
 @pytest.mark.slow

@@ -47,6 +47,7 @@ def entries(grid) -> list[Entry]:
     return [Entry(tuple(grid.cells.values()))]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     """Run a real cell on generated data, including its data, its export and its result; a second call does nothing."""
@@ -73,6 +74,7 @@ def test_from_nothing_to_exported_cells_and_verdicts(tmp_path, monkeypatch):
     assert said == ["0 runs computed; 0 of 2 are missing"]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
     project.recipe(epochs=100_000, seeds=[0])
@@ -117,6 +119,7 @@ def test_the_command_names_what_a_plan_misses(project):
     assert "plan.yaml: entry 1: no cell 'small/web/mpl'" in str(shown.exception)
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_full_disk_ends_the_queue_and_it_states_what_it_would_need(project):
     project.recipe(seeds=list(range(20)))
@@ -152,6 +155,7 @@ def told(seeds, began=None, limits=None):
     ]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_run_that_another_process_is_at_is_left_to_it(project):
     project.recipe(seeds=[0, 1])
@@ -179,6 +183,7 @@ def test_what_an_entry_cuts_is_cut(project):
     assert json.loads(Path(f"results/{CELL}.json").read_text())["reduced"] == ["1 of 3 seeds"]
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_cell_whose_runs_were_computed_under_another_name_is_finished(project, monkeypatch):
     """Two cells with equal recipes have the same runs; the second one gets its result and its export from them."""
@@ -246,6 +251,7 @@ def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, mo
     assert (line["outcome"], line["key"], line["root"]) == ("ok", record["digest"], str(ROOT))
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     """The process of the first cell is killed, the second cell fails; the third is computed."""
@@ -268,6 +274,7 @@ def test_a_job_that_dies_or_fails_costs_no_other(project, monkeypatch):
     assert said[-1] == "1 runs computed; 3 of 3 are missing"
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_workers_share_a_search_and_a_killed_one_s_trial_is_found_again(project):
     """The job of one trial is killed: each trial still runs once, also that one, and then the seed of the cell."""

@@ -30,6 +30,7 @@ def finished_trials(said: str) -> int:
     return len(re.findall(r"search trial \d+ \(\d+/\d+\): ", said))
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 @pytest.mark.parametrize("database", [False, True])
 def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project, database):
@@ -56,6 +57,7 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
     assert (trials(), len(project.records())) == (rows, records)
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left(project):
     project.recipe(search={**GRID, "trials": 3}, epochs=200)

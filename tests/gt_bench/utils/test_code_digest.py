@@ -1,7 +1,11 @@
 """The code digest covers all imports of a run, and no comments; the same for a user's file."""
 
+import json
+import os
+
 import pytest
 
+from gt_bench.utils import code_digest as module
 from gt_bench.utils.code_digest import closure, code_digest, files_of, imports, meaning, project_modules, text_digest
 
 
@@ -47,6 +51,49 @@ def test_what_changes_the_digest(tree, file, old, new, same):
     assert old in text
     (tree / file).write_text(text.replace(old, new))
     assert (code_digest(["gt_models.one"], tree) == before) is same
+
+
+@pytest.fixture
+def new_process(tree, monkeypatch):
+    """`new_process()` forgets what was read, as in a process that has just been started in the tree."""
+
+    def forget() -> None:
+        module._read_version.cache_clear()
+        module._parsed.cache_clear()
+
+    monkeypatch.setattr(module, "ROOT", tree)
+    monkeypatch.setattr(module, "PARSED", tree / ".golden" / "parsed.json")
+    forget()
+    yield forget
+    forget()
+
+
+def test_a_file_is_parsed_once_for_all_processes(tree, new_process, monkeypatch):
+    before, part, parsed = code_digest(["gt_models.one"], tree), tree / "gt_models/layers/part.py", []
+    monkeypatch.setattr(module, "_parse", lambda text, parse=module._parse: parsed.append(text) or parse(text))
+    new_process()
+    assert code_digest(["gt_models.one"], tree) == before
+    assert not parsed
+    stat = part.stat()
+    part.write_text("def g(x):\n    return y\n")
+    os.utime(part, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # size and time are the same
+    new_process()
+    assert code_digest(["gt_models.one"], tree) != before
+    assert parsed == [part.read_bytes()]
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b'{"parser": 1', "entries", "parser"])
+def test_a_damaged_cache_of_parsed_files_changes_no_digest(tree, new_process, damage):
+    before, cache = code_digest(["gt_models.one"], tree), tree / ".golden/parsed.json"
+    content = json.loads(cache.read_text())
+    if damage == "entries":
+        content["files"] = dict(zip(content["files"], (None, [], [1, 2, 3], {"a": 1})))
+    elif damage == "parser":
+        content |= {"parser": "another", "files": {name: [k, "x", i] for name, (k, _, i) in content["files"].items()}}
+    cache.write_bytes(damage if isinstance(damage, bytes) else json.dumps(content).encode())
+    new_process()
+    assert code_digest(["gt_models.one"], tree) == before
+    assert len(json.loads(cache.read_text())["files"]) == 3
 
 
 def test_only_the_named_packages_count(tree):
