@@ -342,7 +342,7 @@ def test_a_width_of_0_is_no_bug(ours):
         ),
         (
             "mlp",
-            {"phases": [{"name": "local", "epochs": 1}]},
+            {"phases": [{"name": "local", "epochs": 1}], "patience": None},
             "phases: model 'mlp' does not support phases; use epochs instead",
         ),
         (
