@@ -16,6 +16,8 @@ import yaml
 from gt_bench.data.custom.dataset import METRICS
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import pack
+from gt_bench.data.registry import catalog
+from gt_bench.data.spec import DatasetSpec
 from gt_bench.pipeline.grid import main as write_grid
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
@@ -115,6 +117,18 @@ def project(tmp_path, monkeypatch):
         return [json.loads(p.read_text()) for p in sorted((tmp_path / "store").glob("??/*/record.json"))]
 
     return SimpleNamespace(root=tmp_path, recipe=recipe, records=records)
+
+
+@pytest.fixture
+def grid(project, monkeypatch):
+    """The small project, whose datasets are in the catalog and packed."""
+    for name, task, metric, level, kind in (
+        ("web", "node-classification", "accuracy", "node", "node"),
+        ("many", "graph-regression", "mae", "graph", "graph"),
+    ):
+        spec = DatasetSpec(name=name, task=task, metric=metric, prepare=print, level=level, split_kind=kind)
+        monkeypatch.setitem(catalog(), name, spec)
+    return project
 
 
 @pytest.fixture

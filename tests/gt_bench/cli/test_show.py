@@ -86,7 +86,7 @@ def test_results_of_either_spelling_of_a_suite(monkeypatch):
     asked = []
     monkeypatch.setattr(
         "gt_bench.reports.all_results.gather",
-        lambda grid, root: asked.append((grid.suites, len(grid.cells))) or Gathered(),
+        lambda grid: asked.append((grid.suites, len(grid.cells))) or Gathered(),
     )
     for name in ("edge-transformer", "edge_transformer"):
         load_results(name)

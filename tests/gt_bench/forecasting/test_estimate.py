@@ -12,7 +12,6 @@ from gt_bench.cli import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.data.registry import catalog
-from gt_bench.data.spec import DatasetSpec
 from gt_bench.forecasting import estimate as room
 from gt_bench.forecasting import step_timing as timed
 from gt_bench.forecasting.estimate import Forecast, actual, forecast_cell
@@ -22,17 +21,6 @@ from tests.conftest import ROOT
 
 CELL = "small/web/mlp"
 WARMUP = (100 - 2 + 100 - 0.5) / 2  # by the clock below, once for two seeds
-
-
-@pytest.fixture
-def grid(project, monkeypatch):
-    for name, task, metric, level, kind in (
-        ("web", "node-classification", "accuracy", "node", "node"),
-        ("many", "graph-regression", "mae", "graph", "graph"),
-    ):
-        spec = DatasetSpec(name=name, task=task, metric=metric, prepare=print, level=level, split_kind=kind)
-        monkeypatch.setitem(catalog(), name, spec)
-    return project
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from gt_bench.pipeline.grid import main
 from gt_bench.utils.paths import recipe_file
 from tests.conftest import ROOT
 
+RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
+
 
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,12 +31,11 @@ def test_the_grid_is_that_of_the_recipes():
 
 
 def test_the_grid_from_a_folder_of_recipes(tmp_path):
-    recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
     for place in ("b/web/mlp", "embedded/web/mlp"):
-        write(recipe_file(place, tmp_path / "suites"), recipe)
+        write(recipe_file(place, tmp_path / "suites"), RECIPE)
     write(
         tmp_path / "suites/b/recipes/web/gcn.yaml",
-        recipe | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}},
+        RECIPE | {"search": {"trials": 2, "space": {"model.dropout": {"choices": [0, 0.5]}}}},
     )
     text = render(tmp_path / "suites")
     assert text.startswith(MARK)
@@ -45,8 +46,8 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
     assert list(grid.cells) == ["embedded-web-mlp", "b-web-gcn", "b-web-mlp"]
     assert list(grid.searches) == ["b-web-gcn"]
     assert not grid.finetunes
-    write(tmp_path / "suites/b/recipes/web/mlp.yaml", recipe | {"keep_weights": True})
-    write(tmp_path / "suites/b/recipes/web/fine.yaml", recipe | {"start": {"cell": "b/web/mlp"}})
+    write(tmp_path / "suites/b/recipes/web/mlp.yaml", RECIPE | {"keep_weights": True})
+    write(tmp_path / "suites/b/recipes/web/fine.yaml", RECIPE | {"start": {"cell": "b/web/mlp"}})
     (tmp_path / "grid.yaml").write_text(render(tmp_path / "suites"))
     grid = load_grid(tmp_path / "params.yaml")
     assert list(grid.finetunes) == ["b-web-fine"]
@@ -68,10 +69,7 @@ def test_the_grid_from_a_folder_of_recipes(tmp_path):
 
 
 def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch, capsys):
-    write(
-        tmp_path / "suites/b/recipes/web/mlp.yaml",
-        {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]},
-    )
+    write(tmp_path / "suites/b/recipes/web/mlp.yaml", RECIPE)
     monkeypatch.chdir(tmp_path)
     params, grid = tmp_path / "params.yaml", tmp_path / "grid.yaml"
     params.write_text(
@@ -110,9 +108,8 @@ def test_the_grid_of_an_older_checkout_leaves_params_yaml(tmp_path, monkeypatch,
 def test_a_checkpoint_source_that_is_missing_is_named_before_anything_is_written(
     tmp_path, monkeypatch, capsys, start, source, says
 ):
-    recipe = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
-    write(tmp_path / "suites/b/recipes/web/mlp.yaml", recipe | source)
-    write(tmp_path / "suites/b/recipes/web/fine.yaml", recipe | {"start": {"cell": start}})
+    write(tmp_path / "suites/b/recipes/web/mlp.yaml", RECIPE | source)
+    write(tmp_path / "suites/b/recipes/web/fine.yaml", RECIPE | {"start": {"cell": start}})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("limits: {}\n")
     assert main([]) == 1
@@ -139,9 +136,6 @@ def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
     )
     assert done.stdout == "0 False\n", done.stderr
     assert (tmp_path / "state" / "cells" / "embedded" / "chains" / "gcn.json").exists()
-
-
-RECIPE = {"model": {"name": "mlp"}, "optimizer": {"lr": 0.1}, "epochs": 1, "seeds": [0]}
 
 
 @pytest.mark.parametrize(
