@@ -72,6 +72,15 @@ def claims(
     as_json: AsJson = False,
 ) -> None:
     """Show the claims of papers, each with a verdict from published numbers, shipped records, data and experiments."""
+    from gt_bench.config.option_text import OptionError
+
+    unused = {
+        "PAPER": recompute and paper,
+        "--json": recompute and as_json,
+        "--write": (recompute or as_json) and write,
+    }
+    if given := [name for name, value in unused.items() if value]:
+        raise OptionError(f"{given[0]}: no effect with {'--recompute' if recompute else '--json'}; leave one out")
     if recompute:
         from gt_bench.claims.experiments import registry
 
@@ -80,10 +89,9 @@ def claims(
         return
     from gt_bench.claims.show import show_claims
     from gt_bench.config.grid import load_grid
-    from gt_bench.config.schema import RecipeError
 
     if case:
-        raise RecipeError(f"--case {case[0]}: needs the finding: --recompute NAME")
+        raise OptionError(f"--case {case[0]}: needs the finding: --recompute NAME")
     show_claims(paper, load_grid(), records, data, write, as_json)
 
 

@@ -315,8 +315,10 @@ def test_metric_names_of_claims_are_those_of_the_file():
             "no claims of a paper 'polynormr' (did you mean 'polynormer'?); papers with claims: edge-transformer, hot,",
         ),
         (["--case", "x"], "--case x: needs the finding: --recompute NAME"),
+        (["--json", "--write", "x.md"], "--write: no effect with --json; leave one out"),
+        (["--recompute", "x", "--json"], "--json: no effect with --recompute; leave one out"),
     ],
 )
-def test_a_paper_without_claims_and_a_case_of_no_finding(monkeypatch, arguments, says):
+def test_wrong_arguments_of_claims(monkeypatch, arguments, says):
     monkeypatch.chdir(ROOT)
     assert says in str(CliRunner().invoke(app, ["claims", *arguments]).exception)
