@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Collection, Iterable
 from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gt_bench.utils.io import WriteError, write_json
 
@@ -257,7 +257,7 @@ _new: list[str] = []  # names of entries of `_parsed` that are not in the file
 
 
 @cache
-def _parsed() -> dict[str, list]:
+def _parsed() -> dict[str, list[Any]]:
     """Return {path below ROOT: [sha256 of the file's bytes, *_Source]}, as the last process wrote it."""
     try:
         content = json.loads(PARSED.read_text(encoding="utf-8"))
