@@ -3,6 +3,7 @@
 Numbers are returned in raw units, as in records: a percentage becomes a fraction. `unit` is the published unit.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -282,7 +283,7 @@ def papers() -> dict[str, Path]:
     Raises:
         SuiteError: two suites have the same name.
     """
-    return {name: folder for name, folder in suite_folders().items() if (folder / RESULTS).exists()}
+    return {name: folder for name, folder in suite_folders().items() if os.path.exists(f"{folder}/{RESULTS}")}
 
 
 def files_state() -> tuple[object, ...]:

@@ -19,7 +19,7 @@ What is computed (data/, store/, results/, mlruns/, tried/) is always in the cur
 
 import os
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -106,7 +106,12 @@ def _suites_in(root: Path) -> dict[str, Path]:
         paths = [entry.path for entry in os.scandir(root)]  # called often: glob takes five times as long
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    folders = [Path(path) for path in sorted(paths) if os.path.exists(f"{path}/{MANIFEST}")]
+    return _by_name(tuple(sorted(path for path in paths if os.path.exists(f"{path}/{MANIFEST}"))))
+
+
+@lru_cache  # a page of results asks for the same folders 30,000 times
+def _by_name(paths: tuple[str, ...]) -> dict[str, Path]:
+    folders = [Path(path) for path in paths]
     names = Counter(suite_name(folder.name) for folder in folders)
     if twice := [name for name, count in names.items() if count > 1]:
         both = " and ".join(str(folder) for folder in folders if suite_name(folder.name) == twice[0])

@@ -43,6 +43,7 @@ def test_what_changed_since_makes_a_cell_stale(trained, monkeypatch):
     with monkeypatch.context() as patched:  # a model with a syntax error
         patched.setattr("gt_bench.utils.code_digest.ast.parse", lambda text: compile("1 +", "model.py", "exec"))
         patched.setattr("gt_bench.utils.code_digest._read_version", _read_version.__wrapped__)
+        patched.setattr("gt_bench.utils.code_digest._parsed", dict)  # nothing is cached
         assert freshness(shipped, grid).stale == ["code"]
     trained.recipe(epochs=7)
     assert freshness(shipped, load_grid()).stale == ["recipe"]
