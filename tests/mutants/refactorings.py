@@ -98,7 +98,7 @@ REFACTORINGS = [
         (
             Edit(POLYNORMER, "in linear time.\n", "at linear cost.\n"),
             Edit(LOOP, '"""Initialises the model and its optimiser."""', "# the model and its optimiser"),
-            Edit(LOADER, "Returns the subgraph of a batch of one graph that is induced by", "Induced subgraph of"),
+            Edit(LOADER, "Returns the subgraph of a batch that is induced by", "Induced subgraph of"),
         ),
         ("embedded/torus-colours/polynormer",),
     ),

@@ -1,4 +1,4 @@
-"""What is stated of a user-supplied dataset (task, metric, split): kept in datasets.yaml, if the data fit it."""
+"""What is stated of a user-supplied dataset (task, metric, split): stored in datasets.yaml, if the data fit it."""
 
 from pathlib import Path
 
