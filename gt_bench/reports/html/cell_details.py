@@ -114,12 +114,18 @@ def _version(version: Version, cell: Cell) -> dict[str, object]:
         "threads": _distinct(str(m.get("threads")) for m in measured),
         "when": [min(m["started"] for m in measured), max(m["finished"] for m in measured)] if measured else [],
         "command": f"{first}{command(cell)}",
-        "curves": {key: curve for key in ("val", "train_loss") if (curve := curves(runs, key))},
+        "curves": learning_curves(runs),
     }  # fmt: skip
 
 
 def _distinct(values: Iterable[object]) -> list[str]:
     return list(dict.fromkeys(str(v) for v in values if v is not None))
+
+
+def learning_curves(runs: Sequence[Ran]) -> dict[str, dict[str, Sequence[object]]]:
+    """Returns the curves of validation and training loss. None without validation: BREC's runs have a pair per step."""
+    found = {key: curve for key in ("val", "train_loss") if (curve := curves(runs, key))}
+    return found if "val" in found else {}
 
 
 def curves(runs: Sequence[Ran], key: str) -> dict[str, Sequence[object]] | None:

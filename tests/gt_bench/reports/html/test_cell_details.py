@@ -1,6 +1,6 @@
 """The details of one cell on the page."""
 
-from gt_bench.reports.html.cell_details import POINTS, curves
+from gt_bench.reports.html.cell_details import POINTS, curves, learning_curves
 
 
 def test_curves_are_the_middle_and_the_range_at_few_points():
@@ -15,3 +15,10 @@ def test_curves_are_the_middle_and_the_range_at_few_points():
     assert (curve["low"][0], curve["median"][0], curve["high"][0]) == (1.0, 11.0, 51.0)
     assert (curve["low"][-1], curve["high"][-1]) == (1000.0, 1010.0)
     assert curves([{"epochs": {"epoch": [1], "val": [0.5]}}], "val") is None
+
+
+def test_a_run_without_validation_has_no_learning_curve():
+    """An entry of BREC's runs is a pair: its training losses are not those of one model over time."""
+    epochs = {"epoch": [1, 2], "train_loss": [0.5, 0.1]}
+    assert learning_curves([{"epochs": epochs | {"val": [None, None]}}]) == {}
+    assert learning_curves([{"epochs": epochs | {"val": [0.3, 0.4]}}]).keys() == {"val", "train_loss"}
