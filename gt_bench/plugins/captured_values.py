@@ -179,13 +179,13 @@ class _Visit:
                 self._value(f"{name}[{number}]", one)
         elif isinstance(value, Namespace | SimpleNamespace) or is_dataclass(value) or _is_own(type(value)):
             self.reach(type(value))
-            for key, one in getattr(value, "__dict__", {}).items():
+            for key, one in _attributes(value).items():
                 self._value(f"{name}.{key}", one)
         else:
             try:
                 self.lines.add(f"{name}={PICKLED} {hashlib.sha256(pickle.dumps(value, 4)).hexdigest()}")
             except Exception:  # it has a lambda or the like: its attributes decide
-                for key, one in getattr(value, "__dict__", {}).items():
+                for key, one in _attributes(value).items():
                     self._value(f"{name}.{key}", one)
 
     def _is_seen(self, value: object) -> bool:
@@ -193,6 +193,13 @@ class _Visit:
             return True
         self._seen[id(value)] = value  # another object cannot get its id
         return False
+
+
+def _attributes(value: object) -> dict[str, object]:
+    """Return the attributes of an object, in its `__dict__` and in slots, whatever it lets pickle see."""
+    state = object.__getstate__(value)
+    own, slots = state if isinstance(state, tuple) else (state, None)
+    return {**(own or {}), **(slots or {})}
 
 
 def _decided_by(file: str) -> dict[str, object]:

@@ -154,3 +154,19 @@ def test_attributes_of_an_object_that_cannot_be_pickled_count():
     first, same, other = (in_notebook(cell.format(value=value), model) for value in (1.0, 1.0, 2.0))
     assert digest(first) == digest(same)
     assert digest(first) != digest(other)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "from dataclasses import dataclass\n@dataclass(slots=True)\nclass Config:\n    scale: float\n"
+        "config = Config({value})",
+        "class Base:\n    __slots__ = ('scale',)\nclass Config(Base):\n    __slots__ = ()\n"
+        "config = Config()\nconfig.scale = {value}",
+    ],
+)
+def test_attributes_in_slots_count(cell):
+    model = net("config.scale * self.head(data.x)")
+    first, same, other = (in_notebook(cell.format(value=value), model) for value in (1.0, 1.0, 2.0))
+    assert digest(first) == digest(same)
+    assert digest(first) != digest(other)
