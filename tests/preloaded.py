@@ -46,7 +46,7 @@ CODE = (
 )  # fmt: skip
 # without site-packages it starts in milliseconds
 CLIENT = """#!{python} -SE
-import json, os, signal, socket, sys
+import json, os, select, signal, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
 files = [0, 1, 2, *(n for n in map(int, os.listdir("/proc/self/fd")) if n > 2 and n != server.fileno())]
@@ -57,10 +57,18 @@ server.sendall(request)
 for number in files[3:]:
     os.close(number)
 answer = server.makefile("r")
-worker = int(answer.readline())
+near, far = socket.socketpair()
+far.setblocking(False)
+signal.set_wakeup_fd(far.fileno())  # a handler alone would miss a signal that comes just before it waits
 for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
     if signal.getsignal(one) is not signal.SIG_IGN:
-        signal.signal(one, lambda number, _: os.kill(worker, number))
+        signal.signal(one, lambda *_: None)
+worker = int(answer.readline())
+while server not in select.select([server, near], [], [])[0]:
+    try:
+        os.kill(worker, near.recv(1)[0])
+    except ProcessLookupError:
+        pass
 code = int(answer.readline())
 if code < 0:
     signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None

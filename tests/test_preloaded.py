@@ -11,7 +11,12 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
-SLEEPS = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+# one long sleep would miss a signal that comes just before it
+SLEEPS = """import os, time
+print(os.getpid(), flush=True)
+for _ in range(6000):
+    time.sleep(0.1)
+"""
 
 
 def run(*words: str, **named) -> tuple[int, str, str]:

@@ -60,7 +60,8 @@ def test_a_killed_process_ends_the_run_and_the_same_command_resumes_it(project, 
     )
     wait_for(lambda: checkpoint() or stage.poll() is not None)
     assert stage.poll() is None, stage.stderr.read()
-    mine = [p for p in psutil.Process(stage.pid).children() if "spawn_main" in " ".join(p.cmdline())]
+    children = [p for p in psutil.process_iter(["ppid", "cmdline"]) if p.info["ppid"] == stage.pid]
+    mine = [p for p in children if "spawn_main" in " ".join(p.info["cmdline"] or [])]  # None of one that has ended
     first, second = sorted(mine, key=lambda process: process.create_time())
     second.kill()
     _, said = stage.communicate(timeout=60)
