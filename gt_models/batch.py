@@ -173,11 +173,6 @@ class GraphBatch:
         return torch.arange(self.max_nodes, device=self.ptr.device)[None] < self.sizes[:, None]
 
     @cached_property
-    def pair_mask(self) -> Tensor:
-        """True at real ordered pairs of the padded form, bool [B, n_max, n_max]."""
-        return self.node_mask[:, :, None] & self.node_mask[:, None, :]
-
-    @cached_property
     def pair_ptr(self) -> Tensor:
         """Offsets of the graphs in flat pair quantities, long [B + 1]."""
         return torch.cat([self.ptr.new_zeros(1), (self.sizes**2).cumsum(0)])

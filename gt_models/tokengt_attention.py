@@ -153,7 +153,7 @@ class TokenGTAttention(nn.Module):
         owner, local = places_of(mask)
         return self._attention(*self.queries_and_keys(*features.tensor_split([len(mask)])), owner, local, mask)
 
-    def errors(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
+    def errors(self, batch: GraphBatch) -> Tensor:
         """`(model(batch) - model.targets(batch)).square().sum((-2, -1))`, [B, 15], with less padding.
 
         Graphs of similar size are computed together: for graphs of 10 to 20 nodes, two of three scores of
@@ -166,7 +166,7 @@ class TokenGTAttention(nn.Module):
         order = counts.argsort(stable=True)  # of graphs
         keep = mask[owner, local].nonzero().squeeze(1)
         keep = keep[order.argsort()[owner[keep]].argsort(stable=True)]  # real tokens, those of the smallest graph first
-        nulls, tokens = self.forward_features(batch, identifiers).tensor_split([len(mask)])
+        nulls, tokens = self.forward_features(batch).tensor_split([len(mask)])
         nulls, q, k = self.queries_and_keys(nulls, tokens.index_select(0, keep))
         rising = counts[order]
         groups = -(-len(rising) // (GROUPS if mask.is_cpu else GROUPS_ON_GPU))  # graphs in one
