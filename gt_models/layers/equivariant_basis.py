@@ -72,8 +72,8 @@ def equivariant_basis(queries: Tensor, keys: Tensor, dtype: torch.dtype = torch.
     and the edges of a graph as rows of `queries` and `keys`.
 
     Args:
-        queries: long [..., Q, l] and [..., K, k]; leading dimensions (graphs) agree.
-        keys: see `queries`.
+        queries: long [..., Q, l].
+        keys: long [..., K, k], with the same leading dimensions (graphs).
         dtype: of the result.
 
     Returns:
