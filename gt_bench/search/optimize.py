@@ -415,8 +415,7 @@ def _run_trial(
         try:
             record, computed = experiment.run(seed, test=False, on_epoch=on_epoch)
         except optuna.TrialPruned:
-            for leftover in experiment.store.folder(experiment.digest(seed, test=False)).glob("checkpoint.*"):
-                leftover.unlink()
+            experiment.store.remove_checkpoints(experiment.digest(seed, test=False))
             study.tell(trial, state=TrialState.PRUNED)
             progress.finish_trial("pruned", trial.params)
             return
