@@ -1,4 +1,4 @@
-# Thin aliases. Each does its own set-up: an environment in .venv with the exact versions of constraints.txt.
+# Each target first creates the environment .venv with the exact versions of constraints.txt, if it is missing.
 SUITE ?= embedded
 PYTHON ?= python3
 VENV ?= .venv
@@ -50,7 +50,7 @@ lock: constraints.txt pyproject.toml ## requirements.lock: the versions of const
 	@uv pip compile -q --generate-hashes --no-annotate --python-version 3.11 --python-platform x86_64-manylinux_2_28 --all-extras \
 	  -c constraints.txt --custom-compile-command "make lock" pyproject.toml -o requirements.lock
 
-docs: $(READY) ## the pages of docs/ as a site in site/; a broken link fails
+docs: $(READY) ## the pages of docs/ as a site in site/; fails if a link is broken
 	@$(RUN) python -m mkdocs build --strict
 
 $(READY): pyproject.toml constraints.txt

@@ -1,6 +1,6 @@
-"""HOT's runtime study (Kim et al.
+"""HOT's runtime study (Kim et al. 2021, Figure 3).
 
-2021, Figure 3): forward and backward time, peak memory and the largest input of all second-order models.
+It measures forward and backward time, peak memory and the largest input of all second-order models.
 
     python benchmarks/hot_scaling.py [--sizes 6 102 1158] [--graphs 10] [--device auto] [--memory 22] [--seconds 120]
                                      [--out benchmarks/results]
@@ -15,7 +15,7 @@ training mode, no redraw of the projection. A model stops at its first size that
 theirs was a card of 22) or slower than --seconds.
 
 deviates: tuples are looked up inside the forward pass here (the authors build them, untimed, with the batch), so our
-time holds that too; a first pass that compiles kernels is not counted (they count their first one).
+time includes that; a first pass that compiles kernels is not counted (they count their first one).
 
 Prints: for each model the largest input, and writes hot_scaling.csv and .png.
 Takes: at most --seconds a pass: hours for the sizes of the paper on a CPU, a minute with --sizes 6 102 --graphs 2.

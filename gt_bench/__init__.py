@@ -46,12 +46,12 @@ def evaluate(
     name: str = "own-data",
     track: bool = True,
 ) -> Comparison:
-    """Train a model on a dataset and compare it with all shipped and own results there. Stored runs are not repeated.
+    """Train a model on a dataset and compare it with all own and shipped results on it. Stored runs are not repeated.
 
     Args:
         model: a class, a name of `gt_models.list_models()`, "path/to/file.py:MyModel", or one of an installed package.
         dataset: a name, any other DATASET of `gt-bench try`, a torch_geometric `Data` or a list of them, DataFrames
-            {"nodes": ..., "edges": ...} (and "graphs") of pandas or polars, or a networkx graph or a list of them.
+            {"nodes": ..., "edges": ...} (and "graphs") of pandas or polars, a networkx graph, or a list of graphs.
         seeds: number of seeds, or a list of them.
         set: dotted keys of a recipe that differ from the defaults: {"optimizer.lr": 0.01, "model.hidden_dim": 128}.
         search: number of trials of a hyperparameter search on validation, which runs first.
@@ -66,7 +66,7 @@ def evaluate(
         split: for user-supplied data: how they are split: "temporal:year", "grouped:customer", "k-fold:10", or a
             mapping such as {"kind": "temporal", "column": "year", "cuts": [2018, 2020]} (docs/add_a_dataset.md).
         inductive: for user-supplied data: training sees neither the nodes of val and test nor their edges.
-        name: name of a dataset that is not a text, in tables and files.
+        name: name of a dataset that is not given by its name or path, in tables and files.
         track: whether runs are logged to MLflow, in the experiment `tried`.
 
     Returns:

@@ -1,13 +1,13 @@
-"""Graph transformers and what they are compared with, as plain torch modules.
+"""Graph transformers and baselines, as plain torch modules.
 
     list_models()                             names of all models
     model_info("edge-transformer")            levels, cost, expressivity, encodings, paper, arguments
     create_model("ppgt", in_dim=7, out_dim=2, level="graph")
-    transforms.AddEncodings.for_model(model)  gives a torch_geometric Data what the model reads
+    transforms.AddEncodings.for_model(model)  a transform that adds the encodings that the model reads
     encodings.compute("rrwp", data, steps=8)  one encoding as flat tensors
 
-Every model takes any torch_geometric `Data` or `Batch`, or a `GraphBatch`. The library knows nothing of recipes,
-pipelines or trackers.
+The input of every model is a torch_geometric `Data` or `Batch`, or a `GraphBatch`. The package does not depend on
+recipes, DVC or MLflow.
 """
 
 from importlib import import_module
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # for editors
     from gt_models.batch import GraphBatch, MissingEncoding
     from gt_models.registry import list_models, register_model
 
-# name -> where it is defined; resolved on first use, so that reading the registry does not cost an import of torch
+# {name: module that defines it}, imported on first use: reading the registry does not import torch
 _MODULE_OF = {
     "GraphBatch": "gt_models.batch",
     "MissingEncoding": "gt_models.batch",

@@ -1,4 +1,4 @@
-"""What a user of the library calls: models by name, and what is known of each."""
+"""Models by name, for users of the library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelCard(registry.ModelInfo):
-    """What a model states about itself (`ModelInfo`), and what its paper proves of it.
+    """What a model states about itself (`ModelInfo`), and what its paper proves about it.
 
     Attributes:
         expressivity: which graphs it can distinguish, as proved in its paper.
@@ -25,7 +25,7 @@ class ModelCard(registry.ModelInfo):
 
     @property
     def arguments(self) -> dict[str, str]:
-        """The constructor's arguments: name -> "type = default"."""
+        """Arguments of the constructor, {name: "type = default"}."""
         found = {}
         for name, parameter in inspect.signature(self.cls).parameters.items():
             kind = "" if parameter.annotation is parameter.empty else inspect.formatannotation(parameter.annotation)
@@ -46,7 +46,7 @@ class ModelCard(registry.ModelInfo):
 
 
 def model_info(name: str) -> ModelCard:
-    """What is known of model `name`; `print` shows it.
+    """Returns the description of a model, which can be printed.
 
     Raises:
         KeyError: unknown name; the message has the nearest one.
@@ -58,7 +58,7 @@ def model_info(name: str) -> ModelCard:
 
 
 def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) -> nn.Module:
-    """Builds model `name` from its constructor's own arguments (`print(model_info(name))` lists them).
+    """Builds a model. `print(model_info(name))` lists its arguments.
 
     Args:
         name: of `list_models()`.
@@ -66,19 +66,19 @@ def create_model(name: str, *, pretrained: str | None = None, **arguments: Any) 
             the benchmark: a cell (suite/dataset/row) of the grid around the working directory. The model is built from
             the cell's recipe with the weights of its run that is best on validation.
         arguments: `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical column),
-            `out_dim`, `level`, and the model's hyperparameters; none with `pretrained`, which brings its own.
+            `out_dim`, `level`, and the model's hyperparameters. None with `pretrained`, which determines them.
 
     Raises:
-        KeyError: unknown name; the message has the nearest.
+        KeyError: unknown name; the message has the nearest one.
         TypeError: unknown argument, or arguments with `pretrained`.
-        ValueError: values that the model refuses, a trained model of another name, no saved weights, or no package that
+        ValueError: values that the model rejects, a trained model of another name, no saved weights, or no package that
             loads them.
     """
     if pretrained is None:
         return registry.create_model(name, **arguments)
     if arguments:
         raise TypeError(
-            f"create_model: pretrained={pretrained!r} brings its own arguments; take out {', '.join(arguments)}"
+            f"create_model: pretrained={pretrained!r} determines the arguments; remove {', '.join(arguments)}"
         )
     registry.model_module(name)
     return registry.pretrained_loader()(name, pretrained)

@@ -20,7 +20,7 @@ _GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "nu
 
 
 class MissingEncoding(ValueError):
-    """A model needs an encoding that the batch does not carry, or carries too narrow."""
+    """The batch does not have an encoding that a model needs, or has too few channels of it."""
 
 
 @dataclass
@@ -173,11 +173,6 @@ class GraphBatch:
         return torch.arange(self.max_nodes, device=self.ptr.device)[None] < self.sizes[:, None]
 
     @cached_property
-    def pair_mask(self) -> Tensor:
-        """True at real ordered pairs of the padded form, bool [B, n_max, n_max]."""
-        return self.node_mask[:, :, None] & self.node_mask[:, None, :]
-
-    @cached_property
     def pair_ptr(self) -> Tensor:
         """Offsets of the graphs in flat pair quantities, long [B + 1]."""
         return torch.cat([self.ptr.new_zeros(1), (self.sizes**2).cumsum(0)])
@@ -252,9 +247,8 @@ class GraphBatch:
         """
         if name not in self.encodings:
             raise MissingEncoding(
-                f"this model needs the encoding {name!r}; the batch has: "
-                f"{', '.join(sorted(self.encodings)) or 'none'}. "
-                f"Add it under `encodings:` in the recipe, or set data.{name} (see gt_models.encodings)"
+                f"this model needs the encoding {name!r}; the batch has: {', '.join(sorted(self.encodings)) or 'none'}."
+                f" Add it under `encodings:` in the recipe, or set data.{name} (see gt_models.encodings)"
             )
         value = self.encodings[name]
         if width is not None and value.size(-1) < width:
@@ -322,8 +316,8 @@ def _check(edge_index: Tensor, ptr: Tensor, num_nodes: int) -> None:
         edge = int((source != target).nonzero()[0])
         raise ValueError(
             f"edge {edge} joins node {int(edge_index[0, edge])} of graph {int(source[edge])} and node "
-            f"{int(edge_index[1, edge])} of graph "
-            f"{int(target[edge])}: edge_index must join nodes of one graph, numbered within the whole batch"
+            f"{int(edge_index[1, edge])} of graph {int(target[edge])}: edge_index must join nodes of one graph, "
+            "numbered within the whole batch"
         )
 
 

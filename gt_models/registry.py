@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 Level = Literal["graph", "node", "edge", "pair", "hyperedge", "attention"]
 LEVELS: tuple[Level, ...] = get_args(Level)
-# group of the entry points of packages that load trained models, and their names for functions (name of a model, name
-# of its training)
+# group of the entry points of packages that load trained models; each is a function of (model, name of its training)
 PRETRAINED = "gt_models.pretrained"
-# package -> what the names of its models end in
+# {package: suffix of the names of its models}
 _PACKAGES = {"gt_models": "", "gt_models.baselines": "", "gt_models.released": "-released"}
 _NOT_MODELS = {
     "baselines",
@@ -61,14 +60,13 @@ class ModelInfo:
     """What a model states about itself.
 
     Attributes:
-        name: the name it is created by.
-        cls: its class; the constructor's explicit arguments are its hyperparameters.
-        levels: what it can predict, of `LEVELS`.
+        name: name of the model.
+        cls: its class. Arguments of the constructor are its hyperparameters.
+        levels: of `LEVELS`: what it can predict.
         cost: time per layer as a formula in n (nodes), m (edges) and d (width), for example "n^3 d".
         encodings: names of the encodings it can use (see `gt_models.encodings`).
         paper: authors, title, venue and link.
-        sparse_x: whether `batch.x` may be in compressed sparse rows: the model hands it to a `FeatureEncoder` and reads
-            it nowhere else.
+        sparse_x: whether `batch.x` may be in compressed sparse rows: only a `FeatureEncoder` of the model reads it.
     """
 
     name: str
@@ -89,7 +87,7 @@ def register_model(
     paper: str = "",
     sparse_x: bool = False,
 ) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Class decorator.
+    """Registers a model. A class decorator; the arguments are the attributes of `ModelInfo`.
 
     Raises:
         ValueError: an unknown level, or a name that does not match its file.
@@ -100,7 +98,7 @@ def register_model(
 
     def register(cls: type[nn.Module]) -> type[nn.Module]:
         if cls.__module__.startswith("gt_models.") and cls.__module__ not in _places(name):
-            raise ValueError(f"model {name!r} must live in {' or '.join(_places(name))}, not in {cls.__module__}")
+            raise ValueError(f"model {name!r} must be in {' or '.join(_places(name))}, not in {cls.__module__}")
         _INFOS[name] = ModelInfo(name, cls, tuple(levels), cost, tuple(encodings), paper, sparse_x)
         return cls
 
@@ -108,7 +106,7 @@ def register_model(
 
 
 def list_models() -> list[str]:
-    """Names of all models, sorted. Reads the folder listing; imports nothing."""
+    """Returns the names of all models, sorted. It lists folders and imports nothing."""
     names = set(_INFOS)
     for package, ending in _PACKAGES.items():
         modules = pkgutil.iter_modules([str(_folder(package))])
@@ -117,7 +115,7 @@ def list_models() -> list[str]:
 
 
 def model_module(name: str) -> str:
-    """Dotted name of the module that holds model `name`.
+    """Returns the dotted name of the module of model `name`.
 
     Raises:
         KeyError: unknown name; the message has the nearest one.
@@ -132,7 +130,7 @@ def model_module(name: str) -> str:
 
 
 def model_info(name: str) -> ModelInfo:
-    """What model `name` states about itself; imports its module.
+    """Returns what model `name` states about itself; imports its module.
 
     Raises:
         KeyError: unknown name; the message has the nearest one.
@@ -143,10 +141,17 @@ def model_info(name: str) -> ModelInfo:
 
 
 def create_model(name: str, **arguments) -> nn.Module:
-    """Builds model `name` from its constructor's own arguments; a wrong one raises TypeError naming the nearest.
+    """Builds a model.
 
-    Every model takes `in_dim` (int: width of continuous node features; list: one vocabulary size per categorical
-    column), `out_dim` and `level` (one of the model's levels).
+    Args:
+        name: name of the model.
+        arguments: of its constructor. Every model has `in_dim` (int: width of continuous node features; list: one
+            vocabulary size per categorical column), `out_dim` and `level` (one of its levels).
+
+    Raises:
+        KeyError: there is no such model; the message has the nearest name.
+        TypeError: there is no such argument; the message has the nearest one.
+        ValueError: the model does not have this level.
     """
     info = model_info(name)
     known = list(inspect.signature(info.cls).parameters)
@@ -170,9 +175,7 @@ def register_pretrained(loader: str) -> None:
 
 
 def pretrained_loader() -> Callable[[str, str], nn.Module]:
-    """The function that loads trained models.
-
-    It is the one of `register_pretrained`, else of the entry point in the group "gt_models.pretrained".
+    """Returns the function of `register_pretrained`, else of the entry point in the group "gt_models.pretrained".
 
     Raises:
         ValueError: there is neither.
@@ -190,6 +193,6 @@ def _folder(package: str) -> Path:
 
 
 def _places(name: str) -> list[str]:
-    """Modules in which model `name` may live."""
+    """Returns the modules that may contain model `name`."""
     packages = [(package, ending) for package, ending in _PACKAGES.items() if name.endswith(ending)]
     return [f"{package}.{name.removesuffix(ending).replace('-', '_')}" for package, ending in packages]

@@ -1,10 +1,10 @@
 """TokenGT: a plain Transformer on node and edge tokens (Kim et al. 2022), https://arxiv.org/abs/2207.02505.
 
-Section 2        X^in: node tokens [X_v, P_v, P_v, E_V], edge tokens [X_uv, P_u, P_v, E_E]; P orthonormal rows, E
-trainable types
-                 Z^(0) = [X_graph; X^in w^in], and an encoder of PreLN layers: H = Z + MSA(LN(Z)), Z' = H + MLP(LN(H))
-Section 3        with orthonormal P self-attention approximates every equivariant linear layer; order k has tokens of k
-identifiers
+Section 2: with orthonormal node identifiers P and trainable type identifiers E, a node v is the token
+[X_v, P_v, P_v, E_V] and an edge (u, v) is [X_uv, P_u, P_v, E_E]. They are the rows of X^in. The input of the encoder is
+Z^(0) = [X_graph; X^in w^in], and its layers are PreLN: H = Z + MSA(LN(Z)), Z' = H + MLP(LN(H)).
+
+Section 3: self-attention then approximates every equivariant linear layer. For order k a token has k node identifiers.
 """
 
 from collections.abc import Sequence
@@ -42,32 +42,38 @@ class TokenGT(nn.Module):
     """Node, edge or hyperedge tokens through a PreLN Transformer.
 
     Args:
-        in_dim, edge_dim: node and edge features (see `FeatureEncoder`); `edge_dim` None where edges carry nothing. With
-            hyperedges `edge_dim` is about `extras["hyperedge_attr"]`.
-        out_dim, level: width of the prediction; "graph" reads the [graph] token, "node", "edge" and "hyperedge" the
-            tokens of their kind. "hyperedge" has node and hyperedge tokens; `extras["hyperedge_index"]` (or an
-            attribute of a torch_geometric Data) is long [H, order], node ids of the batch, all of a row in one graph.
-        hidden_dim, num_heads, num_layers, ffn_dim: encoder; `ffn_dim` None is `hidden_dim`.
+        in_dim: width of continuous node features, or vocabulary sizes of categorical columns.
+        out_dim: width of the prediction.
+        level: "graph" reads the [graph] token; "node", "edge" and "hyperedge" read the tokens of their kind. The tokens
+            of "hyperedge" are nodes and hyperedges, `extras["hyperedge_index"]` (or an attribute of a torch_geometric
+            Data), long [H, order], node ids of the batch, all of a row in one graph.
+        edge_dim: as `in_dim`, of edge features; with hyperedges, of `extras["hyperedge_attr"]`. None if there are none.
+        hidden_dim: width d of the tokens.
+        num_heads: number of heads.
+        num_layers: number of layers.
+        ffn_dim: width of the feed-forward layers. None for `hidden_dim`.
         node_identifiers: "laplacian" reads the encoding "laplacian_eigenvectors"; "orf", "near-orf" and "random" are
-            drawn in every forward; the first-order variants give each token its own vector and not those of its
-            nodes; "given" reads the encoding "node_identifiers" [N, d_p]; "none".
-        type_identifiers: whether tokens carry a trainable vector of their kind, the equality pattern of their nodes.
-        order: nodes per token k; above 2 tokens are nodes and `extras["hyperedge_index"]`, and `edge_index` is not
-            read.
-        node_id_dim, graph_token: channels d_p of an identifier; whether each graph has a [graph] token.
-        dropout: on the input, after attention and the feed-forward layer; attn_dropout: on its weights;
-            activation_dropout: after the GELU.
-        drop_path: stochastic depth, rising linearly to this rate at the last layer.
-        sign_flip, eigenvector_dropout: in training each eigenvector of a graph gets a random sign; is dropped at this
-            rate.
-        attention: "softmax" or "performer"; num_features, redraw_interval: its random features (None: int(d_h ln d_h);
-            never redrawn).
-        sparse_equivariant_basis: after each layer the sum of its outgoing edge tokens is added to a node token (SEB).
+            drawn in every forward pass; with the first-order variants each token has its own vector instead of those of
+            its nodes; "given" reads the encoding "node_identifiers" [N, d_p]; "none".
+        node_id_dim: number of channels d_p of a node identifier.
+        type_identifiers: whether tokens have a trainable vector of their kind, the equality pattern of their nodes.
+        order: number of nodes per token, k. Above 2, tokens are nodes and `extras["hyperedge_index"]`, and `edge_index`
+            is not read.
+        graph_token: whether each graph has a [graph] token.
+        dropout: rate of dropout on the input, after attention and after the feed-forward layer.
+        attn_dropout: rate of dropout on attention weights.
+        activation_dropout: rate of dropout after the GELU.
+        drop_path: rate of stochastic depth at the last layer; it rises linearly.
+        sign_flip: whether, in training, each eigenvector of a graph gets a random sign.
+        eigenvector_dropout: rate at which, in training, eigenvectors of a graph are dropped.
+        attention: "softmax" or "performer".
+        num_features: number of random features of the Performer. None for int(d_h ln d_h).
+        redraw_interval: training forward passes between two draws of the random features. None never draws again.
+        sparse_equivariant_basis: after each layer, the sum of its outgoing edge tokens is added to a node token (SEB).
 
     Raises:
-        ValueError: for heads that do not divide the width, dropout on weights that the Performer does not have, other
-            impossible choices.
-        MissingEncoding: in forward, where the identifiers' encoding is absent or too narrow.
+        ValueError: arguments do not fit each other.
+        MissingEncoding: in `forward`, if the encoding of the identifiers is missing or too narrow.
     """
 
     def __init__(
@@ -114,11 +120,8 @@ class TokenGT(nn.Module):
             raise ValueError("the sparse equivariant basis adds edge tokens to node tokens: it needs order 2 and edges")
         self.level, self.order, self.hyperedges = level, order, order > 2 or level == "hyperedge"
         self.node_identifiers, self.node_id_dim = node_identifiers, node_id_dim
-        self.sign_flip, self.eigenvector_dropout, self.sparse_equivariant_basis = (
-            sign_flip,
-            eigenvector_dropout,
-            sparse_equivariant_basis,
-        )
+        self.sign_flip, self.eigenvector_dropout = sign_flip, eigenvector_dropout
+        self.sparse_equivariant_basis = sparse_equivariant_basis
 
         # deviates: w_in is one matrix over [X, P, P, E] in the paper; here one block per part, as in the
         # implementation, and node and edge features have encoders of their own, since their widths differ. The
@@ -218,9 +221,8 @@ class TokenGT(nn.Module):
         if self.identifier_encoder is not None:
             rows = rows + self._encode_identifiers(batch, tuples, packing, places, identifiers).to(rows.dtype)
         if self.type_encoder is not None:
-            rows = rows + self.type_encoder(equality_pattern(tuples)).to(
-                rows.dtype
-            )  # row 0: all nodes differ; last row: one node
+            # row 0: all nodes differ; last row: one node
+            rows = rows + self.type_encoder(equality_pattern(tuples)).to(rows.dtype)
         specials = [token.to(rows.dtype).expand(batch.num_graphs, -1) for token in self.special_tokens()]
         place = torch.cat([places, *(packing.start + i for i in range(len(specials)))])  # of each row in Z
         source = torch.empty_like(place).scatter(0, place, torch.arange(place.numel(), device=place.device))
@@ -281,9 +283,8 @@ class TokenGT(nn.Module):
         edges = torch.zeros_like(batch.sizes).index_add_(0, edge_graph, torch.ones_like(edge_graph))  # [B]
         bound = batch.max_nodes + specials + (edge_graph.numel() if self.hyperedges else batch.max_edges)
         longest, total = bound if needs_static_shapes(batch.ptr) else None, len(tuples) + batch.num_graphs * specials
-        packing = Packing.of(
-            batch.sizes + edges + specials, total, longest
-        )  # one padded group, or groups of similar length
+        # one padded group, or groups of similar length
+        packing = Packing.of(batch.sizes + edges + specials, total, longest)
         order = edge_graph.argsort(stable=True)
         ranks = torch.arange(order.numel(), device=order.device) - (edges.cumsum(0) - edges)[edge_graph[order]]
         rank = torch.empty_like(order).scatter(0, order, ranks)  # of an edge among the edges of its graph

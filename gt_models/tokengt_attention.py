@@ -1,10 +1,7 @@
 """One attention layer of TokenGT whose heads learn the 15 equivariant basis tensors.
 
-Section 5.1, and the appendix on basis approximation.
-
-`model(batch)` gives attention, `model.targets(batch)` what it should be, `basis_loss` how far apart they are;
-`model.errors(batch)` is that distance by graph and basis, with little padding, for training. Features are not
-read.
+Section 5.1, and the appendix on basis approximation. `model(batch)` is the attention, `model.targets(batch)` are the
+basis tensors, and `model.errors(batch)` are the squared distances by graph and basis, the loss. Features are not read.
 """
 
 # mypy: disable-error-code="attr-defined"
@@ -153,12 +150,13 @@ class TokenGTAttention(nn.Module):
         owner, local = places_of(mask)
         return self._attention(*self.queries_and_keys(*features.tensor_split([len(mask)])), owner, local, mask)
 
-    def errors(self, batch: GraphBatch, identifiers: Tensor | None = None) -> Tensor:
-        """`(model(batch) - model.targets(batch)).square().sum((-2, -1))`, [B, 15], with less padding.
+    def errors(self, batch: GraphBatch) -> Tensor:
+        """`(model(batch) - model.targets(batch)).square().sum((-2, -1))`, [B, 15]: L2 of Table 1 by graph and basis.
 
         Graphs of similar size are computed together: for graphs of 10 to 20 nodes, two of three scores of
         `model(batch)` are of padding.
         """
+        # unstated: whether L2 is summed or averaged over entries; the implementation sums
         batch = GraphBatch.of(batch)
         tuples, mask = self.tokens(batch)
         owner, local = places_of(mask)
@@ -166,7 +164,7 @@ class TokenGTAttention(nn.Module):
         order = counts.argsort(stable=True)  # of graphs
         keep = mask[owner, local].nonzero().squeeze(1)
         keep = keep[order.argsort()[owner[keep]].argsort(stable=True)]  # real tokens, those of the smallest graph first
-        nulls, tokens = self.forward_features(batch, identifiers).tensor_split([len(mask)])
+        nulls, tokens = self.forward_features(batch).tensor_split([len(mask)])
         nulls, q, k = self.queries_and_keys(nulls, tokens.index_select(0, keep))
         rising = counts[order]
         groups = -(-len(rising) // (GROUPS if mask.is_cpu else GROUPS_ON_GPU))  # graphs in one
@@ -209,10 +207,10 @@ class TokenGTAttention(nn.Module):
 
         Args:
             nulls: keys of [null], [B, 15 d_H].
-            q: queries and keys of the real tokens, [M, 15 d_H].
-            k: see `q`.
-            owner: graph and place of each token, long [M].
-            local: graph and place of each token, long [M].
+            q: queries of the real tokens, [M, 15 d_H].
+            k: keys of the real tokens, [M, 15 d_H].
+            owner: graph of each real token, long [M].
+            local: place of each real token in its graph, long [M].
             mask: where tokens are real, bool [B, T].
         """
         graphs, length = mask.shape
@@ -315,12 +313,3 @@ def places_of(mask: Tensor) -> tuple[Tensor, Tensor]:
     graphs, length = mask.shape
     places = torch.arange(graphs * length, device=mask.device)
     return places // max(length, 1), places % max(length, 1)
-
-
-def basis_loss(attention: Tensor, targets: Tensor) -> Tensor:
-    """L2 of the paper's Table 1 for attention and targets [B, 15, T, 1 + T].
-
-    Squared differences are summed over rows and columns, [null] included, and averaged over graphs and bases.
-    """
-    # unstated: whether L2 is summed or averaged over entries; the implementation sums
-    return (attention - targets).square().sum((-2, -1)).mean()

@@ -29,7 +29,7 @@ class AddEncodings(BaseTransform):
 
     They are [N, k] per node and [sum n_b^2, k] per pair.
 
-    torch_geometric's own DataLoader joins them as it joins node features. Random encodings depend on the graph's
+    The DataLoader of torch_geometric joins them as it joins node features. Random encodings depend on the graph's
     content alone, not on its place in a dataset.
 
     Args:
@@ -48,10 +48,10 @@ class AddEncodings(BaseTransform):
 
     @classmethod
     def for_model(cls, model: nn.Module, arguments: Mapping[str, Arguments] | None = None) -> AddEncodings:
-        """What `model` reads, with the widths that it was built for.
+        """Adds the encodings that `model` reads, with the widths that it was built for.
 
-        The first graph that the transform sees is passed to the model once, to find which encodings it reads: the
-        transform holds the model until then.
+        The first graph is passed to the model once, to find which encodings it reads. Until then the transform keeps
+        a reference to the model.
 
         Args:
             model: built by `create_model`, or any module that reads `batch.encoding(name, width)`.
@@ -78,8 +78,7 @@ class AddEncodings(BaseTransform):
             if offsets and graphs is not None:
                 raise EncodingError(
                     f"encoding {name!r} numbers edges ({', '.join(offsets)}), which a DataLoader does not shift: "
-                    "apply the transform to each "
-                    "batch instead: `for batch in loader: batch = transform(batch)`"
+                    "apply the transform to each batch instead: `for batch in loader: batch = transform(batch)`"
                 )
             for array, values in compute(name, data, graphs=graphs, **arguments).items():
                 setattr(data, array, values)

@@ -1,4 +1,4 @@
-"""Comments, docstrings and messages use standard words. Each pattern of `WORDS` names the word to write instead."""
+"""Comments, docstrings, messages and pages use standard words. `WORDS` has the word to write instead."""
 
 import io
 import re
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.pages import PAGES, prose
 
 # {pattern: what to write instead}; patterns match whole words, in any case
 WORDS = {
@@ -36,8 +37,10 @@ WORDS = {
 }
 CHECKED = [(re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE), word) for pattern, word in WORDS.items()]
 
+QUOTING = ("claims.md", "results.md")  # generated pages with sentences and remarks of the papers
 # {file: {text of a line that contains a listed word: why it is right}}
 EXCEPTIONS = {
+    "docs/deviations.md": {"the paper does not say": "quotes a comment"},
     "gt_bench/claims/evaluate.py": {"asked here": "a value of the public key `said` in claims.yaml"},
     "gt_bench/claims/table.py": {"asked here": "a value of the public key `said` in claims.yaml"},
     "gt_bench/reports/html/build.py": {"asked here": "a value of the public key `said` in claims.yaml"},
@@ -68,9 +71,9 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def problems(path: str, source: str) -> list[str]:
-    """Returns listed words in a file, one line each."""
+    """Returns listed words in a file of Python or Markdown, one line each."""
     found = []
-    for number, line in texts(source):
+    for number, line in prose(source) if path.endswith(".md") else texts(source):
         for pattern, word in CHECKED:
             if (match := pattern.search(line)) and not any(text in line for text in EXCEPTIONS.get(path, ())):
                 found.append(f"{path}:{number}: {match[0]!r}; write: {word}")
@@ -87,15 +90,22 @@ def files() -> list[Path]:
 @pytest.mark.slow
 def test_words():
     found = []
-    for file in files():
+    for file in [*files(), *(page for page in PAGES if page.name not in QUOTING), ROOT / "CONTRIBUTING.md"]:
         found += problems(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))
     assert found == []
 
 
 @pytest.mark.parametrize("path", EXCEPTIONS)
 def test_exceptions_are_used(path):
-    lines = [line for _, line in texts((ROOT / path).read_text(encoding="utf-8"))]
+    source = (ROOT / path).read_text(encoding="utf-8")
+    lines = [line for _, line in (prose if path.endswith(".md") else texts)(source)]
     assert all(any(text in line for line in lines) for text in EXCEPTIONS[path])
+
+
+@pytest.mark.parametrize("text", ["As the page says.\n", "| key | it is kept |\n"])
+def test_pages_are_checked(text):
+    assert problems("docs/x.md", text) != []
+    assert problems("docs/x.md", f"`{text.strip()}`\n\n    {text}\n```\n{text}```\n") == []
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def _spaces(value: Any) -> Any:
 
 
 class Arguments(DataOptions):
-    """Arguments of `gt_bench.evaluate`; see there.
+    """Arguments of `gt_bench.evaluate`.
 
     Attributes:
         seeds: the seeds.
@@ -43,7 +43,7 @@ class Arguments(DataOptions):
         method: keys of `search:` of a recipe.
         ensemble: whether an ensemble is made.
         against: names of further models.
-        name: name of a dataset that is not a text.
+        name: name of a dataset that is not given by its name or path.
         track: whether runs are logged to MLflow.
     """
 
@@ -59,7 +59,7 @@ class Arguments(DataOptions):
 
     @property
     def data(self) -> DataOptions:
-        """What is stated about user-supplied data."""
+        """The options for user-supplied data."""
         return DataOptions(**{key: getattr(self, key) for key in DataOptions.model_fields})
 
 

@@ -202,7 +202,7 @@ def _where(info: ModelInfo, dataset: str) -> str:
 
 
 def _prepared(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
-    """Returns the recipe with its width and encodings, checked; computes the encodings. Errors as of `try_pair`."""
+    """Checks the recipe, adds its width and encodings, and computes them. Raises the errors of `try_pair`."""
     dataset = packed.header.name
     where = _where(info, dataset)
     recipe = with_encodings(resolved(recipe, dataset, where), info, packed)
@@ -222,7 +222,7 @@ def _pair(
     space: Settings | None,
     method: SearchMethod,
 ) -> Pair:
-    """Checks a pair, computes its encodings and writes its recipe. Arguments and errors as of `try_pair`."""
+    """Checks a pair, computes its encodings and writes its recipe. Arguments and errors are those of `try_pair`."""
     dataset = packed.header.name
     where = _where(info, dataset)
     recipe = recipe_of(info, packed.header, given, seeds, trials, space)
@@ -314,7 +314,7 @@ def check_size(info: ModelInfo, recipe: Recipe, packed: PackedDataset) -> None:
         ]
         raise Incompatible(
             f"model {info.name!r} (time per layer {info.cost}) keeps states of all pairs of nodes: with {nodes:,} "
-            f"nodes in a graph of {packed.header.name} and width {width} one layer's take {needed / 1024:.1f} GiB, and "
+            f"nodes in a graph of {packed.header.name} and width {width}, one layer needs {needed / 1024:.1f} GiB, but "
             f"{available_mib() / 1024:.1f} GiB are free.\n"
             f"models linear in nodes and edges: {', '.join(linear)}; or a smaller width: --set model.hidden_dim=16"
         )
@@ -332,7 +332,7 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         header = prepared_header(packed.header, recipe.features)
     except ValueError as error:
         raise RecipeError(f"{where}: {error}") from None
-    # which attributes of the batch a plain module reads cannot be found out
+    # it is unknown which attributes of the batch a plain module reads
     if not info.encodings or issubclass(info.cls, PlainModel):
         return recipe
     arguments = check_model(recipe, where)
@@ -355,7 +355,7 @@ def with_encodings(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Re
         name: {key: value for key, value in arguments.items() if value != ENCODINGS[name].parameters[key].default}
         for name, arguments in needed.items()
     }
-    # copies of a graph are made for each step, and encodings exist only for stored graphs
+    # this task copies graphs in each step, and only stored graphs have encodings
     if found and header.task == "configuration-ranking":
         fitting = [
             name for name in list_models() if header.level in model_info(name).levels and not model_info(name).encodings

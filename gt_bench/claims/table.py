@@ -79,8 +79,8 @@ def page(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> st
         "shipped records and the",
         "packed data. Words in quotation marks are the paper's; others are read off a table, an equation or the "
         "released code, or are",
-        "asked here. Brackets name the part of a sentence that is tested. [The verdicts](verdicts.md#the-sentence) "
-        "are computed.",
+        "asked here. Brackets name the part of a sentence that is tested. [The verdicts]("
+        "verdicts.md#verdicts-on-claims-of-the-text) are computed.",
         "`gt-bench claims PAPER` also lists the claims that restate tables.",
         "",
     ]

@@ -20,13 +20,12 @@ class TriedCell(Cell):
         return self.recipe_path if self.settings == "recipes" else super().settings_path
 
 
-def tried_cells(dataset: str | None = None, results: Path = Path("results"), tuned: Path = Path("tuned")) -> list[Cell]:
+def tried_cells(dataset: str | None = None, results: Path = Path("results")) -> list[Cell]:
     """Returns the cells of the suite `tried` that have a recipe or a result, ordered by name.
 
     Args:
         dataset: return only cells of this dataset.
         results: folder of results.
-        tuned: folder of results of searches.
     """
     found = {path.with_suffix("") for path in Path(TRIED).glob("*/*.yaml")}
     found |= {path.relative_to(results).with_suffix("") for path in (results / TRIED).glob("*/*.json")}
@@ -34,7 +33,7 @@ def tried_cells(dataset: str | None = None, results: Path = Path("results"), tun
     for path in sorted(found):
         if dataset in (None, path.parent.name):
             name = path.as_posix()
-            settings = "tuned" if (tuned / f"{name}.yaml").exists() else "recipes"
+            settings = "tuned" if Path("tuned", f"{name}.yaml").exists() else "recipes"
             cells.append(
                 TriedCell(
                     key=name.replace("/", "-"), cell=name, dataset=path.parent.name, model=path.name, settings=settings
@@ -43,9 +42,9 @@ def tried_cells(dataset: str | None = None, results: Path = Path("results"), tun
     return cells
 
 
-def with_tried(grid: Grid, results: Path = Path("results")) -> Grid:
+def with_tried(grid: Grid) -> Grid:
     """Returns the grid with the cells of the suite `tried`."""
-    cells = {cell.key: cell for cell in tried_cells(results=results)}
+    cells = {cell.key: cell for cell in tried_cells()}
     if not cells:
         return grid
     datasets = list(dict.fromkeys([*grid.datasets, *(cell.dataset for cell in cells.values())]))

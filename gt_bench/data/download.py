@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 
 from tqdm import tqdm
@@ -239,19 +239,7 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
             if length >= 0 and have + length > at_most:
                 raise _TooLarge(at_most)
             with open(part, "ab" if have else "wb") as out, _bar(part.name.removesuffix(".part"), total, have) as bar:
-                start, then = time.monotonic(), have
-                while block := answer.raw.read1(_CHUNK, decode_content=True):
-                    have += len(block)
-                    if have > at_most:
-                        raise _TooLarge(at_most)
-                    out.write(block)
-                    bar.update(len(block))
-                    if (now := time.monotonic()) - start >= SLOW_SECONDS:
-                        if have - then < SLOW_BYTES:
-                            out.flush()
-                            speed = f"sent {have - then:,} bytes in {now - start:.0f} s, which is too slow"
-                            raise _Failed(speed + _resumable(part))
-                        start, then = now, have
+                have = _receive(answer, out, bar, part, have, at_most)
     except _TooLarge:
         part.unlink(missing_ok=True)
         raise
@@ -261,6 +249,31 @@ def _download(url: str, part: Path, size: int | None, at_most: int) -> None:
         raise _Failed(f"{type(error).__name__}: {printable(str(error))[:200]}" + _resumable(part)) from error
     if total is not None and have < total:
         raise _Failed(f"connection closed after {have:,} of {total:,} bytes" + _resumable(part))
+
+
+def _receive(
+    answer: "requests.Response", out: BinaryIO, bar: "tqdm[NoReturn]", part: Path, have: int, at_most: int
+) -> int:
+    """Write an answer to `out`, the open file `part` of `have` bytes, and return its new size.
+
+    Raises:
+        _TooLarge: it exceeds `at_most` bytes.
+        _Failed: the host is too slow.
+    """
+    start, then = time.monotonic(), have
+    while block := answer.raw.read1(_CHUNK, decode_content=True):
+        have += len(block)
+        if have > at_most:
+            raise _TooLarge(at_most)
+        out.write(block)
+        bar.update(len(block))
+        if (now := time.monotonic()) - start >= SLOW_SECONDS:
+            if have - then < SLOW_BYTES:
+                out.flush()
+                speed = f"sent {have - then:,} bytes in {now - start:.0f} s, which is too slow"
+                raise _Failed(speed + _resumable(part))
+            start, then = now, have
+    return have
 
 
 def _answer(session: "requests.Session", url: str, headers: dict[str, str]) -> "requests.Response":

@@ -153,13 +153,12 @@ def algorithm_digest(name: str, arguments: Settings) -> str:
     return digest_of([encoding.key(arguments), version_of(encoding.module), _PAIRS_PER_BATCH], spaced=True)
 
 
-def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit: int = STORE_LIMIT) -> str:
+def encodings_digest(packed: PackedDataset, requests: dict[str, Settings]) -> str:
     """Returns `EncodedDataset.digest` of encodings that need not be computed yet.
 
     Args:
         packed: the dataset.
         requests: {encoding: its arguments}.
-        limit: number of bytes above which an encoding that is cheap to compute is computed for each batch.
 
     Raises:
         EncodingError: an encoding or argument does not exist.
@@ -169,7 +168,7 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, Settings], limit
         encoding = find_encoding(name)
         full = encoding.arguments(given)
         header = header_of(packed, encoding, full)
-        if storage(packed, encoding, full, limit)[1]:
+        if storage(packed, encoding, full, STORE_LIMIT)[1]:
             header["on_the_fly"] = "computed for each batch"
         digests[encoding.key(given)] = with_digest(header)["digest"]
     return digest_of(digests, spaced=True)

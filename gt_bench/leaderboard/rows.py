@@ -55,10 +55,15 @@ def summarise(
     """Returns the row of a cell without its verdict: statistics of its records.
 
     `mean` and `std` (population, `std_ddof` 0) are over the runs that ended well, `runs` counts them, `seeds` counts
-    the requested ones; seconds and memory are the median and the maximum over the runs. `problems`: what could not be
-    read, added to the reason. `printed`: a further published number that the row is about, instead of the cell's own.
+    the requested ones. Seconds and memory are the median and the maximum over the runs.
+
+    Args:
+        result: result of the cell.
+        records: its records.
+        problems: why further records could not be read, added to the reason.
+        printed: another published number to compare with, instead of the number of the cell.
     """
-    row = cast(Row, dict.fromkeys(COLUMNS))  # what nothing is known of is None
+    row = cast(Row, dict.fromkeys(COLUMNS))  # unknown values are None
     row |= {"cell": result["cell"], "dataset": result["dataset"], "model": result["model"]}
     row |= {"metric": result.get("metric"), "direction": result.get("direction")}
     if printed:
@@ -121,7 +126,7 @@ def summarise(
     own = "percent" if row["metric"] in PERCENT else "deviations" if scaled else "none"
     row["unit"] = published.unit if published else own
     if good:
-        # the printed dataset may be a part of the test set
+        # the published dataset may be a part of the test set
         of_part = published is not None and all(
             published.part in (r["deterministic"]["test_metrics"] or {}) for r in good
         )
@@ -149,15 +154,19 @@ def summarise(
         row |= {"mean": mean, "std": statistics.pstdev(row["values"])}
         if row["published_mean"] is not None:
             row["difference"] = round(mean - row["published_mean"], 12)
+    _add_cost(row, records, good)
+    return row
+
+
+def _add_cost(row: Row, records: Sequence[Record], good: Sequence[Record]) -> None:
+    """Adds parameters, device, and seconds and memory of runs on one kind of device. `good`: runs that ended well."""
     parameters = [r["deterministic"]["parameters"] for r in records if r["deterministic"].get("parameters") is not None]
-    seconds = [r["measured"]["train_seconds_per_epoch"] for r in good or records]
-    memory = [r["measured"]["peak_memory_mib"] for r in records]
     row["parameters"] = max(parameters, default=None)
     devices = {r["measured"]["device"] for r in records}
-    if len(devices) == 1:  # what several kinds of device took is a cost of none of them
-        row |= {"seconds_per_epoch": statistics.median(seconds), "peak_memory_mib": max(memory)}
     row["device"] = ", ".join(sorted(devices)) or None
-    return row
+    if len(devices) == 1:
+        row["seconds_per_epoch"] = statistics.median(r["measured"]["train_seconds_per_epoch"] for r in good or records)
+        row["peak_memory_mib"] = max(r["measured"]["peak_memory_mib"] for r in records)
 
 
 def _average(row: Row, size: int) -> None:

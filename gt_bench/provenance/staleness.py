@@ -43,7 +43,7 @@ class Freshness:
         return "; ".join(parts + ([f"unknown: {', '.join(self.unknown)}"] if self.unknown else [])) or "up to date"
 
 
-def freshness(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Freshness:
+def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     """Compares recipe, versions, code, data and encodings of shipped records with the current ones.
 
     If the code differs, golden values of the cell decide (gt_bench/experiment/modified_code.py). Data and encodings are
@@ -52,7 +52,6 @@ def freshness(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Freshn
     Args:
         shipped: the shipped cell.
         grid: the grid.
-        data: folder that contains packed/ and encodings/.
     """
     from gt_bench.data.registry import get_spec
 
@@ -68,6 +67,7 @@ def freshness(shipped: Shipped, grid: Grid, data: Path = Path("data")) -> Freshn
     stale += _code_changed(shipped, spec.task)
     if "start" in runs[0]["recipe"]:
         unknown.append("the run that it starts from")
+    data = Path("data")
     on_disk = (data / "packed" / cell.dataset / "header.json").exists()
     current: dict[Literal["data", "encodings"], str | None] = {
         "data": _data_now(shipped, spec, data),

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -364,6 +365,46 @@ def _queue_starts(study: "Study", starts: Sequence[Start]) -> None:
             study.enqueue_trial(start.values, user_attrs={ORIGIN: start.origin})
 
 
+class _Reports:
+    """Values of a trial at its pruner: the mean over its seeds so far of the best validation value of each.
+
+    Args:
+        trial: the trial.
+        search: its search section.
+        direction: "max" or "min".
+        epochs: number of epochs of each seed.
+
+    Attributes:
+        finished: validation values of finished seeds.
+        best: best value of the current seed. None before its first one.
+    """
+
+    def __init__(self, trial: "Trial", search: SearchSection, direction: str, epochs: int):
+        self.trial, self.search, self.epochs = trial, search, epochs
+        self.better = max if direction == "max" else min
+        # these pruners note in the study which trials reached a rung, so they must see every value, and each once
+        self.rungs = search.pruner in ("hyperband", "successive_halving")
+        self.finished: list[float] = []
+        self.best: float | None = None
+
+    def step(self, epoch: int) -> int:
+        """Returns the number of an epoch of the current seed among those of all seeds."""
+        return len(self.finished) * self.epochs + epoch
+
+    def add(self, epoch: int, value: float) -> bool:
+        """Reports a value of the current seed. Returns whether a pruner with rungs stops the trial."""
+        self.best = value if self.best is None else self.better(self.best, value)
+        if len(self.search.objectives) > 1:  # Optuna has intermediate values of one objective only
+            return False
+        self.trial.report(sum([*self.finished, self.best]) / (len(self.finished) + 1), self.step(epoch))
+        return self.rungs and self.trial.should_prune()
+
+    def finish_seed(self, value: float) -> None:
+        """Adds the validation value of the current seed, and begins the next one."""
+        self.finished.append(value)
+        self.best = None
+
+
 def _run_trial(
     study: "Study", trial: "Trial", experiment: "Experiment", seeds: list[int], direction: str, progress: "Progress"
 ) -> None:
@@ -372,51 +413,31 @@ def _run_trial(
     from optuna.trial import TrialState
 
     search = experiment.recipe.searched
-    better = max if direction == "max" else min
-    finished: list[float] = []
+    reports = _Reports(trial, search, direction, experiment.recipe.total_epochs)
     records: list[Record] = []
-    total = experiment.recipe.total_epochs
-    # these pruners note in the study which trials reached a rung, so they must see every report, and each once
-    rungs = search.pruner in ("hyperband", "successive_halving")
 
-    def report(number: int, best_so_far: list[float], epoch: int, value: float) -> bool:
-        """Reports a value, and returns whether a pruner with rungs stops the trial."""
-        best_so_far[:] = [better([*best_so_far, value])]
-        if len(search.objectives) > 1:  # Optuna has intermediate values of one objective only
-            return False
-        trial.report(sum([*finished, best_so_far[0]]) / (len(finished) + 1), number * total + epoch)
-        return rungs and trial.should_prune()
+    def on_epoch(seed: int, epoch: int, values: dict[str, float]) -> None:
+        progress.epoch(reports.step(epoch), values)
+        if "val" not in values:
+            return
+        if reports.best is None:  # resumed from a checkpoint: earlier values were reported for the killed trial
+            for earlier, value in _validated(experiment, seed, epoch):
+                if reports.add(earlier, value):
+                    raise optuna.TrialPruned
+        stop = reports.add(epoch, values["val"])
+        if stop or (search.prunes and not reports.rungs and trial.should_prune()):
+            raise optuna.TrialPruned
 
     def fail(status: str) -> None:
         trial.set_user_attr("status", status)
         study.tell(trial, state=TrialState.FAIL)
         progress.finish_trial(status, trial.params)
 
-    for number, seed in enumerate(seeds):
-        best_so_far: list[float] = []
-
-        def on_epoch(
-            epoch: int,
-            values: dict[str, float],
-            number: int = number,
-            seed: int = seed,
-            best_so_far: list[float] = best_so_far,
-        ) -> None:
-            progress.epoch(number * total + epoch, values)
-            if "val" in values:
-                if not best_so_far:  # resumed from a checkpoint: earlier values were reported for the killed trial
-                    for earlier, value in _validated(experiment, seed, epoch):
-                        if report(number, best_so_far, earlier, value):
-                            raise optuna.TrialPruned
-                stop = report(number, best_so_far, epoch, values["val"])
-                if stop or (search.prunes and not rungs and trial.should_prune()):
-                    raise optuna.TrialPruned
-
+    for seed in seeds:
         try:
-            record, computed = experiment.run(seed, test=False, on_epoch=on_epoch)
+            record, computed = experiment.run(seed, test=False, on_epoch=partial(on_epoch, seed))
         except optuna.TrialPruned:
-            for leftover in experiment.store.folder(experiment.digest(seed, test=False)).glob("checkpoint.*"):
-                leftover.unlink()
+            experiment.store.remove_checkpoints(experiment.digest(seed, test=False))
             study.tell(trial, state=TrialState.PRUNED)
             progress.finish_trial("pruned", trial.params)
             return
@@ -427,11 +448,11 @@ def _run_trial(
         if not computed:  # report the curve of a run that is already in the store
             for epoch, value in zip(result["epochs"]["epoch"], result["epochs"]["val"], strict=True):
                 if value is not None:
-                    report(number, best_so_far, epoch, value)
+                    reports.add(epoch, value)
         assert result["val"] is not None  # every run with status ok has one
-        finished.append(result["val"])
+        reports.finish_seed(result["val"])
         records.append(record)
-    mean = sum(finished) / len(finished)
+    mean = sum(reports.finished) / len(reports.finished)
     if math.isnan(mean):  # the metric is undefined on this split; optuna would treat the trial as unfinished
         fail("validation is not a number")
         return

@@ -26,11 +26,10 @@ class TensorBoard:
 
     Args:
         cell: SUITE/DATASET/ROW.
-        root: folder of the event files.
     """
 
-    def __init__(self, cell: str, root: Path = ROOT):
-        self._root = root / cell
+    def __init__(self, cell: str):
+        self._root = ROOT / cell
         self._folders: dict[str, Path] = {}  # digest of a run -> folder
         self._writers: dict[str, SummaryWriter] = {}  # digest of a run -> open writer
         self._first: dict[str, int] = {}  # digest of a run -> first epoch that was logged here

@@ -126,7 +126,7 @@ class Run:
         self.seed, self.meter, self.checkpoint = seed, meter, checkpoint
         self.time_limit, self.on_epoch = time_limit, on_epoch
         self.device = loader.device
-        # of a loss that is computed twice from the same weights; sums on a GPU are not deterministic
+        # between a loss and the same loss computed again: sums on a GPU are not deterministic
         self.tolerance = 1e-5 if self.device.type == "cpu" else 0.02
         # a graph that does not fit on the training device as a whole is evaluated on another device
         self.eval_loader = loader.on(torch.device(recipe.eval_device)) if recipe.eval_device else loader
@@ -360,8 +360,8 @@ class Run:
         return scores
 
     @torch.no_grad()
-    def _outputs(self, part: str, epoch: int) -> "Examples":
-        """Returns outputs and targets of each batch of a part. Random numbers: those of an evaluation after `epoch`."""
+    def _outputs(self, part: str, epoch: int) -> Examples:
+        """Returns outputs and targets of each batch of a part, with the random numbers of epoch number `epoch`."""
         other_device = self.eval_loader.device != self.device
         if other_device:  # `to` is slow even if the model is already there
             self.model.to(self.eval_loader.device)
@@ -401,7 +401,7 @@ class Run:
                         f"model {type(self.model).__name__}: with the weights of epoch {place + 1}, the loss on "
                         f"validation is {loss:.6g}, and in that epoch it was {before[place]:.6g}: the model has state "
                         "outside of its state_dict (attributes, buffers with persistent=False, own random generators), "
-                        "so that neither can the best epoch be tested nor a run be resumed; use "
+                        "so the best epoch cannot be tested and no run can be resumed; use "
                         "self.register_buffer(name, tensor)"
                     )
         self._add_examples("val", outputs, targets)

@@ -1,6 +1,7 @@
 """Hyper-SAGNN (Zhang, Zou and Ma, ICLR 2020, https://arxiv.org/abs/1911.02613).
 
-a node of a hyperedge by itself against the same node among the others, the form with the encoder (Hyper-SAGNN-E).
+It compares a node of a hyperedge alone with the same node among the others. This is the form with the encoder,
+Hyper-SAGNN-E.
 """
 
 # mypy: disable-error-code="operator"

@@ -1,6 +1,6 @@
 """NAGphormer (Chen et al., ICLR 2023, https://arxiv.org/abs/2206.04910).
 
-a node is the sequence of its neighbourhoods, which a Transformer reads.
+A node is represented by the sequence of its neighbourhoods, which are the tokens of a Transformer.
 """
 
 from typing import Literal
@@ -16,8 +16,7 @@ from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
 
-# nodes that are computed together without gradients: each is independent, and all of a large graph do not
-# fit
+# nodes that are computed together without gradients: each is independent, and all of a large graph do not fit
 _TOGETHER = 8192
 
 
@@ -32,14 +31,14 @@ _TOGETHER = 8192
 class NAGphormer(nn.Module):
     """Node [N, out_dim].
 
-    What K + 1 powers of the adjacency matrix make of the features of the whole graph, the encoding "hops", are the
-    tokens of a node: Linear, `num_layers` Transformer layers with norms before, LN; then with z_k for the token of hop
-    k
+    The tokens of a node are the features of the whole graph multiplied by the powers 0 .. K of the adjacency matrix
+    (the encoding "hops"). They pass a Linear, `num_layers` PreLN Transformer layers and an LN. Then, with z_k for the
+    token of hop k,
 
         z = z_0 + sum_k softmax_k([z_0, z_k] w) z_k,  k = 1 .. K
 
-    and Linear, ReLU, Linear. A node is read by itself, so that parts of a graph (`batch.parts`) are mini-batches of its
-    nodes.
+    and Linear, ReLU, Linear. Nodes are independent of each other, so parts of a graph (`batch.parts`) are mini-batches
+    of its nodes.
 
     Args:
         in_dim: width of the node features, which are continuous.

@@ -326,7 +326,7 @@ def _lanczos(adjacency, normalization: str, low: int, high: int) -> tuple[np.nda
 def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Values, vectors and repeated ones of the `count` lowest or highest eigenpairs, ascending.
 
-    a few more are sought so that eigenspaces are whole where the cut is made.
+    A few more are computed, so that no eigenspace is cut.
     """
     from scipy import sparse
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh

@@ -35,12 +35,12 @@ def reference(
             2 H], or [P, H] without gate.
         num_heads: H.
         batch: of which only the sizes of the graphs are read.
-        scale: c and s above.
-        key_scale: c and s above.
+        scale: c above.
+        key_scale: s above.
         dropout: rate at which single weights are dropped, after the gate.
         seed: long [1], decides which weights are dropped, see `PairDropout`; None drops nothing.
 
-    Holds padded weights, [B, H, n, n].
+    It allocates padded weights, [B, H, n, n].
     """
     q, k, v = (
         batch.to_dense(qkv).unflatten(2, (3, num_heads, -1)).permute(2, 0, 3, 1, 4).contiguous()

@@ -30,10 +30,10 @@ def reference(
         b: [d].
         weight: of the norm, [d].
         bias: of the norm, [d].
-        eps: of the norm, [d].
+        eps: of the norm.
         relu: whether act is ReLU or the identity.
-        seed: of `gt_models.kernels.dropout`; seed None drops nothing.
-        rate: see `seed`.
+        seed: of `gt_models.kernels.dropout`. None for no dropout.
+        rate: of dropout.
     """
     h, a = (F.relu(h), F.relu(a)) if relu else (h, a)
     a = a if seed is None else drop(a, seed, rate)

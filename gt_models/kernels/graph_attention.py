@@ -29,14 +29,14 @@ def reference(
         value: W x, [N, H * C], of one dtype with the attention vectors.
         att_source: [H, C].
         att_target: [H, C].
-        ptr: edges by target, in compressed rows: offsets [N + 1] and sources [E].
-        col: see `ptr`.
-        ptr_t: the same edges by source: offsets [N + 1], targets [E], and the place of each in `col`.
-        col_t: see `ptr_t`.
-        perm_t: see `ptr_t`.
+        ptr: offsets of the edges of each target in `col`, [N + 1].
+        col: source of each edge, [E].
+        ptr_t: offsets of the edges of each source in `col_t`, [N + 1].
+        col_t: target of each edge, [E].
+        perm_t: place in `col` of each edge of `col_t`, [E].
         negative_slope: of the leaky ReLU.
 
-    A node without an incoming edge gets zeros. Holds an [E, H, C] tensor.
+    A node without an incoming edge gets zeros. It allocates an [E, H, C] tensor.
     """
     num_nodes, heads = value.size(0), att_source.size(0)
     v = value.view(num_nodes, heads, -1)  # [N, H, C]

@@ -17,14 +17,13 @@ def reference(values: Tensor, ptr: Tensor, col: Tensor, weight: Tensor, bias: Te
     """`y` [N, d].
 
     Args:
-        values: entries of x that are not zero and their columns, row by row, columns of a row ascending, [nnz]
-            each; no gradient.
-        col: see `values`.
+        values: entries of x that are not zero, row by row, [nnz]; no gradient.
         ptr: offsets of the rows, long [N + 1].
-        weight: [d, F], [d] or None.
-        bias: [d, F], [d] or None.
+        col: their columns, ascending in each row, long [nnz].
+        weight: [d, F].
+        bias: [d] or None.
 
-    Holds x as it is, [N, F].
+    It allocates the dense x, [N, F].
     """
     rows = torch.repeat_interleave(torch.arange(len(ptr) - 1, device=ptr.device), ptr.diff(), output_size=len(col))
     x = values.new_zeros(len(ptr) - 1, weight.size(1)).index_put((rows, col), values)

@@ -19,12 +19,12 @@ def reference(
     Args:
         out: [sum n_b^2, C], rows of a graph's pairs one after another, contiguous.
         ptr: node offsets of the graphs, long [B + 1].
-        row_ptr: M of all graphs in compressed rows: offsets long [N + 1], columns long [E], values [E].
-        col: see `row_ptr`.
-        weight: see `row_ptr`.
-        channel: the first channel, K, and whether it is the identity.
-        steps: see `channel`.
-        identity: see `channel`.
+        row_ptr: offsets of the rows of M of all graphs, long [N + 1].
+        col: columns of the entries of M, long [E].
+        weight: values of the entries of M, [E].
+        channel: the first channel.
+        steps: K.
+        identity: whether the first channel is I.
     """
     sizes = ptr.diff()
     pair_ptr = torch.cat([ptr.new_zeros(1), sizes.square().cumsum(0)])

@@ -73,15 +73,14 @@ def csr_of(source: Tensor, target: Tensor, num_nodes: int) -> tuple[Tensor, Tens
     """Edges in compressed sparse rows, by target and by source; int32 where that is wide enough.
 
     Args:
-        source: long [E]. An edge with the target `num_nodes` comes last and belongs to no node: so edges can be
-            dropped if no size may depend on data.
-        target: see `source`.
+        source: long [E].
+        target: long [E]. An edge with the target `num_nodes` comes last and belongs to no node: so edges can be dropped
+            if no size may depend on data.
         num_nodes: N.
 
     Returns:
         (ptr, col, ptr_t, col_t, perm_t): edges by target as offsets [N + 1] and sources [E]; the same edges by source
-            as offsets [N + 1],
-        targets [E] and the place of each edge in `col` [E].
+        as offsets [N + 1], targets [E] and the place of each edge in `col` [E].
     """
     row, order = torch.sort(target, stable=True)
     col, nodes = source[order], torch.arange(num_nodes + 1, device=source.device)

@@ -59,9 +59,9 @@ def _codes(order: int) -> tuple[list[int], list[int]]:
     return [codes[place] for place in places], places
 
 
-def pair_indices(num_nodes: int, device: torch.device | str | None = None) -> Tensor:
+def pair_indices(num_nodes: int) -> Tensor:
     """All ordered pairs of nodes, row by row: long [n^2, 2]."""
-    nodes = torch.arange(num_nodes, device=device)
+    nodes = torch.arange(num_nodes)
     return torch.cartesian_prod(nodes, nodes).view(-1, 2)
 
 
@@ -72,8 +72,8 @@ def equivariant_basis(queries: Tensor, keys: Tensor, dtype: torch.dtype = torch.
     and the edges of a graph as rows of `queries` and `keys`.
 
     Args:
-        queries: long [..., Q, l] and [..., K, k]; leading dimensions (graphs) agree.
-        keys: see `queries`.
+        queries: long [..., Q, l].
+        keys: long [..., K, k], with the same leading dimensions (graphs).
         dtype: of the result.
 
     Returns:

@@ -57,9 +57,7 @@ class FeatureEncoder(nn.Module):
         x = x.long()
         # copies with `device=` would wait for a GPU
         row = x + torch.tensor(self.offsets).to(x.device, non_blocking=True)
-        if needs_static_shapes(
-            x
-        ):  # no value may be read here; the row of a neighbouring column must not be taken for it
+        if needs_static_shapes(x):  # no value may be read here, and no row of another column may be used
             outside = (x < 0) | (x >= torch.tensor(self.in_dim).to(x.device, non_blocking=True))
             row = row.masked_fill(outside, self.embedding.num_embeddings)
         return self.embedding(row).sum(1)
@@ -78,6 +76,6 @@ class FeatureEncoder(nn.Module):
             row, column = wrong.nonzero()[0].tolist()
             raise ValueError(
                 f"categorical feature {column} of row {row} is {x[row, column].item()}; the model was built for "
-                f"{sizes[column]} categories, "
-                f"0 to {sizes[column] - 1}: build it with a larger vocabulary, or map unknown values to one of these"
+                f"{sizes[column]} categories, 0 to {sizes[column] - 1}: build it with a larger vocabulary, or map "
+                "unknown values to one of these"
             )

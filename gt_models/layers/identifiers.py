@@ -1,8 +1,7 @@
 """Node identifiers (TokenGT, Section 2 and the appendix on identifiers): vectors that distinguish the nodes of a graph.
 
-Lemma 1 asks for orthonormal rows; what cannot be orthonormal (more nodes than channels) is near it. Random identifiers
-are drawn from
-torch's global generator in every forward.
+Lemma 1 needs orthonormal rows. With more nodes than channels they are nearly orthonormal. Random identifiers are drawn
+from torch's global generator in every forward pass.
 """
 
 import torch
@@ -59,8 +58,8 @@ def orthogonal_rows(
 
     Args:
         sizes: rows per graph, long [B].
-        owner: graph of each row, and its place there, long [M].
-        local: see `owner`.
+        owner: graph of each row, long [M].
+        local: place of each row in its graph, long [M].
         max_size: largest of `sizes`.
         width: channels d_p.
         dtype: of the result.
@@ -103,7 +102,7 @@ def rows_to_width(rows: Tensor, width: int) -> Tensor:
 def near_orthogonal_rows(
     count: int, width: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None
 ) -> Tensor:
-    """Near-ORF: each entry +1/d_p or -1/d_p by coin toss, [count, width] (rows have length d_p^-1/2, as printed)."""
+    """Near-ORF: each entry +1/d_p or -1/d_p at random, [count, width] (rows have length d_p^-1/2, as in the paper)."""
     return (torch.randint(0, 2, (count, width), device=device) * 2 - 1).to(dtype) / width
 
 

@@ -129,8 +129,6 @@ def softmax_kernel(
     eps: float = 1e-4,
     *,
     mask: Tensor | None = None,
-    key_dims: tuple[int, ...] = (-2, -1),
-    key_floor: float | None = None,
     stabilizer: Tensor | None = None,
     detach: bool = True,
 ) -> Tensor:
@@ -139,7 +137,7 @@ def softmax_kernel(
         phi(u) = m^-1/2 (exp(c P u - c^2 |u|^2 / 2 - s) + eps),  c = d^-1/4.
 
     The stabiliser s cancels in attention, but for eps: for queries the maximum of c P u over features, one per token;
-    for keys one maximum over `key_dims` of [..., L, m].
+    for keys one maximum over tokens and features.
 
     Args:
         u: queries or keys [..., L, d], not scaled by d^-1/2.
@@ -147,9 +145,6 @@ def softmax_kernel(
         is_query: which stabiliser.
         eps: added to every feature, so that no denominator is zero.
         mask: bool, broadcastable to [..., L]; False tokens get zero features and take no part in the keys' maximum.
-        key_dims: dimensions of [..., L, m] that share one stabiliser; `tuple(range(u.dim()))` is one for the whole
-            call.
-        key_floor: lower bound of the keys' stabiliser (0.0 if zero padding is part of the maximum).
         stabilizer: the stabiliser itself where it is known already, broadcastable to [..., L, m].
         detach: whether no gradient flows through the stabiliser (TokenGT's authors; HOT's let it flow: it cancels but
             for eps).
@@ -162,22 +157,15 @@ def softmax_kernel(
     half_norm = u.square().sum(-1, keepdim=True) * (0.5 * c * c)  # [..., L, 1]
     if stabilizer is None:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-            stabilizer = projected.amax(-1, keepdim=True) if is_query else _maximum(projected, mask, key_dims)
-            if key_floor is not None and not is_query:
-                stabilizer = stabilizer.clamp(min=key_floor)
+            stabilizer = projected.amax(-1, keepdim=True) if is_query else _maximum(projected, mask)
     phi = (projected - (half_norm + stabilizer)).exp() + eps
     phi = phi * projection.size(0) ** -0.5  # [..., L, m]
     return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
 
 
-def key_maximum(
-    u: Tensor, projection: Tensor, mask: Tensor | None = None, key_dims: tuple[int, ...] = (-2, -1)
-) -> Tensor:
-    """The keys' stabiliser: the maximum of c P u over `key_dims` of [..., L, m], which stay as ones.
-
-    0 where no token is real.
-    """
-    return _maximum((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T, mask, key_dims)
+def key_maximum(u: Tensor, projection: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The keys' stabiliser: the maximum of c P u over tokens and features, [..., 1, 1]. 0 if no token is real."""
+    return _maximum((u * u.size(-1) ** -0.25) @ projection.to(u.dtype).T, mask)
 
 
 def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tensor | None = None) -> Tensor:
@@ -189,12 +177,12 @@ def relu_kernel(u: Tensor, projection: Tensor, eps: float = 1e-3, *, mask: Tenso
     return phi if mask is None else phi.masked_fill(~mask[..., None], 0.0)
 
 
-def _maximum(projected: Tensor, mask: Tensor | None, key_dims: tuple[int, ...]) -> Tensor:
-    if any(projected.size(dim) == 0 for dim in key_dims):  # no key at all, of which torch forms no maximum
-        return projected.sum(key_dims, keepdim=True)
+def _maximum(projected: Tensor, mask: Tensor | None) -> Tensor:
+    if not projected.size(-2):  # torch has no maximum of no keys
+        return projected.sum((-2, -1), keepdim=True)
     if mask is None:
-        return projected.amax(key_dims, keepdim=True)
-    stabilizer = projected.masked_fill(~mask[..., None], -math.inf).amax(key_dims, keepdim=True)
+        return projected.amax((-2, -1), keepdim=True)
+    stabilizer = projected.masked_fill(~mask[..., None], -math.inf).amax((-2, -1), keepdim=True)
     return stabilizer.masked_fill(stabilizer == -math.inf, 0.0)
 
 
@@ -263,14 +251,7 @@ def _performer_in_chunks(
     return torch.cat([checkpoint(queries, q[..., s, :], context, total, use_reentrant=False) for s in places], -2)
 
 
-def gaussian_orthogonal_matrix(
-    num_rows: int,
-    num_columns: int,
-    *,
-    dtype: torch.dtype | None = None,
-    device: torch.device | str | None = None,
-    generator: torch.Generator | None = None,
-) -> Tensor:
+def gaussian_orthogonal_matrix(num_rows: int, num_columns: int, *, dtype: torch.dtype | None = None) -> Tensor:
     """Orthogonal Gaussian rows (FAVOR+, Section 2.4).
 
     Blocks of at most `num_columns` orthogonal rows, each as long as a Gaussian vector.
@@ -281,18 +262,16 @@ def gaussian_orthogonal_matrix(
     if num_rows < 1 or num_columns < 1:
         raise ValueError(f"a projection of {num_rows} x {num_columns}: give at least one row and one column")
     dtype = dtype or torch.get_default_dtype()
-    like = {"dtype": torch.promote_types(dtype, torch.float32), "device": device}  # torch decomposes no half precision
+    wide = torch.promote_types(dtype, torch.float32)  # torch decomposes no half precision
     blocks = -(-num_rows // num_columns)
-    q, r = torch.linalg.qr(torch.randn(blocks, num_columns, num_columns, generator=generator, **like))
+    q, r = torch.linalg.qr(torch.randn(blocks, num_columns, num_columns, dtype=wide))
     # deviates: HOT's kernel (hot_pytorch/models/common/kernel.py) keeps the raw Householder Q, as performer-pytorch
     # does by default, from which TokenGT's kernel comes too. The diagonal of that Q has a mean (-0.20 to -0.13 at d =
     # 16, its last entry +0.13), the rest has none; no effect seen on gps. Here the sign makes q uniform over orthogonal
     # matrices
     q = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     directions = q.transpose(-1, -2).reshape(-1, num_columns)[:num_rows]  # [num_rows, num_columns]
-    norms = torch.randn(num_rows, num_columns, generator=generator, **like).norm(
-        dim=1, keepdim=True
-    )  # chi, num_columns degrees of freedom
+    norms = torch.randn(num_rows, num_columns, dtype=wide).norm(dim=1, keepdim=True)  # chi, num_columns deg. of freedom
     return (directions * norms).to(dtype)
 
 

@@ -1,6 +1,6 @@
-"""Polynormer as its authors released it, https://github.com/cornell-zhang/Polynormer.
+"""Polynormer as its authors released it.
 
-model.py, and large_graph_exp/ for large graphs.
+Source: model.py of https://github.com/cornell-zhang/Polynormer, and large_graph_exp/ for large graphs.
 """
 
 # mypy: disable-error-code="arg-type, assignment, union-attr"

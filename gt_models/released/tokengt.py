@@ -24,9 +24,9 @@ class TokenGTReleased(TokenGT):
     """
 
     def build_output(self, hidden_dim: int, out_dim: int) -> None:
-        """A layer norm before the first layer and none after the last (tokengt_graph_encoder.py).
+        """Layer norm before the first layer, none after the last, and a head with a hidden layer.
 
-        a head with a hidden layer (tokengt.py).
+        Source: tokengt_graph_encoder.py, tokengt.py.
         """
         # deviates: the pooler and the final norm that it builds and never applies are left out (`build_unused`)
         self.null_token = nn.Parameter(torch.empty(1, hidden_dim))

@@ -38,7 +38,7 @@ def test_padded_forms(batch):
     assert torch.equal(batch.pairs_from_dense(dense), values)
     assert torch.equal(batch.to_dense(batch.x)[2, :4], batch.x[4:])
     assert torch.equal(batch.from_dense(batch.to_dense(batch.x)), batch.x)
-    assert torch.equal(dense.ne(0).all(-1), batch.pair_mask)
+    assert torch.equal(dense.ne(0).all(-1), batch.node_mask[:, :, None] & batch.node_mask[:, None])
 
 
 def test_no_graph_and_empty_graphs():

@@ -14,7 +14,7 @@ from gt_models.layers.equivariant_basis import (
 )
 from gt_models.layers.packing import Packing
 from gt_models.layers.transformer import SelfAttention
-from gt_models.tokengt_attention import GROUPS, GROUPS_ON_GPU, TokenGTAttention, basis_loss
+from gt_models.tokengt_attention import GROUPS, GROUPS_ON_GPU, TokenGTAttention
 from tests.gt_models import checks
 from tests.gt_models.tokengt_attention_cases import SMALL, graphs
 
@@ -160,7 +160,7 @@ def test_the_ten_configurations_learn(kind, types, dense, implementation):
     _, mask = model.tokens(batch)
     torch.testing.assert_close(attention.sum(-1), mask[:, None].expand(-1, 15, -1).to(attention.dtype))
     assert (attention[..., 1:].transpose(-1, -2)[~mask[:, None].expand(-1, 15, -1)] == 0).all()
-    loss = basis_loss(attention, targets)
+    loss = (attention - targets).square().sum((-2, -1)).mean()
     loss.backward()
     for name, parameter in model.named_parameters():
         blind = kind == "none" and not types and name.startswith("query") and name.endswith("weight")
@@ -169,7 +169,7 @@ def test_the_ten_configurations_learn(kind, types, dense, implementation):
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     for _ in range(5):
         optimizer.zero_grad()
-        later = basis_loss(model(batch), targets)
+        later = model.errors(batch).mean()
         later.backward()
         optimizer.step()
     assert later < loss
@@ -210,17 +210,8 @@ def test_a_batch_equals_its_graphs(dense):
     for attention, single, real in zip(together, alone, mask, strict=True):
         columns = torch.cat([torch.tensor([True]), real])
         torch.testing.assert_close(attention[:, real][..., columns], single[0], rtol=1e-10, atol=1e-10)
-    losses = [basis_loss(a, model.targets(g)) for a, g in zip(alone, singles, strict=True)]
-    batch = checks.collate(singles)
-    torch.testing.assert_close(basis_loss(together, model.targets(batch)), sum(losses) / 3, rtol=1e-10, atol=1e-10)
-
-
-def test_loss_by_loops():
-    attention, targets = torch.rand(2, 15, 3, 4, dtype=torch.float64), torch.rand(2, 15, 3, 4, dtype=torch.float64)
-    total = 0.0
-    for b, h, i, j in itertools.product(range(2), range(15), range(3), range(4)):
-        total += (attention[b, h, i, j] - targets[b, h, i, j]) ** 2
-    torch.testing.assert_close(basis_loss(attention, targets), total / (2 * 15))
+    errors = torch.cat([model.errors(single) for single in singles])
+    torch.testing.assert_close(model.errors(checks.collate(singles)), errors, rtol=1e-10, atol=1e-10)
 
 
 def test_attention_bad_input():

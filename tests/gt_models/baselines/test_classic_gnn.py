@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from gt_models import create_model
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import redrawn
 
 VARIANTS = [
     ("gcn", {}),
@@ -27,14 +28,7 @@ def build(convolution: str, **arguments) -> nn.Module:
     torch.manual_seed(0)
     sizes = {"in_dim": 4, "out_dim": 2, "level": "node", "hidden_dim": 8, "num_layers": 2}
     model = create_model("classic-gnn", **sizes | {"convolution": convolution} | arguments).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
+    return redrawn(model)
 
 
 def convolved(w: dict[str, Tensor], name: str, x: Tensor, neighbours: Tensor, heads: int) -> Tensor:

@@ -2,26 +2,20 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import linear, redrawn
 
 
 def build(kernel: str = "simple", **arguments) -> nn.Module:
     torch.manual_seed(0)
     sizes = {"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_heads": 2, "alpha": 0.3, "dropout": 0.0}
     model = create_model("difformer", **sizes | {"kernel": kernel} | arguments).double()
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+    return redrawn(model)
 
 
 @pytest.mark.parametrize("kernel", ["simple", "sigmoid"])

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.nn import GATConv, GCNConv
 
 from gt_models import create_model
@@ -10,6 +10,7 @@ from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
 from gt_models.transforms import needs
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import batch_normed, linear, redrawn
 
 
 def build(**arguments) -> nn.Module:
@@ -24,14 +25,7 @@ def build(**arguments) -> nn.Module:
         "expander_degree": 2,
     }
     model = create_model("exphormer", **sizes | {"virtual_nodes": 2} | arguments).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
+    return redrawn(model)
 
 
 def with_expander(sizes=(12, 3, 7)) -> list[GraphBatch]:
@@ -39,16 +33,6 @@ def with_expander(sizes=(12, 3, 7)) -> list[GraphBatch]:
     for graph in graphs:
         graph.encodings |= compute("expander", graph, degree=2) | compute("laplacian", graph, k=4, dtype=torch.float64)
     return graphs
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
-
-
-def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
-        f"{name}.bias"
-    ]
 
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
@@ -78,7 +62,7 @@ def test_is_its_equations(edge_dim, arguments):
             )
         x = torch.cat([x, torch.stack(rows)], 1)
     if "pre_layer" in arguments:
-        x = normed(w, "pre_norm", linear(w, "pre_linear", x)).clamp(min=0)
+        x = batch_normed(w, "pre_norm", linear(w, "pre_linear", x)).clamp(min=0)
         x = x / x.square().sum(1, keepdim=True).sqrt()
     edges = (
         kinds[0].expand(graph.num_edges, 6) if edge_dim is None else linear(w, "edge_encoder.linear", graph.edge_attr)
@@ -104,18 +88,18 @@ def test_is_its_equations(edge_dim, arguments):
                         above, below = above + s * v[source, h], below + s
                 heard[i, h] = above / (below + 1e-6)
         heard, x = heard.flatten(1), state[:n]
-        h = normed(w, f"{layer}.attn_norm", x + heard[:n])
+        h = batch_normed(w, f"{layer}.attn_norm", x + heard[:n])
         if arguments["local_layer"] == "gatedgcn":
             nodes, edges = model.get_submodule(f"{layer}.local")(x, edges, graph.edge_index)
-            h = h + normed(w, f"{layer}.local_norm", nodes)
+            h = h + batch_normed(w, f"{layer}.local_norm", nodes)
         elif arguments["local_layer"] != "none":
             kind = {"gat": lambda: GATConv(6, 3, 2, edge_dim=edge_dim and 6), "gcn": lambda: GCNConv(6, 6)}[
                 arguments["local_layer"]
             ]
             local, attr = kind().double(), [edges] if edge_dim and arguments["local_layer"] == "gat" else []
             local.load_state_dict(model.get_submodule(f"{layer}.local").state_dict())
-            h = h + normed(w, f"{layer}.local_norm", x + local(x, graph.edge_index, *attr))
-        h = normed(
+            h = h + batch_normed(w, f"{layer}.local_norm", x + local(x, graph.edge_index, *attr))
+        h = batch_normed(
             w, f"{layer}.ffn_norm", h + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", h).clamp(min=0))
         )
         state = torch.cat([h, heard[n:]])

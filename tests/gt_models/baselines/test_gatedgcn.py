@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import batch_normed, linear
 
 
 def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
@@ -29,15 +30,7 @@ def build(level: str = "graph", **arguments) -> nn.Module:
 
 
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    if f"{name}.weight" not in w:
-        return x
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
-        f"{name}.bias"
-    ]
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+    return batch_normed(w, name, x) if f"{name}.weight" in w else x
 
 
 @pytest.mark.parametrize("batch_norm", [False, True])

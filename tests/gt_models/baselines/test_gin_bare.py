@@ -7,6 +7,7 @@ from torch import nn
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import redrawn
 
 
 def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
@@ -18,11 +19,7 @@ def build(level: str = "node", **arguments) -> nn.Module:
     model = create_model(
         "gin-bare", **{"in_dim": 4, "out_dim": 2, "level": level, "hidden_dim": 8, "num_layers": 2} | arguments
     ).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    return model
+    return redrawn(model, vectors=False)
 
 
 @pytest.mark.parametrize("layers", [1, 3])

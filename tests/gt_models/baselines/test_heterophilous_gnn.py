@@ -9,6 +9,7 @@ from gt_models import create_model
 from gt_models.baselines.heterophilous_gnn import LAYERS
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import linear, redrawn
 
 HEADS = 2
 
@@ -21,14 +22,7 @@ def build(layer: str, **arguments) -> nn.Module:
     torch.manual_seed(0)
     sizes = {"in_dim": 4, "out_dim": 2, "hidden_dim": 8, "num_layers": 2, "num_heads": HEADS, "dropout": 0.0}
     model = create_model("heterophilous-gnn", **sizes | {"layer": layer} | arguments).double()
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0)
+    return redrawn(model)
 
 
 def feed_forward(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from gt_models import create_model
 from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import redrawn
 
 
 def build(**arguments) -> nn.Module:
@@ -18,11 +19,7 @@ def build(**arguments) -> nn.Module:
         "linkx",
         **{"in_dim": 4, "out_dim": 3, "hidden_dim": 6, "num_nodes": 8, "num_layers": 2, "dropout": 0.0} | arguments,
     )
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    return model.double()
+    return redrawn(model, vectors=False).double()
 
 
 def with_numbers(sizes=(5, 3, 7)) -> list[GraphBatch]:

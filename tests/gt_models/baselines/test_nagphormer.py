@@ -11,6 +11,7 @@ from gt_models.batch import GraphBatch, MissingEncoding
 from gt_models.encodings import compute
 from gt_models.transforms import needs
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import linear
 
 
 def build(**arguments) -> nn.Module:
@@ -36,10 +37,6 @@ def with_hops(sizes=(5, 3, 7)) -> list[GraphBatch]:
     for graph in graphs:
         graph.encodings |= compute("hops", graph, columns=4, steps=3, dtype=torch.float64)
     return graphs
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:

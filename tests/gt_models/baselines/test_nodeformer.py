@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import linear
 
 
 def build(**arguments) -> nn.Module:
@@ -32,10 +33,6 @@ def with_loops(n: int = 6) -> GraphBatch:
     """Two stored self-loops of a node count once."""
     graph = checks.random_graphs((n,), density=0.3)[0]
     return GraphBatch(graph.x, torch.cat([graph.edge_index, torch.tensor([[2, 4], [2, 4]])], 1), graph.ptr)
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
 
 def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from gt_models import create_model
 from gt_models.baselines.ogb_gnn import CONVOLUTIONS
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import batch_normed, linear, redrawn
 
 
 def graphs(sizes=(5, 3, 6)) -> list[GraphBatch]:
@@ -20,24 +21,7 @@ def build(convolution: str = "gin", **arguments) -> nn.Module:
     torch.manual_seed(0)
     sizes = {"in_dim": 4, "edge_dim": 3, "out_dim": 2, "hidden_dim": 8, "num_layers": 3}
     model = create_model("ogb-gnn", **sizes | {"convolution": convolution} | arguments).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-
-def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
-        f"{name}.bias"
-    ]
+    return redrawn(model)
 
 
 def convolved(
@@ -56,9 +40,8 @@ def convolved(
             rows.append(sum(sent, here))
         elif convolution == "gin":
             summed = sum(((h[j] + e[k]).clamp(min=0) for k, j in into), (1 + w[f"{name}.eps"]) * h[i])
-            rows.append(
-                linear(w, f"{name}.mlp.3", normed(w, f"{name}.mlp.1", linear(w, f"{name}.mlp.0", summed)).clamp(min=0))
-            )
+            hidden = batch_normed(w, f"{name}.mlp.1", linear(w, f"{name}.mlp.0", summed)).clamp(min=0)
+            rows.append(linear(w, f"{name}.mlp.3", hidden))
         else:
             sent = [linear(w, f"{name}.source", h[j]) for _, j in into] + [linear(w, f"{name}.source", h[i])]
             edge = [e[k] for k, _ in into] + [torch.zeros_like(h[i])]
@@ -84,13 +67,14 @@ def test_is_its_equations(convolution, virtual_node, residual, edge_dim):
             if edge_dim is None
             else linear(w, f"edge_encoders.{i}.linear", graph.edge_attr)
         )
-        update = normed(w, f"norms.{i}", convolved(w, f"convs.{i}", convolution, h, e, graph.edge_index.T.tolist()))
+        update = convolved(w, f"convs.{i}", convolution, h, e, graph.edge_index.T.tolist())
+        update = batch_normed(w, f"norms.{i}", update)
         if i < 2:
             update = update.clamp(min=0)
         if virtual_node and i < 2:
             moved = h.sum(0) + v
             for k in range(2):
-                moved = normed(
+                moved = batch_normed(
                     w, f"virtual_mlps.{i}.norms.{k}", linear(w, f"virtual_mlps.{i}.linears.{k}", moved)
                 ).clamp(min=0)
             v = v + moved if residual else moved

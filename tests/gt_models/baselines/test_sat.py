@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.nn import PNAConv
 from torch_geometric.utils import k_hop_subgraph
 
 from gt_models import create_model
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import batch_normed, linear, redrawn
 
 
 def build(**arguments) -> nn.Module:
@@ -23,28 +24,11 @@ def build(**arguments) -> nn.Module:
         "towers": 2,
     }
     model = create_model("sat", **sizes | {"edge_width": 5, "rwse_dim": 3, "dropout": 0.0} | arguments).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
+    return redrawn(model)
 
 
 def sparse_graphs(sizes=(6, 3, 8)):
     return checks.random_graphs(sizes, density=0.3, node_encodings=(("rwse", 3),))
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
-
-
-def normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
-        f"{name}.bias"
-    ]
 
 
 @pytest.mark.parametrize("edge_dim", [None, 3])
@@ -74,14 +58,14 @@ def test_is_its_equations(edge_dim):
                 conv.load_state_dict({k: v for k, v in own.state_dict().items() if "avg_deg" not in k}, strict=False)
                 h = conv(h, inner, None if edges is None else edges[kept]).relu()
             structure.append(torch.cat([x[i], h.sum(0)]))
-        s = linear(w, f"{layer}.structure_out", normed(w, f"{layer}.structure_norm", torch.stack(structure)))
+        s = linear(w, f"{layer}.structure_out", batch_normed(w, f"{layer}.structure_norm", torch.stack(structure)))
         k, q = linear(w, f"{layer}.keys_queries", s).split(8, 1)
         v, heads = linear(w, f"{layer}.values", x), []
         for h in (slice(0, 4), slice(4, 8)):
             heads.append((q[:, h] @ k[:, h].T / 2).softmax(1) @ v[:, h])
         heard = linear(w, f"{layer}.out", torch.cat(heads, 1)) / (1 + degree).sqrt()[:, None]
-        x = normed(w, f"{layer}.attn_norm", x + heard)
-        x = normed(
+        x = batch_normed(w, f"{layer}.attn_norm", x + heard)
+        x = batch_normed(
             w, f"{layer}.ffn_norm", x + linear(w, f"{layer}.ffn_out", linear(w, f"{layer}.ffn_in", x).clamp(min=0))
         )
     assert len(covered) > 1  # nodes have different neighbourhoods

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from gt_models import create_model
 from gt_models.batch import GraphBatch
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import batch_normed, linear, redrawn
 
 
 def build(**arguments) -> nn.Module:
@@ -24,24 +25,7 @@ def build(**arguments) -> nn.Module:
         "graph_weight": 0.3,
     }
     model = create_model("sgformer", **sizes | rates | arguments).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            nn.init.normal_(parameter)
-    return model
-
-
-def linear(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-
-
-def batch_normed(w: dict[str, Tensor], name: str, x: Tensor) -> Tensor:
-    return (x - w[f"{name}.running_mean"]) / (w[f"{name}.running_var"] + 1e-5).sqrt() * w[f"{name}.weight"] + w[
-        f"{name}.bias"
-    ]
+    return redrawn(model)
 
 
 def test_is_its_equations():

@@ -6,6 +6,7 @@ from torch import nn
 
 from gt_models import create_model
 from tests.gt_models import checks
+from tests.gt_models.baselines.cases import redrawn
 
 VARIANTS = [{}, {"normalisation": "batch", "last_activation": False}]
 
@@ -16,11 +17,7 @@ def build(**arguments) -> nn.Module:
     model = create_model(
         "siam", **{"in_dim": 4, "out_dim": 1, "set_dims": (8, 6), "pair_dims": (5,)} | arguments
     ).double()
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.5, 2.0)
-    return model
+    return redrawn(model, vectors=False)
 
 
 @pytest.mark.parametrize("arguments", VARIANTS)

@@ -50,21 +50,6 @@ def test_kernels_by_loops():
     torch.testing.assert_close(relu_kernel(u, p), torch.relu(c * u @ p.T) + 1e-3)
 
 
-def test_one_stabilizer_for_the_whole_call():
-    u, p = torch.randn(2, 5, 3, dtype=D), torch.randn(4, 3, dtype=D)
-    whole = softmax_kernel(u, p, False, 0.0, key_dims=(0, 1, 2))
-    each = softmax_kernel(u, p, False, 0.0)
-    ratio = whole / each
-    torch.testing.assert_close(ratio, ratio[:, :1, :1].expand_as(ratio))
-    assert whole.amax() == max(whole[0].amax(), whole[1].amax())
-    floored = softmax_kernel(
-        u - 10, p.abs(), False, 0.0, key_floor=0.0
-    )  # all projections below zero: the floor is the stabiliser
-    torch.testing.assert_close(
-        floored, softmax_kernel(u - 10, p.abs(), False, 0.0, stabilizer=torch.zeros((), dtype=D))
-    )
-
-
 def test_more_features_come_nearer_to_softmax():
     q, k, v = torch.randn(3, 16, 9, 6, dtype=D) * 0.5
     exact = F.scaled_dot_product_attention(q, k, v)
