@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gt_models.layers.accelerated import accelerated
+from gt_models.layers.accelerated import accelerated, differs
 from gt_models.layers.drop_path import DropPath
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.packing import Group, Packing, by_groups
@@ -80,8 +80,11 @@ class EncoderLayer(nn.Module):
         return self.dropout(self.ffn_out(branch))
 
     def _can_go_by_rows(self, packing: "Packing") -> bool:
-        plain = not (torch.compiler.is_compiling() or torch.is_autocast_enabled(packing.ptr.device.type))
-        return plain and self.attn.features is not None and packing.num_graphs == 1 and not self.drop_path.rate
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled(packing.ptr.device.type):
+            return False
+        if self.attn.features is None or packing.num_graphs > 1 or self.drop_path.rate:
+            return False
+        return differs("attn", self.attn, SelfAttention) is None  # its parts are called, and not itself
 
     def _by_rows(self, x: Tensor) -> Tensor:
         """The layer for one graph, `ROWS` tokens at a time. The backward pass computes intermediates again."""
