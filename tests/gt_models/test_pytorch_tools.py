@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gt_models import model_info
 from gt_models.batch import GraphBatch
 from gt_models.kernels import use
 from gt_models.registry import list_models, model_module
@@ -102,10 +103,12 @@ def test_an_adapter_in_place_of_any_linear_is_called(name):
 NOT_CALLED = {"exphormer": "dropout", "linkx": "dropout", "i2gnn-ppgt": "ppgt", "sat": ".*fused_aggr"}
 
 
+@pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", list_models())
-def test_the_hooks_of_every_submodule_fire(name):
+def test_the_hooks_of_every_submodule_fire(name, training):
     """Forward hooks, with which capture libraries trace a model, and backward hooks."""
-    model, seen, behind = build(name), {}, set()
+    deep = {"num_layers": 2} if "num_layers" in model_info(name).arguments and not training else {}
+    model, seen, behind = build(name, **deep).train(training), {}, set()
     for key, module in model.named_modules():
         if not isinstance(module, CONTAINERS):
             module.register_forward_hook(lambda *given, key=key: seen.update({key: given[2]}))
