@@ -17,6 +17,7 @@ from gt_models.layers.drop_path import DropPath
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.packing import Group, Packing, by_groups
 from gt_models.layers.performer import RandomFeatures, key_maximum, performer_attention
+from gt_models.layers.settings import at_least
 from gt_models.layers.softmax_attention import SoftmaxAttention, fused_attention
 
 ATTENTIONS = ("softmax", "performer")
@@ -129,6 +130,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         if attention not in ATTENTIONS:
             raise ValueError(f"unknown attention {attention!r}; known: {', '.join(ATTENTIONS)}")
+        at_least(1, num_features=num_features, redraw_interval=redraw_interval)
         if num_heads < 1 or hidden_dim % num_heads:
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
