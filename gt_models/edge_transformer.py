@@ -19,6 +19,7 @@ from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.mlp import MLP, activation
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of, full_precision
+from gt_models.layers.settings import at_least
 from gt_models.layers.triple_dropout import TripleDropout
 from gt_models.registry import register_model
 
@@ -26,6 +27,7 @@ PAPER = (
     "Luis Mueller and Christopher Morris: Towards Principled Graph Transformers, NeurIPS 2024. "
     "https://arxiv.org/abs/2401.10119"
 )
+POOLINGS = ("sum", "mean", "set2set")
 
 
 @register_model("edge-transformer", levels=("graph", "node", "pair"), cost="n^3 d", encodings=("rrwp",), paper=PAPER)
@@ -76,6 +78,10 @@ class EdgeTransformer(nn.Module):
             raise ValueError(f"unknown head {head!r}; known: halving, constant")
         if level not in ("graph", "node", "pair"):
             raise ValueError(f"edge-transformer cannot predict at level {level!r}; it predicts: graph, node, pair")
+        if pooling not in POOLINGS:
+            raise ValueError(f"unknown pooling {pooling!r}; known: {', '.join(POOLINGS)}")
+        at_least(1, hidden_dim=hidden_dim, num_layers=num_layers, num_heads=num_heads)
+        at_least(0, rrwp_dim=rrwp_dim)
         if rrwp_dim and not 0 < rrwp_hidden_dim < hidden_dim:
             raise ValueError(f"rrwp_hidden_dim {rrwp_hidden_dim} must lie between 0 and hidden_dim {hidden_dim}")
         tokens, layer, readout = self.submodule_classes()
@@ -174,6 +180,7 @@ class TriangularAttention(nn.Module):
 
     def __init__(self, hidden_dim: int, num_heads: int, attn_dropout: float = 0.0):
         super().__init__()
+        at_least(1, num_heads=num_heads)
         if hidden_dim % num_heads:
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
@@ -348,8 +355,8 @@ class GraphPooling(nn.Module):
 
     def __init__(self, hidden_dim: int, how: str, steps: int = 6):
         super().__init__()
-        if how not in ("sum", "mean", "set2set"):
-            raise ValueError(f"unknown pooling {how!r}; known: sum, mean, set2set")
+        if how not in POOLINGS:
+            raise ValueError(f"unknown pooling {how!r}; known: {', '.join(POOLINGS)}")
         self.how, self.steps = how, steps
         # unstated: six steps; from the authors' code
         self.lstm = nn.LSTMCell(2 * hidden_dim, hidden_dim) if how == "set2set" else None

@@ -20,6 +20,7 @@ from gt_models.layers.equivariant_basis import bell, equality_pattern
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.packing import Packing
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least, check_rates
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import EncoderLayer
 from gt_models.registry import Registration, register_model
@@ -116,6 +117,8 @@ class TokenGT(nn.Module):
                 f"order {order} with level {level!r}: order is 2 or more, and above 2 the tokens are hyperedges, not "
                 "edges"
             )
+        at_least(1, hidden_dim=hidden_dim, ffn_dim=ffn_dim)
+        check_rates(eigenvector_dropout=eigenvector_dropout)
         if sparse_equivariant_basis and (order > 2 or level == "hyperedge"):
             raise ValueError("the sparse equivariant basis adds edge tokens to node tokens: it needs order 2 and edges")
         self.level, self.order, self.hyperedges = level, order, order > 2 or level == "hyperedge"

@@ -16,6 +16,7 @@ from gt_models.layers import identifiers as ids
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.equivariant_basis import basis_targets, bell, equality_pattern
+from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
@@ -81,6 +82,9 @@ class TokenGTAttention(nn.Module):
             raise ValueError(
                 f"level {level!r}, out_dim {out_dim}: this model gives attention for the {bell(4)} basis tensors"
             )
+        at_least(
+            1, node_id_dim=node_id_dim, hidden_dim=hidden_dim, head_dim=head_dim, identifier_table=identifier_table
+        )  # fmt: skip
         if num_heads < out_dim:
             raise ValueError(f"num_heads {num_heads}: one head for each of the {out_dim} basis tensors, or more")
         self.node_identifiers, self.node_id_dim, self.identifier_table = node_identifiers, node_id_dim, identifier_table

@@ -72,10 +72,10 @@ class AddEncodings(BaseTransform):
         if self.requests is None:
             assert self._model is not None  # set by the first call
             self.requests, self._model = needs(self._model, data, self._given), None
-        graphs = None if isinstance(data, Batch) else torch.tensor([_content(data)])
+        graphs = _content(data)
         for name, arguments in self.requests.items():
             offsets = ENCODINGS[name].offsets
-            if offsets and graphs is not None:
+            if offsets and not isinstance(data, Batch):
                 raise EncodingError(
                     f"encoding {name!r} numbers edges ({', '.join(offsets)}), which a DataLoader does not shift: "
                     "apply the transform to each batch instead: `for batch in loader: batch = transform(batch)`"
@@ -153,7 +153,14 @@ def _wide_enough(encoding: Encoding, array: str, width: int, given: Arguments) -
     )
 
 
-def _content(data: Data) -> int:
-    """An id of a graph by its edges, so that the same is drawn for it in every batch."""
-    edges = GraphBatch.of(data).edge_index
-    return zlib.crc32(edges.cpu().contiguous().numpy().tobytes(), data.num_nodes)
+def _content(data: Data) -> Tensor:
+    """Ids of the graphs by their edges, long [B], so that the same is drawn for a graph alone and in every batch."""
+    batch = GraphBatch.of(data).to("cpu")
+    graph = batch.batch[batch.edge_index[0]]
+    by_graph = (batch.edge_index - batch.ptr[graph])[:, graph.argsort(stable=True)]
+    parts = by_graph.split(torch.bincount(graph, minlength=batch.num_graphs).tolist(), 1)
+    sizes = batch.sizes.tolist()
+    return torch.tensor(
+        [zlib.crc32(edges.contiguous().numpy().tobytes(), size) for edges, size in zip(parts, sizes, strict=True)],
+        dtype=torch.long,
+    )

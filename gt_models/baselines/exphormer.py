@@ -22,6 +22,7 @@ from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.self_loops import attend, with_self_loops
+from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 LOCAL_LAYERS = ("gat", "gcn", "gatedgcn", "none")
@@ -104,6 +105,8 @@ class Exphormer(nn.Module):
             raise ValueError(
                 f"expander_degree {expander_degree} and virtual_nodes {virtual_nodes}: give no negative number"
             )
+        at_least(1, hidden_dim=hidden_dim, pe_dim=pe_dim)
+        at_least(0, laplacian_dim=laplacian_dim)
         width = hidden_dim - pe_dim * bool(laplacian_dim)
         if width < 1:
             raise ValueError(

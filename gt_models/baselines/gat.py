@@ -9,6 +9,7 @@ from torch_geometric.nn import GATConv, GATv2Conv
 from gt_models.batch import GraphBatch
 from gt_models.layers.gnn import GNN
 from gt_models.layers.self_loops import attend, with_self_loops
+from gt_models.layers.settings import check_rates
 from gt_models.registry import register_model
 
 
@@ -54,6 +55,7 @@ class GAT(GNN):
             )
         if version not in ("v1", "v2"):
             raise ValueError(f"unknown version {version!r}; known: v1, v2")
+        check_rates(attn_dropout=attn_dropout)  # torch_geometric's layers check it in training alone
         layer, edge_width = GATConv if version == "v1" else GATv2Conv, None if edge_dim is None else hidden_dim
         # unstated: heads of the last layer; side by side as in the others, since a Linear follows (the paper averages
         # them in its place)

@@ -24,6 +24,7 @@ from gt_models.layers.performer import RandomFeatures
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.self_loops import attend, with_self_loops
+from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
@@ -101,6 +102,8 @@ class GPS(nn.Module):
             )
         if local_layer == attention == "none":
             raise ValueError("a layer with neither message passing nor attention: choose one of them")
+        at_least(1, pe_dim=pe_dim, num_heads=num_heads, num_features=num_features, redraw_interval=redraw_interval)
+        at_least(0, rwse_dim=rwse_dim, laplacian_dim=laplacian_dim)
         width = hidden_dim - pe_dim * (bool(rwse_dim) + bool(laplacian_dim))
         if width < 1:
             raise ValueError(

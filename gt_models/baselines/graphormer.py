@@ -17,6 +17,7 @@ from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level, encode_edges
 from gt_models.layers.pair_dropout import PairDropout
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 
@@ -77,6 +78,7 @@ class Graphormer(nn.Module):
     ):
         super().__init__()
         check_level("graphormer", level, "sum", num_layers)
+        at_least(1, hidden_dim=hidden_dim, ffn_dim=ffn_dim)
         if norm not in ("post", "pre"):
             raise ValueError(f"unknown norm {norm!r}; known: post, pre")
         if min(max_distance, path_length, max_degree) < 1:

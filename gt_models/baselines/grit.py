@@ -85,6 +85,8 @@ class GRIT(nn.Module):
         check_level("grit", level, pooling, num_layers)
         if norm not in ("batch", "layer"):
             raise ValueError(f"unknown norm {norm!r}; known: batch, layer")
+        if clamp is not None and not clamp > 0:
+            raise ValueError(f"clamp is {clamp}: give a positive number, or None for no clamp")
         if rrwp_dim < 1:
             raise ValueError(f"rrwp_dim {rrwp_dim}: pairs start from RRWP alone, give at least one channel")
         self.level, self.pooling, self.rrwp_dim = level, pooling, rrwp_dim

@@ -18,6 +18,7 @@ from gt_models.hot.encoders import make_encoder
 from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 
@@ -69,6 +70,7 @@ class HyperSAGNN(nn.Module):
                 "a node is compared with the others of its hyperedge: hyperedge_order is at least 2, not "
                 f"{hyperedge_order}"
             )
+        at_least(1, hidden_dim=hidden_dim, num_heads=num_heads, head_dim=head_dim)
         self.level, self.order, self.num_heads, self.head_dim = level, hyperedge_order, num_heads, head_dim
         # deviates: entries of a node are dropped once per step, and all nodes are reconstructed; the authors do both
         # for each node of a batch as often as it occurs there

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 from gt_models.released.ppgt import PPGTReleased
@@ -55,6 +56,7 @@ class I2GNNPPGT(nn.Module):
         super().__init__()
         if subgraph not in ("edge", "source"):
             raise ValueError(f"unknown subgraph {subgraph!r}; known: edge, source")
+        at_least(0, subgraph_hops=subgraph_hops, gin_layers=gin_layers)
         rrwp_dim, hidden_dim = released["rrwp_dim"], released["hidden_dim"]
         self.rrwp_dim, self.subgraph_hops, self.subgraph = rrwp_dim, subgraph_hops, subgraph
         self.ppgt = _Backbone(**released)

@@ -14,6 +14,7 @@ from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
 from gt_models.layers.mlp import activation as make_activation
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 
@@ -56,6 +57,8 @@ class InvariantMLP(nn.Module):
             raise ValueError(f"unknown level {level!r}; known: graph, node")
         if form not in ("sparse", "dense"):
             raise ValueError(f"unknown form {form!r}; known: sparse, dense")
+        at_least(1, hidden_dim=hidden_dim)
+        at_least(0, num_layers=num_layers, degree_embeddings=degree_embeddings)
         self.form = form
         self.input = TensorEncoder(2, in_dim, edge_dim, hidden_dim, edge_columns, degree_embeddings)
         widths = [self.input.width] + [hidden_dim] * num_layers

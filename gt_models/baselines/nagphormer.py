@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.layers.packing import Packing
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.layers.transformer import SelfAttention
 from gt_models.registry import register_model
@@ -78,6 +79,7 @@ class NAGphormer(nn.Module):
             raise ValueError(
                 f"nagphormer needs a hop, a layer and a width to halve, not {hops}, {num_layers} and {hidden_dim}"
             )
+        at_least(0, laplacian_dim=laplacian_dim)
         self.tokens, self.width = hops + 1, in_dim + laplacian_dim
         self.encoder = nn.Linear(self.width, hidden_dim)
         self.layers = nn.ModuleList(

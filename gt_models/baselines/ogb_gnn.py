@@ -231,14 +231,13 @@ class VirtualNodeMLP(nn.Module):
     def forward(self, v: Tensor) -> Tensor:
         """[B, d] -> [B, d]."""
         for linear, norm in zip(self.linears, self.norms, strict=True):
-            # one graph has no variance: its batch is normalised as in evaluation
-            batch = self.training and len(v) > 1
             v = linear(v)
-            v = (
-                norm(v)
-                if batch
-                else F.batch_norm(v, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
-            ).relu()
+            # one graph has no variance: its batch is normalised as in evaluation
+            if len(v) < 2 and norm.training and isinstance(norm, nn.BatchNorm1d):
+                v = F.batch_norm(v, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
+            else:
+                v = norm(v)
+            v = v.relu()
         return v
 
 

@@ -17,6 +17,7 @@ from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
 from gt_models.layers.mlp import MLP
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 
@@ -63,6 +64,7 @@ class SetToGraph(nn.Module):
         super().__init__()
         if level not in ("pair", "hyperedge"):
             raise ValueError(f"unknown level {level!r}; known: pair, hyperedge")
+        at_least(1, node_dim=node_dim, hyperedge_order=hyperedge_order)
         if not set_dims and node_dim is None:
             raise ValueError("set_dims is empty: give at least one width, or node_dim")
         self.level, self.order, self.unit_norm = level, 2 if level == "pair" else hyperedge_order, unit_norm

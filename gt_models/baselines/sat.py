@@ -20,6 +20,7 @@ from gt_models.layers.gnn import check_level, encode_edges
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
@@ -88,6 +89,8 @@ class SAT(nn.Module):
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads and {towers} towers, with {hops} "
                 "hops: choose others"
             )
+        at_least(1, edge_width=edge_width)
+        at_least(0, rwse_dim=rwse_dim)
         self.level, self.pooling, self.hops, self.rwse_dim, self.degree_scale = (
             level,
             pooling,

@@ -24,6 +24,7 @@ from gt_models.layers.mlp import activation as make_activation
 from gt_models.layers.performer import RandomFeatures
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.reset import ResetParameters
+from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 PAPER = (
@@ -144,6 +145,11 @@ class HigherOrderTransformer(ResetParameters):
     ):
         super().__init__()
         qk_dim, v_dim, ffn_dim = (hidden_dim if width is None else width for width in (qk_dim, v_dim, ffn_dim))
+        at_least(
+            1, hidden_dim=hidden_dim, qk_dim=qk_dim, v_dim=v_dim, ffn_dim=ffn_dim, num_features=num_features,
+            redraw_interval=redraw_interval, hyperedge_order=hyperedge_order,
+        )  # fmt: skip
+        at_least(0, num_layers=num_layers)
         check_forms(form, kernel)
         check_attention(qk_dim, v_dim, num_heads, attention)
         self.k, self.l = orders(level, input_order, hyperedge_order)

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, local, real, run
+from gt_models.kernels.once_differentiable import once_differentiable
 
 BLOCK = 256  # tokens whose contributions to the gradients of alpha and beta are added up together
 

@@ -7,7 +7,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from gt_models.kernels.once_differentiable import once_differentiable
 
 PROGRAMS = 512  # each adds up the gradients of alpha and beta of its tiles
 TILE = 1024  # numbers of a tile

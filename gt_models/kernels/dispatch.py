@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as hooks_of_all_modules
 from torch.utils.checkpoint import _StopRecomputationError
 
-from gt_models.layers.accelerated import ATTACHED, plain
+from gt_models.layers.accelerated import ATTACHED, differs, plain
 from gt_models.layers.static_shapes import stands_for_numbers
 
 REFERENCE = "reference"
@@ -269,19 +268,6 @@ def reads(module: nn.Module, children: Mapping[str, type | tuple[type, ...]]) ->
         if reason := differs(name, child, types):
             return reason
     return None
-
-
-def differs(name: str, module: Any, types: type | tuple[type, ...]) -> str | None:
-    """Why a form may not read the parameters of `module`, see `reads`; None if it may."""
-    if type(module) not in (types if isinstance(types, tuple) else (types,)):
-        return f"{name} is a {type(module).__name__}"
-    if not isinstance(module, nn.Module):
-        return None
-    if hooks_of_all_modules._has_any_global_hook():
-        return "a hook of all modules is registered"
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
-        return f"{name} has hooks"
-    return f"the forward of {name} is replaced" if "forward" in vars(module) else None
 
 
 def traced(*tensors: Tensor) -> bool:

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, hash32, inner, real, run
+from gt_models.kernels.once_differentiable import once_differentiable
 from gt_models.layers.dropout_hash import GOLDEN, threshold
 
 _GOLDEN = np.uint32(GOLDEN)

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.compiled import (
@@ -30,6 +29,7 @@ from gt_models.kernels.compiled import (
     softmax,
 )
 from gt_models.kernels.dropout_numba import draws, factors
+from gt_models.kernels.once_differentiable import once_differentiable
 
 
 class _GatedAttention(torch.autograd.Function):

@@ -9,10 +9,10 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.compiled import compiled, exp2, run
+from gt_models.kernels.once_differentiable import once_differentiable
 from gt_models.kernels.row_linear_numba import parameter_gradients, product
 
 # erf(z) = 1 - (a1 t + ... + a5 t^5) e^(-z^2), t = 1 / (1 + p z), z >= 0, to 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26)
@@ -39,7 +39,7 @@ class _GELUMLP(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, hidden, slope, weight1, weight2 = ctx.saved_tensors
         inside = product(grad, weight2.t()).mul_(slope)
         grad_x = product(inside, weight1.t()) if ctx.needs_input_grad[0] else None

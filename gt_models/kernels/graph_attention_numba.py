@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, copy, dot, local, mul, muladd, real, run, softmax
+from gt_models.kernels.once_differentiable import once_differentiable
 
 BLOCK = 1024  # nodes whose contributions to the attention vectors' gradients are added up together
 

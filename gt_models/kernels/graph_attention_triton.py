@@ -9,9 +9,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.autocast import without_autocast
+from gt_models.kernels.once_differentiable import once_differentiable
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
@@ -33,7 +33,7 @@ class _GraphAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
+    def backward(ctx, grad: Tensor):
         v, att_source, att_target, source, of_target, out, ptr, ptr_t, col_t, perm_t = ctx.saved_tensors
         grad = grad.contiguous().view_as(v)
         of_target = of_target.clone()  # the pass may be run again

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.compiled import compiled, copy, dot, hash32, local, muladd, powers, real, run
 from gt_models.kernels.dropout_numba import draws, factors
+from gt_models.kernels.once_differentiable import once_differentiable
 
 
 class _GRITAttention(torch.autograd.Function):

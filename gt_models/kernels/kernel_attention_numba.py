@@ -19,7 +19,6 @@ import torch
 from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import (
     compiled,
@@ -36,6 +35,7 @@ from gt_models.kernels.compiled import (
     shares,
 )
 from gt_models.kernels.grouped import Attention, Groups, Sorted
+from gt_models.kernels.once_differentiable import once_differentiable
 
 BLOCK = 512  # rows that are summed before they are added to a total; the minimum number of rows of a thread
 QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(

@@ -2,11 +2,11 @@
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
+from gt_models.kernels.once_differentiable import once_differentiable
 
 
 def reference(x: Tensor, *parameters: Tensor | None) -> tuple[Tensor, ...]:
@@ -35,7 +35,7 @@ class _MultiLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, *weights = ctx.saved_tensors
         grad_x = None
         if ctx.needs_input_grad[0]:

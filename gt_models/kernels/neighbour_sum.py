@@ -5,11 +5,11 @@ import warnings
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.dispatch import Form, Operation
 from gt_models.kernels.graph_attention import small_edges
+from gt_models.kernels.once_differentiable import once_differentiable
 from gt_models.layers.csr import rows_of
 
 
@@ -39,7 +39,7 @@ class _Sparse(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
+    def backward(ctx, grad: Tensor):
         weight, ptr_t, col_t, perm_t = ctx.saved_tensors
         return _product(ptr_t, col_t, weight.index_select(0, perm_t), grad), None, None, None, None, None, None
 

@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import (
     compiled,
@@ -33,6 +32,7 @@ from gt_models.kernels.compiled import (
     softmax,
 )
 from gt_models.kernels.dropout_numba import draws
+from gt_models.kernels.once_differentiable import once_differentiable
 from gt_models.layers.dropout_hash import GOLDEN
 
 LANES, ROWS = 16, 8  # a block of a product

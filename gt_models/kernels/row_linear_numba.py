@@ -12,10 +12,10 @@ from functools import cache
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.compiled import compiled, inner, local, muladd, run
+from gt_models.kernels.once_differentiable import once_differentiable
 
 # TILE: columns of a gradient, of which four rows fill half of the registers; ROWS: of both sides, which stay in the
 # cache until they are done with
@@ -32,7 +32,7 @@ class _RowLinear(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     @without_autocast
-    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
         grad_weight, grad_bias = parameter_gradients(grad, x)
         return (

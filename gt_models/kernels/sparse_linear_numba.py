@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import compiled, local, real, row_capacity, run
+from gt_models.kernels.once_differentiable import once_differentiable
 
 
 class _SparseLinear(torch.autograd.Function):

@@ -21,7 +21,6 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.compiled import (
     compiled,
@@ -39,6 +38,7 @@ from gt_models.kernels.compiled import (
     vector_at,
 )
 from gt_models.kernels.dropout_numba import draws
+from gt_models.kernels.once_differentiable import once_differentiable
 from gt_models.layers.dropout_hash import GOLDEN
 
 LANES = 8  # one vector of AVX2 in float32; a power of two

@@ -12,9 +12,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from gt_models.kernels.dropout_triton import hash32, is_kept
+from gt_models.kernels.once_differentiable import once_differentiable
 
 LOG2E = 1.4426950408889634
 

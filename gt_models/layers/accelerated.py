@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
+from torch import nn
+from torch.nn.modules import module as hooks_of_all_modules
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -50,6 +52,22 @@ def plain(cls: type, name: str) -> Callable[..., Any]:
     if not getattr(function, "accelerated", False):
         raise ValueError(f"{cls.__qualname__}.{name} is not marked as @accelerated: mark it in {cls.__module__}")
     return inspect.unwrap(function)
+
+
+def differs(name: str, module: Any, types: type | tuple[type, ...]) -> str | None:
+    """Why the parameters of `module` may not be read, or its parts called, in place of the module; None if they may.
+
+    The module must have exactly one of these types, no hooks and no `forward` of its own.
+    """
+    if type(module) not in (types if isinstance(types, tuple) else (types,)):
+        return f"{name} is a {type(module).__name__}"
+    if not isinstance(module, nn.Module):
+        return None
+    if hooks_of_all_modules._has_any_global_hook():
+        return "a hook of all modules is registered"
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return f"{name} has hooks"
+    return f"the forward of {name} is replaced" if "forward" in vars(module) else None
 
 
 def _implementation(cls: type, method: Callable[..., Any]) -> Callable[..., Any] | None:

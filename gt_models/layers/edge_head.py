@@ -124,13 +124,17 @@ class EdgeModel(nn.Module):
         return torch.cat(parts)
 
     def _without_pairs(self, batch: GraphBatch) -> GraphBatch:
+        extras = {key: value for key, value in batch.extras.items() if not key.startswith("edge_label_")}
         graph = self._graph
-        if graph is None or graph.edge_index is not batch.edge_index or graph.x is not batch.x:
+        if graph is None or not _same_tensors(vars(graph), vars(batch) | {"extras": extras}):
             graph = copy.copy(batch)
-            graph.y, graph.encodings = None, dict(batch.encodings)
-            graph.extras = {key: value for key, value in batch.extras.items() if not key.startswith("edge_label_")}
+            graph.y, graph.encodings, graph.extras = None, dict(batch.encodings), extras
             self._graph = graph
         return graph
+
+    def __getstate__(self) -> dict[str, Any]:
+        # neither copies nor pickles of the module have the last graph
+        return {**self.__dict__, "_graph": None}
 
     def _scores(self, embeddings: Tensor, pairs: Tensor, attributes: Tensor | None) -> Tensor:
         # index_select: the backward pass of indexing is not deterministic on GPUs
@@ -141,3 +145,13 @@ class EdgeModel(nn.Module):
         if name == "set_phase":
             return getattr(super().__getattr__("node_model"), name)
         return super().__getattr__(name)
+
+
+def _same_tensors(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the fields of two batches are the same tensors."""
+
+    def identities(fields: dict[str, Any]) -> list[Any]:
+        dicts = ({key: id(value) for key, value in fields[name].items()} for name in ("encodings", "extras"))
+        return [*dicts, *(id(fields[name]) for name in ("x", "edge_index", "ptr", "edge_attr"))]
+
+    return identities(one) == identities(other)

@@ -10,6 +10,7 @@ from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.pooling import POOLINGS, pool
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 
 NORMALISATIONS = ("none", "batch", "layer")
 
@@ -64,6 +65,8 @@ class GNN(nn.Module):
     ):
         super().__init__()
         check_level(name, level, pooling, num_layers)
+        at_least(1, hidden_dim=hidden_dim)
+        at_least(0, rrwp_dim=rrwp_dim, laplacian_dim=laplacian_dim)
         if normalisation not in NORMALISATIONS:
             raise ValueError(f"unknown normalisation {normalisation!r}; known: {', '.join(NORMALISATIONS)}")
         self.level, self.pooling, self.residual, self.all_layers = level, pooling, residual, all_layers

@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gt_models.layers.accelerated import accelerated
+from gt_models.layers.accelerated import accelerated, differs
 from gt_models.layers.drop_path import DropPath
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.packing import Group, Packing, by_groups
 from gt_models.layers.performer import RandomFeatures, key_maximum, performer_attention
+from gt_models.layers.settings import at_least
 from gt_models.layers.softmax_attention import SoftmaxAttention, fused_attention
 
 ATTENTIONS = ("softmax", "performer")
@@ -80,8 +81,11 @@ class EncoderLayer(nn.Module):
         return self.dropout(self.ffn_out(branch))
 
     def _can_go_by_rows(self, packing: "Packing") -> bool:
-        plain = not (torch.compiler.is_compiling() or torch.is_autocast_enabled(packing.ptr.device.type))
-        return plain and self.attn.features is not None and packing.num_graphs == 1 and not self.drop_path.rate
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled(packing.ptr.device.type):
+            return False
+        if self.attn.features is None or packing.num_graphs > 1 or self.drop_path.rate:
+            return False
+        return differs("attn", self.attn, SelfAttention) is None  # its parts are called, and not itself
 
     def _by_rows(self, x: Tensor) -> Tensor:
         """The layer for one graph, `ROWS` tokens at a time. The backward pass computes intermediates again."""
@@ -126,6 +130,7 @@ class SelfAttention(nn.Module):
         super().__init__()
         if attention not in ATTENTIONS:
             raise ValueError(f"unknown attention {attention!r}; known: {', '.join(ATTENTIONS)}")
+        at_least(1, num_features=num_features, redraw_interval=redraw_interval)
         if num_heads < 1 or hidden_dim % num_heads:
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"

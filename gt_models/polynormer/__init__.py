@@ -19,9 +19,10 @@ from gt_models.batch import GraphBatch
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.pooling import pool
+from gt_models.layers.pooling import POOLINGS, pool
 from gt_models.layers.precision import full_precision
 from gt_models.layers.reset import ResetParameters
+from gt_models.layers.settings import at_least
 from gt_models.polynormer.neighbours import neighbours
 from gt_models.registry import register_model
 
@@ -35,6 +36,7 @@ CHOICES = {
     "version": ("v1", "v2"),
     "local_layer": ("gat", "gcn", "random-walk"),
     "norm": ("layer", "none"),
+    "pooling": POOLINGS,
 }
 
 
@@ -299,7 +301,9 @@ class Polynormer(ResetParameters):
         pooling: Literal["mean", "sum", "max"] = "mean",
     ):
         super().__init__()
-        check_choices(level=level, attention=attention, version=version, local_layer=local_layer, norm=norm)
+        check_choices(
+            level=level, attention=attention, version=version, local_layer=local_layer, norm=norm, pooling=pooling
+        )
         check_sizes(attention, hidden_dim, num_heads, num_local_layers, num_global_layers)
         self.level, self.attention, self.version, self.pooling = level, attention, version, pooling
         self.phase = self.phases[-1]
@@ -406,6 +410,7 @@ def check_sizes(attention: str, hidden_dim: int, num_heads: int, num_local_layer
     Raises:
         ValueError: they do not.
     """
+    at_least(1, hidden_dim=hidden_dim, num_heads=num_heads)
     if hidden_dim % num_heads:
         raise ValueError(
             f"hidden_dim {hidden_dim} cannot be split into {num_heads} heads: choose a multiple of num_heads"

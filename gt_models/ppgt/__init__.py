@@ -23,6 +23,7 @@ from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.pair_dropout import PairDropout
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of, full_precision
+from gt_models.layers.settings import at_least
 from gt_models.ppgt.class_attention import ClassAttention, ClassAttentionLayer, Residual
 from gt_models.ppgt.norms import make_norm
 from gt_models.ppgt.stem import PairStem, stem_init
@@ -205,6 +206,11 @@ class PPGT(nn.Module):
         head_layers: int = 3,
     ):
         super().__init__()
+        at_least(
+            1, hidden_dim=hidden_dim, num_layers=num_layers, num_heads=num_heads, ffn_expansion=ffn_expansion,
+            stem_dim=stem_dim, pair_dim=pair_dim, stem_ffn_expansion=stem_ffn_expansion, head_layers=head_layers,
+        )  # fmt: skip
+        at_least(0, rrwp_dim=rrwp_dim, num_stem_ffn=num_stem_ffn, num_frequencies=num_frequencies)
         if hidden_dim % num_heads:
             raise ValueError(
                 f"num_heads={num_heads} does not divide hidden_dim={hidden_dim}: "

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, Triangles
 from gt_models.layers.precision import dtype_of
+from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
@@ -51,6 +52,7 @@ class EdgeTransformerBRECReleased(nn.Module):
         super().__init__()
         if level != "graph":
             raise ValueError(f"edge-transformer-brec-released cannot predict at level {level!r}; it predicts: graph")
+        at_least(1, hidden_dim=hidden_dim, num_layers=num_layers)
         out_dim = hidden_dim // 2 if out_dim is None else out_dim
         self.layers = nn.ModuleList(
             BRECLayer(hidden_dim if i else 1, hidden_dim, num_heads, shared_weights) for i in range(num_layers)
@@ -107,6 +109,7 @@ class BRECLayer(nn.Module):
 
     def __init__(self, in_dim: int, hidden_dim: int, num_heads: int, shared_weights: bool):
         super().__init__()
+        at_least(1, num_heads=num_heads)
         if hidden_dim % num_heads:
             raise ValueError(
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"

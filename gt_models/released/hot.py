@@ -14,6 +14,7 @@ from gt_models.hot.equivalence_classes import EquivalenceClass, distinct
 from gt_models.hot.head import PredictionHead
 from gt_models.hot.support import Support
 from gt_models.layers.performer import RandomFeatures
+from gt_models.layers.settings import at_least, check_rates
 from gt_models.layers.signature import with_arguments_of
 from gt_models.registry import register_model
 
@@ -74,6 +75,9 @@ class ReleasedHigherOrderTransformer(HigherOrderTransformer):
         degree_embeddings: int = 0,
         **paper: Any,
     ):
+        at_least(1, readout_dim=readout_dim, readout_heads=readout_heads)
+        at_least(0, degree_embeddings=degree_embeddings)
+        check_rates(head_dropout=head_dropout)
         self.readout_dim, self.readout_heads, self.degree_embeddings = readout_dim, readout_heads, degree_embeddings
         self.head_dims, self.head_diagonal, self.head_dropout = head_dims, head_diagonal, head_dropout
         super().__init__(**paper)

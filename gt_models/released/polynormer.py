@@ -148,7 +148,7 @@ class ReleasedPolynormer(Polynormer):
         pooling: Literal["mean", "sum", "max"] = "mean",
     ):
         nn.Module.__init__(self)
-        check_choices(level=level, attention=attention, version=version, local_layer=local_layer)
+        check_choices(level=level, attention=attention, version=version, local_layer=local_layer, pooling=pooling)
         check_sizes(attention, hidden_dim, num_heads, num_local_layers, num_global_layers)
         if beta not in ("sigmoid", "raw", "constant"):
             raise ValueError(f"beta={beta!r} is unknown; known: sigmoid, raw, constant")

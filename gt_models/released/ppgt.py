@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.settings import at_least
 from gt_models.layers.signature import with_arguments_of
 from gt_models.ppgt import PAPER, PPGT, SL2Attention
 from gt_models.ppgt.class_attention import Residual
@@ -71,6 +72,7 @@ class PPGTReleased(PPGT):
     ):
         if stem_ffn_init not in ("truncated", "kaiming"):
             raise ValueError(f"unknown stem_ffn_init {stem_ffn_init!r}; known: truncated, kaiming")
+        at_least(0, position_dim=position_dim)
         # read by the constructor of the paper's model
         self.position_dim = position_dim
         channels = {"degree": int(degree), "order": int(node_order), "position": position_dim}

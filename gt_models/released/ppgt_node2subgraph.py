@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.drop_path import DropPath
+from gt_models.layers.settings import at_least, check_rates
 from gt_models.layers.signature import with_arguments_of
 from gt_models.ppgt import PAPER
 from gt_models.registry import register_model
@@ -63,6 +64,8 @@ class Node2SubgraphReleased(PPGTReleased):
         class_attention_layers: int = 2,
         **released: Any,
     ):
+        at_least(1, class_attention_layers=class_attention_layers)
+        check_rates(node_mask_rate=node_mask_rate)
         self.class_attention_layers, self.node_mask_rate = class_attention_layers, node_mask_rate
         super().__init__(**released, **FIXED)
         hidden_dim = released["hidden_dim"]

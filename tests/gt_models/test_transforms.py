@@ -56,6 +56,15 @@ def test_random_identifiers_go_with_the_graph():
     assert not torch.equal(one.node_identifiers, other.node_identifiers[:5])
 
 
+@pytest.mark.parametrize("request_", [{"orthogonal": {"k": 4}}, {"random": {"k": 4}}, {"expander": {"degree": 2}}])
+def test_random_encodings_of_a_batch_are_those_of_its_graphs(request_):
+    transform, sizes = AddEncodings(request_), (12, 14, 13)
+    alone = Batch.from_data_list([transform(ring(n)) for n in sizes])
+    together = transform(Batch.from_data_list([ring(n) for n in sizes]))
+    (array, *_) = {"node_identifiers", "expander"} & alone.to_dict().keys()
+    assert torch.equal(together[array], alone[array])
+
+
 @pytest.mark.slow
 def test_numbers_of_edges_are_not_joined_by_a_loader():
     net = create_model(

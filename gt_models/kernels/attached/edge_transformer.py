@@ -27,7 +27,8 @@ def _attention_why_not(layer: TriangularAttention, x: Tensor, batch: GraphBatch)
 def feed_forward(layer: FeedForward, x: Tensor) -> Tensor:
     """`FeedForward.forward`."""
     (hidden, out), drops = (layer.hidden, layer.out), layer.dropout.active_rate > 0
-    if not drops and not differs("activation", layer.activation, nn.GELU):
+    exact = not differs("activation", layer.activation, nn.GELU) and layer.activation.approximate == "none"
+    if exact and not drops:
         return gelu_mlp(x, hidden.weight, hidden.bias, out.weight, out.bias)
     inside = layer.dropout(layer.activation(row_linear(x, hidden.weight, hidden.bias)))
     return row_linear(inside, out.weight, out.bias)

@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels.ada_rms import ada_rms
-from gt_models.kernels.dispatch import Form, attach, reads
+from gt_models.kernels.dispatch import Form, attach, differs, reads
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.kernels.gelu_mlp import gelu_mlp
@@ -121,7 +121,9 @@ def _in_chunks_why_not(stem: PairStem, raw: Tensor, *_: object) -> str | None:
         return f"at most {LARGE} pairs: storing all is faster"
     if any(isinstance(module, nn.BatchNorm1d) for module in stem.modules()):
         return "batch norm reads all pairs"
-    return reads(stem, {name: type(module) for name, module in stem.named_modules() if name})
+    # hooks of the stem itself would see chunks
+    children = {name: type(module) for name, module in stem.named_modules() if name}
+    return differs("the stem", stem, type(stem)) or reads(stem, children)
 
 
 for stem in STEMS:

@@ -50,7 +50,11 @@ def queries_and_keys(model: TokenGTAttention, nulls: Tensor, tokens: Tensor) -> 
 
 
 def _embed_why_not(model: TokenGTAttention, *_: object) -> str | None:
-    maybe = (nn.Linear, NoneType)
+    maybe, kinds = (nn.Linear, NoneType), model.type_encoder
+    if isinstance(kinds, nn.Embedding) and (kinds.max_norm, kinds.padding_idx, kinds.scale_grad_by_freq) != (
+        None, None, False,
+    ):  # fmt: skip
+        return "type_encoder does more than to look up rows"
     return reads(model, {"identifier_encoder": maybe, "input_linear": maybe, "type_encoder": (nn.Embedding, NoneType)})
 
 

@@ -123,3 +123,23 @@ def test_columns_of_categories_begin_as_ogbs_encoders():
 def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         build(**arguments)
+
+
+def test_a_norm_of_the_virtual_node_is_called():
+    class Doubled(nn.BatchNorm1d):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    model = build().eval()
+    batch = checks.collate(graphs())
+    before = model(batch)
+    old = model.virtual_mlps[0].norms[1]
+    new = model.virtual_mlps[0].norms[1] = Doubled(8).double().eval()
+    new.load_state_dict(old.state_dict())
+    assert not torch.allclose(model(batch), before)
+
+
+def test_another_norm_of_the_virtual_node_with_one_graph():
+    model = build().train()
+    model.virtual_mlps[0].norms[0] = nn.LayerNorm(8).double()
+    assert model(graphs()[0]).isfinite().all()

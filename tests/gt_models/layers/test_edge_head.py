@@ -1,6 +1,7 @@
 """Predictions for pairs of nodes: each head against its formula, and what the node model gets to see."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -99,6 +100,32 @@ def test_batches_of_one_graph_share_what_was_computed_from_it():
     other.edge_index = batch.edge_index.clone()
     model(other)
     assert model.node_model.seen[1] is not model.node_model.seen[2]
+
+
+@pytest.mark.parametrize("name", ["x", "edge_index", "ptr", "edge_attr", "encodings", "extras"])
+def test_a_batch_with_another_tensor_is_read_again(name):
+    model, batch = EdgeModel(Node(), EdgeHead("dot", 4, 1)), labelled()
+    batch.edge_attr, batch.encodings = torch.zeros(2, 1), {"rwse": torch.zeros(6, 2)}
+    model(batch)
+    other, value = copy.copy(batch), getattr(batch, name)
+    setattr(other, name, {k: v + 0 for k, v in value.items()} if isinstance(value, dict) else value + 0)
+    model(other)
+    seen = getattr(model.node_model.seen[1], name)
+    if isinstance(value, dict):
+        assert all(seen[key] is getattr(other, name)[key] for key in seen)
+    else:
+        assert seen is getattr(other, name)
+
+
+def test_copies_have_no_last_graph():
+    """A tensor of a graph of autograd cannot be copied."""
+    model, batch = EdgeModel(Node(), EdgeHead("dot", 4, 1)), labelled()
+    batch.x = batch.x.requires_grad_() * 1
+    model(batch)
+    model.node_model.seen.clear()
+    assert copy.deepcopy(model)._graph is None
+    assert pickle.loads(pickle.dumps(model))._graph is None
+    assert model._graph is not None
 
 
 def test_chunks_of_an_evaluation_do_not_change_the_predictions(monkeypatch):

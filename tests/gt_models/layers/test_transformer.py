@@ -133,3 +133,13 @@ def test_a_long_graph_goes_by_rows_to_the_same_numbers_and_keeps_only_the_input(
     for expected, found in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
     assert kept[1] < kept[0] / 2
+
+
+def test_a_hook_on_the_attention_of_a_long_graph_is_obeyed(monkeypatch):
+    monkeypatch.setattr("gt_models.layers.transformer.LONG", 40)
+    monkeypatch.setattr("gt_models.layers.transformer.ROWS", 16)
+    torch.manual_seed(0)
+    layer, packing = EncoderLayer(12, 2, 24, attention="performer").double(), Packing.of(torch.tensor([50]))
+    x = torch.randn(50, 12, dtype=torch.float64)
+    layer.attn.register_forward_hook(lambda module, given, out: 0 * out)
+    torch.testing.assert_close(layer(x, packing), x + layer.feed_forward(x))

@@ -54,6 +54,21 @@ def test_a_hook_on_the_activation_fires():
 
 
 @pytest.mark.slow
+def test_another_form_of_gelu_is_used():
+    model, batch = layer(), checks.collate(graphs((18, 20)))
+    x = 3 * torch.randn(batch.num_pairs, 64)
+    with torch.no_grad():
+        model.ffn.hidden.weight.mul_(4)  # the two forms differ most at 2
+        exact = model.ffn(x)
+        model.ffn.activation = nn.GELU("tanh")
+        found = model.ffn(x)
+        with use("reference"):
+            expected = model.ffn(x)
+    assert (expected - exact).abs().max() > 1e-4
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_a_layer_in_place_of_a_linear_is_called():
     model, batch = layer(), checks.collate(graphs((18, 20)))
     x = torch.randn(batch.num_pairs, 64)

@@ -134,8 +134,11 @@ def test_few_pairs_batch_norm_and_hooks_are_not_taken_in_chunks(monkeypatch):
     monkeypatch.setattr(module, "LARGE", 32)
     assert form.why_not(stem, raw) is None
     assert form.why_not(stem_and_inputs("batch")[0], raw) == "batch norm reads all pairs"
-    stem.blocks[1].norm.register_forward_hook(lambda *_: None)
+    handle = stem.blocks[1].norm.register_forward_hook(lambda *_: None)
     assert form.why_not(stem, raw) == "blocks.1.norm has hooks"
+    handle.remove()
+    stem.register_forward_hook(lambda module, given, out: 2 * out)  # once, and not also of each chunk
+    assert form.why_not(stem, raw) == "the stem has hooks"
 
 
 def test_all_models_have_the_attached_forms():
