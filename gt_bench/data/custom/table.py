@@ -16,7 +16,9 @@ from gt_bench.utils.redact import printable
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", " ": "spaces"}
 RESERVED = ("graph", "source", "target", "y", "split")  # column names, upper or lower case
-MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # next to numbers, in any case
+# next to words, as programs write them: Na is sodium, none may be a class
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "nan", "NaN", "<NA>", "NaT", "null", "NULL", "None", "-", "?")
 _BYTE_ORDER_MARKS = (  # UTF-32 before UTF-16, whose mark is a prefix
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
