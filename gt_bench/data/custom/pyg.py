@@ -104,6 +104,17 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
         )
 
 
+def check_single(data: object, where: str) -> None:
+    """Raise DatasetError for several graphs in one object, whose targets would be those of one graph."""
+    from torch_geometric.data import Batch
+
+    if isinstance(data, Batch):
+        raise DatasetError(
+            f"{where}: is a Batch of {data.num_graphs} graphs; give the dataset instead of a DataLoader, or "
+            "batch.to_data_list()"
+        )
+
+
 def nodes_of(data: "BaseData") -> tuple[int | None, bool]:
     """Count the nodes of a Data object.
 
@@ -162,6 +173,7 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     def has(key: str) -> bool:
         return getattr(data, key, None) is not None
 
+    check_single(data, where)
     target = _target_key(data, level)
     missing = [key for key in ("edge_index", *([target] if target else [])) if not has(key)]
     if missing and not isinstance(data, BaseData) and not has("edge_index"):
@@ -179,6 +191,14 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
             f"{where}: a {type(data).__name__} without {' and '.join(missing)}; a graph needs edge_index and y{hint}"
         )
     edge_index = check_edge_index(_array(data, "edge_index", where), where)
+    if target == "edge_label" and has("edge_label_index"):
+        pairs = _array(data, "edge_label_index", where)
+        if not np.array_equal(pairs, edge_index):
+            raise DatasetError(
+                f"{where}: edge_label belongs to edge_label_index, whose pairs are not the edges; user-supplied data "
+                "need a label per column of edge_index. For link prediction, give the Data before RandomLinkSplit and "
+                "use --task link-prediction, which draws splits and negatives"
+            )
     nodes, by_edges = nodes_of(data)
     if not isinstance(nodes, int) or nodes < 1:
         raise DatasetError(f"{where}: has no nodes")
