@@ -66,10 +66,10 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
     """
     level, column, remarks = reading.level, reading.column, reading.remarks
     unread: set[str] = set()
-    counted_by_edges = 0
+    counted_by_edges, is_split = 0, not reading.own_split
 
     def read() -> Iterator[dict[str, np.ndarray]]:
-        nonlocal counted_by_edges
+        nonlocal counted_by_edges, is_split
         first: dict[str, str] | None = None
         for number, data in enumerate(graphs_of(dataset, where)):
             arrays = _arrays(data, level, f"{where}: graph {number}")
@@ -77,6 +77,7 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
             if column is not None:
                 arrays["by"] = _column(data, column, len(arrays["y"]), f"{where}: graph {number}")
             counted_by_edges += nodes_of(data)[1]
+            is_split |= "split" in arrays
             form = _form(arrays)
             first = first or form
             for key, expected in first.items():
@@ -96,6 +97,17 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
         remarks.append(
             f"{where}: {', '.join(sorted(unread))} of the Data {'is' if len(unread) == 1 else 'are'} not read; put "
             "model inputs into x (nodes) or edge_attr (edges)"
+        )
+    official, of_graphs = hasattr(dataset, "get_idx_split"), level == "graph"
+    if not is_split and not reading.of_edges and (official or (of_graphs and unread & {*MASKS})):
+        remarks.append(
+            f"{where}: {'get_idx_split() of the dataset is' if official else 'masks are'} not read, so that splits are "
+            "drawn; to use that split, "
+            + (
+                "give each Data part = 0, 1 or 2, and --split temporal:part:1,2"
+                if of_graphs
+                else "set train_mask, val_mask and test_mask of the Data"
+            )
         )
     if counted_by_edges:
         remarks.append(
