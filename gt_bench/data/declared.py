@@ -21,7 +21,7 @@ from gt_bench.data.custom.csv import read_table
 from gt_bench.data.custom.dataset import METRICS, SHARES, custom_dataset
 from gt_bench.data.custom.folders import form_of, level_of_folder
 from gt_bench.data.custom.frames import tables_of
-from gt_bench.data.custom.pyg import BY_EDGES, EXPECTED, Graphs, graphs_of, nodes_of
+from gt_bench.data.custom.pyg import BY_EDGES, EXPECTED, Graphs, check_single, graphs_of, nodes_of
 from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.custom.splits import SplitSection
 from gt_bench.data.custom.table import Table, is_target
@@ -250,6 +250,8 @@ def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
     sample = list(islice(graphs, SAMPLED_GRAPHS))
     if not sample:
         raise DatasetError(f"{where}: found no graphs; expected {EXPECTED}")
+    for number, data in enumerate(sample):
+        check_single(data, f"{where}: graph {number}")
     counted = [nodes_of(data) for data in sample]
     nodes = [count or 0 for count, _ in counted]
     rows = [_rows(getattr(data, "y", None)) for data in sample]

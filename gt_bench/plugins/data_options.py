@@ -47,6 +47,10 @@ class DataOptions(Strict):
         section = None if stated.get("split") is None else section_of(stated["split"], split)
         return validated(cls, {**stated, "split": section}, where)
 
+    def task_of(self, before: Settings | None) -> str | None:
+        """Returns the stated task, otherwise that of an entry of datasets.yaml."""
+        return self.task or (before or {}).get("task")
+
     def section(self, before: Settings | None) -> SplitSection | None:
         """Returns the stated split, otherwise that of an entry of datasets.yaml."""
         known = (before or {}).get("split")

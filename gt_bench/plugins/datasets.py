@@ -96,9 +96,10 @@ def store_data(data: Any, name: str = "own-data", options: DataOptions = NOTHING
     graphs = graphs_of(data, name)
     if isinstance(graphs, Iterator):  # it can be read once, and is read twice below
         graphs = list(graphs)
-    of_edges = options.task in METRICS and level_of_task(options.task) == "edge"
+    task = options.task_of(entries().get(name))
+    of_edges = task in METRICS and level_of_task(task) == "edge"
     level = "edge" if of_edges else level_of(graphs, name)
-    read = "link" if options.task == LINK else level
+    read = "link" if task == LINK else level
     section = options.section(entries().get(name))
     reader = Reader(Given(lambda: graphs, "", name), read, (1.0, 0.0, 0.0), 1, 0, section=section)
     blocks = list(reader.blocks())
@@ -145,14 +146,15 @@ def _declare(name: str, text: str, source: Path | Given, options: DataOptions, l
     before = content.get(name)
     if (known := _check_place(name, text, before)) and options.agree(known):
         return name
-    section = options.section(before)
-    chosen = options.task or task_in(source, level or level_in(source), text, section)
+    section, stored = options.section(before), before or {}
+    chosen = options.task_of(before) or task_in(source, level or level_in(source), text, section)
+    same = stored if stored.get("task") == chosen else {}
     entry: Settings = {
         "source": text,
         "task": chosen,
-        "metric": options.metric or METRICS.get(chosen, ("accuracy",))[0],
+        "metric": options.metric or same.get("metric") or METRICS.get(chosen, ("accuracy",))[0],
     }
-    entry |= options.kept(before)
+    entry |= options.kept(before) | ({"negatives": same["negatives"]} if "negatives" in same else {})
     spec = spec_of(name, validated(Entry, entry, text))
     check(spec)  # what the data do not fit is not written
     with held(make_folder(Path("data/.locks")) / f"{FILE}.lock"):  # another process may have added one meanwhile

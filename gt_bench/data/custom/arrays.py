@@ -8,6 +8,7 @@ from gt_bench.data.packed_writer import compact
 from gt_bench.utils.errors import DatasetError
 
 MAX_ID = 2**31  # ids and categories are stored as int32
+FEW_STEPS = 1000  # of float32 between the smallest and the largest number of a column
 
 
 def as_table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
@@ -100,7 +101,32 @@ def check_whole_numbers(array: np.ndarray, what: str, where: str | Path, limit: 
     return array
 
 
+def check_precision(array: np.ndarray, key: str, where: str | Path) -> None:
+    """Check that numbers such as times in seconds stay different as float32, which has steps of 128 at 1.6e9.
+
+    Args:
+        array: numbers [N] or [N, F].
+        key: its name for error messages.
+        where: name of the data for error messages.
+
+    Raises:
+        DatasetError: a column has large numbers in so small a range that more than half of the different ones are lost.
+    """
+    for number, column in enumerate(array.reshape(len(array), -1).T if array.size else ()):
+        known = column[np.isfinite(column)].astype(np.float64)
+        if not known.size or (largest := np.abs(known).max()) < 2**24:
+            continue
+        if known.max() - known.min() < FEW_STEPS * np.spacing(np.float32(largest)):
+            before, after = len(np.unique(known)), len(np.unique(known.astype(np.float32)))
+            if 2 * after < before:
+                raise DatasetError(
+                    f"{where}: column {number} of {key} has {before:,} different numbers up to {largest:.10g}, of "
+                    f"which {after:,} remain as float32; subtract the smallest"
+                )
+
+
 def _as_float32(array: np.ndarray, key: str, where: str | Path, allow_nan: bool = False) -> np.ndarray:
+    check_precision(array, key, where)
     with np.errstate(over="ignore"):
         converted = array.astype(np.float32)
     wrong = np.isinf(converted) if allow_nan else ~np.isfinite(converted)

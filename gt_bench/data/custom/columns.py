@@ -8,7 +8,7 @@ import numpy as np
 
 from gt_bench.data.custom.identifiers import names_rows
 from gt_bench.data.custom.remarks import MAX_VALUES, has_unique_whole_numbers, identifier_remark, too_many_values
-from gt_bench.data.custom.table import MISSING, Table, shown
+from gt_bench.data.custom.table import MISSING, MISSING_WORDS, Table, shown
 from gt_bench.utils.errors import DatasetError
 
 MOST_LISTED = 10  # classes that a remark lists
@@ -17,7 +17,7 @@ CODES = {"": 0, "none": 0, "train": 1, "val": 2, "test": 3}
 
 def words_in(table: Table, name: str) -> list[str]:
     """Return the distinct words of a column in sorted order; none if a cell is a number."""
-    words = sorted({cell for cell in table.columns[name] if cell.lower() not in MISSING})
+    words = sorted(set(table.columns[name]) - set(MISSING_WORDS))
     for word in words:
         with contextlib.suppress(ValueError):
             float(word.replace(",", "."))
@@ -39,12 +39,18 @@ def classes_in(table: Table, words: list[str], remarks: list[str]) -> np.ndarray
     listed = _listed(words, "classes")
     remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}")
     if missing := int((y < 0).sum()):
-        remarks.append(f"{table.path.name}: column y is missing in {missing} rows, which have no class")
+        written = [cell for cell in sorted(set(cells) - set(words)) if cell.lower() not in ("", "nan")]
+        texts = f" ({', '.join(written)}: for a class, write another word)" if written else ""
+        remarks.append(f"{table.path.name}: column y is missing in {missing} rows{texts}, which have no class")
     return y
 
 
-def targets_in(table: Table, names: Sequence[str]) -> np.ndarray:
-    """Return the column `y`, [rows], or the columns `y_1`, `y_2`, ..., [rows, T], as numbers."""
+def targets_in(table: Table, names: Sequence[str], remarks: list[str]) -> np.ndarray:
+    """Return the column `y`, [rows], or `y_1`, `y_2`, ..., [rows, T] in the order of their numbers, as numbers."""
+    if all(re.fullmatch(r"y_[0-9]+", name) for name in names):
+        names = sorted(names, key=lambda name: int(name[2:]))
+    elif names != ["y"]:
+        remarks.append(f"{table.path.name}: targets are, in this order, {', '.join(names)}: their names begin with y_")
     if len(names) > 1 and "y" in names:
         raise DatasetError(
             f"{table.path}: has the columns {', '.join(names)}; name one target y, or several y_1, y_2, ..., and "
@@ -87,10 +93,16 @@ def splits_in(table: Table, names: Sequence[str]) -> np.ndarray:
 def _feature(table: Table, name: str, remarks: list[str], allow_missing: bool) -> np.ndarray:
     """Remove a column and convert it to numbers. A missing quantity is NaN, a missing category one more category."""
     cells = table.columns[name]
-    missing = np.array([cell.lower() in MISSING for cell in cells], bool)
     words = words_in(table, name)
+    missing = np.array([cell in MISSING_WORDS if words else cell.lower() in MISSING for cell in cells], bool)
+    if words and missing.any() and not allow_missing:
+        row = int(missing.argmax())
+        raise DatasetError(
+            f"{table.at(row, name)} is {f'missing ({cells[row]})' if cells[row] else 'empty'}; a feature of an edge "
+            "cannot be missing: write a word"
+        )
     # as many words as rows are names or texts, which are rejected as numbers
-    if words and len(words) < len(table) and len(words) <= MAX_VALUES and (allow_missing or not missing.any()):
+    if words and len(words) < len(table) and len(words) <= MAX_VALUES:
         del table.columns[name]
         numbers = {word: number for number, word in enumerate(words)}
         gaps = (

@@ -134,7 +134,7 @@ def from_tables(tables: Mapping[str, Table], where: str | Path, reading: Reading
         arrays["y"] = classes_in(targets, words, remarks)
         reading.labels[:] = words
     else:
-        arrays["y"] = targets_in(targets, names)
+        arrays["y"] = targets_in(targets, names, remarks)
     if splits := [name for name in targets.columns if is_split(name)]:
         arrays["split"] = splits_in(targets, splits)
     if graphs is None:

@@ -36,7 +36,7 @@ METRICS = {  # task -> its metrics, the usual one first; in addition `file.py:fu
 }
 # defaults for data without a split: shares of train, val and test
 SHARES = {"node": (0.6, 0.2, 0.2), "edge": (0.6, 0.2, 0.2), "link": (0.8, 0.1, 0.1), "graph": (0.8, 0.1, 0.1)}
-VERSION = 2
+VERSION = 3
 
 
 def custom_dataset(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gt_bench.data.custom.identifiers import GRAPH_NAMES, ID_NAMES, names_rows, normalized_name
-from gt_bench.data.custom.table import Table, is_target, normalized, shown
+from gt_bench.data.custom.table import Table, detect_decimal_comma, is_target, normalized, shown
 from gt_bench.data.readers import dataset_errors
 from gt_bench.utils.errors import DatasetError
 
@@ -179,7 +179,7 @@ def _table(columns: Mapping[str, Sequence[Any]], path: Path) -> Table:
         for name, values in zip(names, columns.values(), strict=True)
     }
     count = len(next(iter(cells.values())))
-    return Table(path, cells, list(range(count)), False, "row")
+    return Table(path, cells, list(range(count)), detect_decimal_comma(cells.values()), "row")
 
 
 def _text(value: Any, path: Path, name: str, row: int) -> str:

@@ -66,10 +66,10 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
     """
     level, column, remarks = reading.level, reading.column, reading.remarks
     unread: set[str] = set()
-    counted_by_edges = 0
+    counted_by_edges, is_split = 0, not reading.own_split
 
     def read() -> Iterator[dict[str, np.ndarray]]:
-        nonlocal counted_by_edges
+        nonlocal counted_by_edges, is_split
         first: dict[str, str] | None = None
         for number, data in enumerate(graphs_of(dataset, where)):
             arrays = _arrays(data, level, f"{where}: graph {number}")
@@ -77,6 +77,7 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
             if column is not None:
                 arrays["by"] = _column(data, column, len(arrays["y"]), f"{where}: graph {number}")
             counted_by_edges += nodes_of(data)[1]
+            is_split |= "split" in arrays
             form = _form(arrays)
             first = first or form
             for key, expected in first.items():
@@ -97,10 +98,32 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
             f"{where}: {', '.join(sorted(unread))} of the Data {'is' if len(unread) == 1 else 'are'} not read; put "
             "model inputs into x (nodes) or edge_attr (edges)"
         )
+    official, of_graphs = hasattr(dataset, "get_idx_split"), level == "graph"
+    if not is_split and not reading.of_edges and (official or (of_graphs and unread & {*MASKS})):
+        remarks.append(
+            f"{where}: {'get_idx_split() of the dataset is' if official else 'masks are'} not read, so that splits are "
+            "drawn; to use that split, "
+            + (
+                "give each Data part = 0, 1 or 2, and --split temporal:part:1,2"
+                if of_graphs
+                else "set train_mask, val_mask and test_mask of the Data"
+            )
+        )
     if counted_by_edges:
         remarks.append(
             f"{where}: {counted_by_edges:,} graphs have neither num_nodes nor x: nodes are counted by the edges, so "
             "that last nodes without edges are missing"
+        )
+
+
+def check_single(data: object, where: str) -> None:
+    """Raise DatasetError for several graphs in one object, whose targets would be those of one graph."""
+    from torch_geometric.data import Batch
+
+    if isinstance(data, Batch):
+        raise DatasetError(
+            f"{where}: is a Batch of {data.num_graphs} graphs; give the dataset instead of a DataLoader, or "
+            "batch.to_data_list()"
         )
 
 
@@ -162,6 +185,7 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
     def has(key: str) -> bool:
         return getattr(data, key, None) is not None
 
+    check_single(data, where)
     target = _target_key(data, level)
     missing = [key for key in ("edge_index", *([target] if target else [])) if not has(key)]
     if missing and not isinstance(data, BaseData) and not has("edge_index"):
@@ -179,6 +203,14 @@ def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
             f"{where}: a {type(data).__name__} without {' and '.join(missing)}; a graph needs edge_index and y{hint}"
         )
     edge_index = check_edge_index(_array(data, "edge_index", where), where)
+    if target == "edge_label" and has("edge_label_index"):
+        pairs = _array(data, "edge_label_index", where)
+        if not np.array_equal(pairs, edge_index):
+            raise DatasetError(
+                f"{where}: edge_label belongs to edge_label_index, whose pairs are not the edges; user-supplied data "
+                "need a label per column of edge_index. For link prediction, give the Data before RandomLinkSplit and "
+                "use --task link-prediction, which draws splits and negatives"
+            )
     nodes, by_edges = nodes_of(data)
     if not isinstance(nodes, int) or nodes < 1:
         raise DatasetError(f"{where}: has no nodes")

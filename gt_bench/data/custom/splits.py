@@ -17,7 +17,7 @@ import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
 from gt_bench.config.schema import Strict, parse_yaml, validated
-from gt_bench.data.custom.table import MISSING, shown
+from gt_bench.data.custom.table import MISSING, MISSING_WORDS, shown
 from gt_bench.utils.errors import DatasetError, nearest
 
 FORMS = "random[:0.6,0.2,0.2], temporal:COLUMN[:CUT,CUT], grouped:COLUMN[:0.6,0.2,0.2], k-fold:FOLDS[:VAL] or given"
@@ -336,7 +336,7 @@ def _grouped(section: SplitSection, rows: Rows, shares: Shares, num_splits: int,
         missing = np.zeros(len(cells), bool)
     else:
         cells = np.array([str(cell).strip() for cell in cells.tolist()])
-        missing = np.array([cell.lower() in MISSING for cell in cells.tolist()], bool)
+        missing = np.isin(cells, MISSING_WORDS)
     rows.check_known(missing, section.column, "group")
     _, group = np.unique(cells, return_inverse=True)
     sizes = np.bincount(group[rows.labelled], minlength=group.max(initial=0) + 1)  # rows with a target

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gt_bench.data.custom import splits
+from gt_bench.data.custom.arrays import check_precision
 from gt_bench.data.custom.readers import Reader
 from gt_bench.data.custom.remarks import MAX_VALUES, PARTS, ColumnStatistics, EdgeStatistics, target_remarks
 from gt_bench.data.spec import DatasetSpec
@@ -66,6 +67,7 @@ class Summary:
         self.edges.add(block)
         y = self._classes(block["y"]) if self.classification else block["y"]
         if self.spec.task.endswith("-regression"):
+            check_precision(y, "y", self.name)
             y = y.astype(np.float32)  # also whole numbers: they are standardised
         self._check_shapes(block)
         self._check_targets(y)

@@ -5,6 +5,7 @@ import contextlib
 import csv
 import io
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from gt_bench.utils.redact import printable
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", " ": "spaces"}
 RESERVED = ("graph", "source", "target", "y", "split")  # column names, upper or lower case
-MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
+MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")  # next to numbers, in any case
+# next to words, as programs write them: Na is sodium, none may be a class
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "nan", "NaN", "<NA>", "NaT", "null", "NULL", "None", "-", "?")
 _BYTE_ORDER_MARKS = (  # UTF-32 before UTF-16, whose mark is a prefix
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -171,7 +174,7 @@ def read_columns(path: Path, remarks: list[str]) -> Table:
     _check_names(path, names, rows)
     _check_widths(path, names, rows, lines, separator)
     columns = {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
-    decimal_comma = _detect_decimal_comma(rows)
+    decimal_comma = detect_decimal_comma(columns.values())
     if decimal_comma:
         remarks.append(f"{path.name}: numbers have decimal commas: 0,5 is a half")
     return Table(path, columns, lines, decimal_comma)
@@ -300,9 +303,9 @@ def _check_widths(path: Path, names: list[str], rows: list[list[str]], lines: li
         raise DatasetError(f"{path}: line {line} has {len(row)} columns, line 1 names {len(names)}; {hint}")
 
 
-def _detect_decimal_comma(rows: list[list[str]]) -> bool | None:
+def detect_decimal_comma(columns: Iterable[Sequence[str]]) -> bool | None:
     """Test whether numbers have decimal commas; None if they may be thousands separators."""
-    commas = [cell.strip() for row in rows for cell in row if "," in cell and _COMMA.fullmatch(cell.strip())]
+    commas = [cell for cells in columns for cell in cells if "," in cell and _COMMA.fullmatch(cell)]
     if not commas:
         return False
     return None if all(_THOUSANDS.fullmatch(cell) for cell in commas) else True

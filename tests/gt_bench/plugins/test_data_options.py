@@ -80,6 +80,34 @@ def test_a_split_is_stated_once_and_kept(ours, capsys):
     assert entry["split"] == {"kind": "grouped", "column": "year"}
 
 
+def test_what_is_not_stated_again_stays(ours):
+    """Another split or direction changes neither the task, nor the metric, nor the number of negatives."""
+    with_year(write_web(ours / "lab/papers"))
+    name = dataset_name("lab/papers", DataOptions(task="node-regression", metric="rmse"))
+    dataset_name("lab/papers", DataOptions.parsed({"split": "temporal:year", "undirected": True}))
+    assert (entry_of(name)["task"], entry_of(name)["metric"]) == ("node-regression", "rmse")
+    dataset_name("lab/papers", DataOptions.parsed({"task": "link-prediction", "split": "random"}))
+    assert entry_of(name)["metric"] == "mrr", "the metric of another task is not used"
+    content = yaml.safe_load(Path("datasets.yaml").read_text())
+    content[name] = {**content[name], "negatives": 7, "metric": "hits@5"}
+    Path("datasets.yaml").write_text(yaml.safe_dump(content))
+    dataset_name("lab/papers", DataOptions.parsed({"split": "random:0.5,0.25,0.25"}))
+    assert (entry_of(name)["negatives"], entry_of(name)["metric"]) == (7, "hits@5")
+    dataset_name("lab/papers", DataOptions(task="node-classification"))
+    assert "negatives" not in entry_of(name)
+
+
+def test_data_of_a_program_are_read_for_the_task_of_datasets_yaml(ours):
+    """Links have no y: without the stored task, the targets would be looked for."""
+    data = graph(60)
+    del data.y
+    name = store_data(data, "friends", DataOptions(task="link-prediction"))
+    data.x = data.x + 1
+    store_data(data, name)
+    assert dataset_of(name).header.task == "link-prediction"
+    np.testing.assert_array_equal(dataset_of(name).array("x").numpy(), data.x.numpy())
+
+
 @pytest.mark.parametrize(
     ("said", "says"),
     [

@@ -9,9 +9,11 @@ import pytest
 import torch
 import yaml
 from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
 
 from gt_bench.config.grid import load_grid
 from gt_bench.config.tried import with_tried
+from gt_bench.data.custom.readers import Given, Reader
 from gt_bench.data.declared import spec_of
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
@@ -313,6 +315,30 @@ def test_a_function_that_returns_one_data(ours):
     assert get_spec("rings").digest == before
     write("lab/rings.py", LOAD.replace("% 3", "% 2"))
     assert get_spec("rings").digest != before
+
+
+def test_batches_are_no_graphs(ours):
+    """The graphs of a batch would be one graph, and their targets its labels."""
+    graphs = [Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0], [1]]), y=torch.tensor([i % 2])) for i in range(30)]
+    with pytest.raises(
+        DatasetError, match=r"mine: graph 0: is a Batch of 4 graphs; give the dataset instead of a Data"
+    ):
+        store_data(DataLoader(graphs, batch_size=4, shuffle=True), "mine")
+    with pytest.raises(DatasetError, match="mine: graph 0: is a Batch of 30 graphs"):
+        store_data([Batch.from_data_list(graphs)], "mine", DataOptions(task="graph-multilabel"))
+
+
+def test_labels_of_other_pairs_are_no_labels_of_edges(ours):
+    """RandomLinkSplit has as many labels as edges: of the edges in one direction, and of negatives."""
+    edges = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    pairs = torch.tensor([[0, 2, 0, 1], [1, 3, 2, 3]])
+    data = Data(x=torch.ones(4, 2), edge_index=edges, edge_label=torch.tensor([1, 1, 0, 0]), edge_label_index=pairs)
+    with pytest.raises(DatasetError, match="edge_label belongs to edge_label_index, whose pairs are not the edges"):
+        store_data(data, "mine")
+    data.edge_label_index = edges
+    assert next(iter(Reader(Given(lambda: data, "", "x"), "edge", (0.5, 0.25, 0.25), 1, 0).blocks()))["y"].tolist() == [
+        *(1, 1, 0, 0)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,37 @@ def test_words_are_classes_in_sorted_order(tmp_path):
     assert "nodes.csv: column y is missing in 1 rows, which have no class" in remarks
 
 
+def test_a_word_is_missing_only_as_programs_write_it(tmp_path):
+    """Sodium and the class none are words; the missing value of R is not, and the remark names it."""
+    nodes = "element,y\nNa,none\nC,mild\nNA,severe\nC,NA\nNa,none\n"
+    arrays, remarks = read(folder(tmp_path, nodes=nodes, edges="source,target\n0,1\n"))
+    assert arrays["y"].tolist() == [1, 0, 2, -1, 1]  # mild, none, severe
+    assert arrays["x"].ravel().tolist() == [1, 0, 2, 0, 1]  # C, Na, missing
+    assert (
+        "nodes.csv: column y is missing in 1 rows (NA: for a class, write another word), which have no class" in remarks
+    )
+
+
+def test_a_missing_word_of_an_edge_is_refused(tmp_path):
+    edges = "source,target,bond\n0,1,single\n1,0,double\n0,1,\n1,0,single\n"
+    assert "edges.csv: line 4: column bond is empty; a feature of an edge cannot be missing" in refused(
+        folder(tmp_path, nodes=NODES, edges=edges)
+    )
+
+
+def test_targets_are_in_the_order_of_their_numbers(tmp_path):
+    arrays, remarks = read(folder(tmp_path, nodes="y_10,y_2,f,y_1\n10,2,0.5,1\n11,3,1.5,2\n", edges=EDGES[:18]))
+    assert arrays["y"].tolist() == [[1, 2, 10], [2, 3, 11]]
+    assert not any("targets are" in remark for remark in remarks)
+
+
+def test_targets_with_other_names_are_named(tmp_path):
+    """A feature such as y_pos would be a target, which nothing else shows."""
+    arrays, remarks = read(folder(tmp_path, nodes="x_pos,y_pos\n0.5,1.5\n2.5,3.5\n", edges=EDGES[:18]))
+    assert arrays["y"].ravel().tolist() == [1.5, 3.5]
+    assert "nodes.csv: targets are, in this order, y_pos: their names begin with y_" in remarks
+
+
 def test_a_word_among_numbers_is_refused(tmp_path):
     folder(tmp_path, nodes="f,y\n0.5,0\n1.5,cat\n", edges="source,target\n0,1\n")
     assert "nodes.csv: line 3: column y: 'cat' is not a number" in refused(tmp_path)

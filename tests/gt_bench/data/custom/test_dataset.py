@@ -14,7 +14,9 @@ from torch_geometric.data import Data
 from torch_geometric.datasets import FakeDataset
 
 import gt_bench.data.families
-from gt_bench.data.custom.dataset import METRICS, custom_dataset
+from gt_bench.data.custom.dataset import METRICS, custom_dataset, prepare
+from gt_bench.data.custom.readers import Given
+from gt_bench.data.packed import PackedDataset
 from gt_bench.tasks import metrics
 from gt_bench.tasks.registry import create_task, task_module
 from gt_bench.utils.errors import DatasetError
@@ -193,6 +195,34 @@ def graph(**change) -> Data:
     return Data(
         **({"x": torch.ones(2, 3), "edge_index": torch.tensor([[0, 1], [1, 0]]), "y": torch.tensor(1.5)} | change)
     )
+
+
+class Official(list):
+    """Graphs with the split of ogb's datasets."""
+
+    def get_idx_split(self):
+        raise AssertionError("not read")
+
+
+def test_a_split_that_is_not_read_is_named(tmp_path):
+    """The splits would be drawn without a word, and the result compared with that on the split of the data."""
+    graphs = Official(graph(y=torch.tensor(i / 10)) for i in range(30))
+    ask = "here: get_idx_split() of the dataset is not read, so that splits are drawn; to use that split, give each "
+    assert any(note.startswith(ask) for note in notes_of(graphs, "graph", tmp_path / "a"))
+    for number, one in enumerate(graphs):
+        one.part = torch.tensor(number // 10)
+    assert not any(note.startswith(ask) for note in notes_of(graphs, "graph", tmp_path / "b", "temporal:part:1,2"))
+    for one in graphs:
+        one.train_mask = torch.tensor([True])
+    ask = "here: masks are not read, so that splits are drawn; to use that split, give each Data part"
+    assert any(note.startswith(ask) for note in notes_of(list(graphs), "graph", tmp_path / "c"))
+
+
+def notes_of(data: list, level: str, folder, split=None) -> list[str]:
+    source = Given(lambda: data, "", "here")
+    spec = custom_dataset("mine", source, task=f"{level}-regression", metric="mae", split=split or (0.6, 0.2, 0.2))
+    prepare(spec, {}, folder / "mine")
+    return PackedDataset.open(folder / "mine").header.notes
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,16 @@ def test_a_frame_is_read_as_its_csv_file(tmp_path):
     assert found["y"][29] == -1
 
 
+def test_commas_in_numbers_follow_the_rules_of_csv_files():
+    """1,500 is not 1.5; 0,5 is a half."""
+    edges = pd.DataFrame({"source": [0], "target": [1]})
+    thousands = {"nodes": pd.DataFrame({"price": ["1,500", "2,500"], "y": [0, 1]}), "edges": edges}
+    with pytest.raises(DatasetError, match="row 0: column price: the comma of 1,500 may be a decimal mark or a thou"):
+        arrays(thousands)
+    halves = {"nodes": pd.DataFrame({"price": ["0,5", "1,500"], "y": [0, 1]}), "edges": edges}
+    assert arrays(halves)["x"].ravel().tolist() == [0.5, 1.5]
+
+
 def test_polars_and_pyarrow(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     expected = arrays({"nodes": NODES, "edges": EDGES}, column="temporal:day")

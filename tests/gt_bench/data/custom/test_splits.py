@@ -255,6 +255,20 @@ def test_a_column_that_identifies_rows_can_group_them(tmp_path):
         assert all(len(set(codes[group == one])) == 1 for one in range(10))
 
 
+def test_a_group_may_be_called_none(tmp_path):
+    folder = shop(tmp_path / "shop", "y,customer_id,size")
+    text = (folder / "nodes.csv").read_text()
+    names = [*dict.fromkeys(line.split(",")[1] for line in text.splitlines()[1:])]
+    for name, other in zip(names, ("none", "Na", "home"), strict=False):
+        text = text.replace(f",{name},", f",{other},")
+    (folder / "nodes.csv").write_text(text)
+    data = packed(folder, tmp_path / "out", split="grouped:customer_id", num_splits=2)
+    assert (data.array("split") > 0).all()
+    (folder / "nodes.csv").write_text(text.replace(",home,", ",NA,"))
+    with pytest.raises(DatasetError, match="has a target and no group"):
+        packed(folder, tmp_path / "out", split="grouped:customer_id", num_splits=2)
+
+
 def test_the_split_of_the_data_is_replaced_if_another_is_stated(tmp_path):
     folder = shop(tmp_path / "shop")
     lines = (folder / "nodes.csv").read_text().splitlines()
