@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -24,9 +25,13 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # pytest-xdist sets it; without it all tables have the width of an output that is no terminal
 os.environ.pop("COLUMNS", None)
+# a shell lets background processes ignore Ctrl-C, and so would the processes that tests start
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # the same examples in every run, so that a failure comes from a change; HYPOTHESIS=explore draws new ones
-hypothesis.settings.register_profile("same", derandomize=True)
-hypothesis.settings.register_profile("explore", derandomize=False)
+untimed = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("same", derandomize=True, **untimed)
+hypothesis.settings.register_profile("explore", derandomize=False, **untimed)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 

@@ -138,7 +138,7 @@ def test_an_old_folder_stays_when_the_new_archive_is_bad(tmp_path):
     assert (tmp_path / "out/a.txt").read_bytes() == b"alpha"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_mutated_archives_give_the_right_data_or_a_clean_error(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")

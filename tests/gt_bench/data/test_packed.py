@@ -331,7 +331,7 @@ def test_missing_and_unavailable_datasets_have_a_remedy(tmp_path):
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_mutated_files_end_in_the_right_data_or_a_clean_error(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz") / "toy"

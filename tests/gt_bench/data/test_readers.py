@@ -49,7 +49,7 @@ def test_tables(tmp_path):
         read_table(tmp_path / "t.tsv", 3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(nodes=st.integers(1, 12), data=st.data())
 def test_both_directions_is_the_symmetric_closure(nodes, data):
     edges = data.draw(st.lists(st.tuples(st.integers(0, nodes - 1), st.integers(0, nodes - 1)), max_size=30))
@@ -74,7 +74,7 @@ def test_splits_refuse_overlaps():
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_mutated_files_end_in_data_or_a_clean_error(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")

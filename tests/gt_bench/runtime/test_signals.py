@@ -156,10 +156,8 @@ def test_a_process_that_has_only_been_started_ends_without_a_word(capfd):
 def test_a_stage_that_is_being_imported_ends_without_a_word(tmp_path):
     (tmp_path / "yaml.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    # a shell lets background processes ignore Ctrl-C, also these tests
-    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
     command = [sys.executable, "-m", "stages.leaderboard", "x"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, **heard)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 

@@ -53,7 +53,7 @@ def test_standard_scaling_is_fitted_on_each_training_part(tmp_path):
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     scale=st.sampled_from(["standard", "quantile", "none"]),
     missing=st.sampled_from(["mean", "indicator"]),

@@ -11,7 +11,7 @@ from gt_bench.training.loader import plan_batches
 from tests.gt_bench.training.small_run import make
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     sizes=st.lists(st.integers(1, 40), max_size=60),
     batch_size=st.none() | st.integers(1, 10),

@@ -42,7 +42,7 @@ def neighborhood(graph: GraphBatch, targets: list[int], hops: int) -> tuple[set[
     return nodes, edges
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(2, 25), st.integers(0, 80), st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 9),
 )  # fmt: skip

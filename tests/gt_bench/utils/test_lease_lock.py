@@ -33,7 +33,7 @@ def mounts(tmp_path):
         mounted.append(point)
     yield points
     for point in mounted:
-        subprocess.run(["umount", point], check=True)
+        subprocess.run(["umount", "--lazy", point], check=True)  # busy for a moment after a process was killed
 
 
 def holder(path: Path, machine: str, **options):

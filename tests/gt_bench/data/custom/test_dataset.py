@@ -346,7 +346,7 @@ def test_the_example_of_the_documentation_works(tmp_path, monkeypatch):
         registry.catalog.cache_clear()
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_mutated_csv_and_npz_give_data_or_a_clean_error(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")

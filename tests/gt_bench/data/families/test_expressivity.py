@@ -87,7 +87,7 @@ def test_brec_layout_on_its_first_pairs(tmp_path, mirror, monkeypatch):
         assert any(nx.is_isomorphic(first, o) for o in originals)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(nodes=st.integers(0, 90), seed=st.integers(0, 1000))
 def test_graph6_equals_networkx(nodes, seed):
     g = nx.gnp_random_graph(nodes, 0.3, seed=seed)
@@ -97,7 +97,7 @@ def test_graph6_equals_networkx(nodes, seed):
     assert sorted(map(tuple, edges.T.tolist())) == sorted((min(e), max(e)) for e in g.edges)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=60))
 def test_graph6_of_anything_is_a_graph_or_a_clean_error(line):
     try:

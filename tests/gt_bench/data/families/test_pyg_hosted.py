@@ -180,7 +180,7 @@ VALUE = {"a": np.arange(4), "b": [torch.ones(2), "text", 1.5]}
 CONTENTS = [pickle.dumps(VALUE), pickle.dumps(VALUE, 2), saved(VALUE["b"])]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_mutated_pickles_end_in_data_or_a_clean_error(data):
     content = bytearray(data.draw(st.sampled_from(CONTENTS)))
