@@ -158,7 +158,7 @@ def _margin(row: Row) -> str:
 
 def _seeds_needed(row: Row) -> str:
     if row["seeds_needed"] is None:
-        # no number of runs reaches the power: the published number is too uncertain
+        # the published number is too uncertain, or our runs scatter too much
         return "–" if row["power"] is None else f"> {MOST_SEEDS}"
     return str(row["seeds_needed"])
 
