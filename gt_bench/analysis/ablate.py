@@ -1,8 +1,9 @@
 """`gt-bench ablate FACTOR`: the effect of one recipe value or encoding, over pairs of cells.
 
 Two cells are a pair if dataset, data, metric, versions of the code and all values of the recipe are equal, except the
-factor. Arguments that a recipe leaves at their default count as given. The effect is the mean difference of the test
-metric over common seeds and splits, with Student's interval (`gt_bench.stats.paired`). Nothing is computed.
+factor. `brec.pairs` (what is tested), `targets` (the unit) and `split` are no factors. Arguments that a recipe leaves
+at their default count as given. The effect is the mean difference of the test metric over common seeds and splits,
+with Student's interval (`gt_bench.stats.paired`). Nothing is computed.
 """
 
 import json
@@ -92,14 +93,15 @@ def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
     run, measured = records[0]["deterministic"], records[0]["measured"]
     digests = run["digests"]
     protocol = (
-        # `targets` decides the unit of the metric: it is no factor
+        # `targets` decides the unit of the metric, and `brec.pairs` what is tested: they are no factors
         cell.dataset, digests["data"], digests.get("modified"), digests.get("files"), run["metric"],
-        run["recipe"].get("targets"),
+        run["recipe"].get("targets"), json.dumps((run["recipe"].get("brec") or {}).get("pairs")),
         json.dumps(run["versions"], sort_keys=True),
     )  # fmt: skip
     defaults = {key: value for key, value in (measured.get("arguments") or {}).items() if key not in OF_DATA}
     recipe = run["recipe"] | {"model": defaults | run["recipe"]["model"]}
-    values = {key: value for key, value in flat(recipe) if value != {}}
+    # runs of the same seed and split do not depend on `split`
+    values = {key: value for key, value in flat(recipe) if value != {} and key != "split"}
     # an encoding without arguments is a value, too
     values |= {f"encodings.{name}": "present" for name in recipe.get("encodings") or ()}
     return Arm(cell.cell, source, protocol, values, tested_values(records), run["metric"], run["direction"])

@@ -3,7 +3,8 @@
 McNemar's test asks whether the examples that only one of the two models classifies correctly are equally many for both
 (exact binomial test, scipy). The paired bootstrap draws examples with replacement, the same for both models, and gives
 a percentile interval of the difference of the metric, averaged over the seeds. Seeds with the same examples share a
-draw.
+draw. Nodes of many graphs depend on each other within a graph: whole graphs are drawn, and McNemar's test is left out,
+since it assumes independent examples.
 Source: Dietterich 1998, "Approximate statistical tests for comparing supervised classification learning algorithms";
 Efron and Tibshirani 1993, chapter 13.
 """
@@ -139,12 +140,12 @@ def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) ->
     first, second = (statistics.fmean(column) for column in zip(*values, strict=True))
     draws = np.zeros(resamples)
     rng, shared = np.random.default_rng(0), _same_examples(pairs)
-    counts = [len(one.rows) for one in pairs]
     per_example = [_per_example(one, metric) for one in pairs]
+    graphs = [graphs_of(one.parts[0]) for one in pairs]
     for draw in range(resamples):
-        common = rng.integers(0, counts[0], counts[0]) if shared else None
-        for pair, count, losses in zip(pairs, counts, per_example, strict=True):
-            rows = common if common is not None else rng.integers(0, count, count)
+        common = _drawn(rng, graphs[0], len(pairs[0].rows)) if shared else None
+        for pair, of, losses in zip(pairs, graphs, per_example, strict=True):
+            rows = common if common is not None else _drawn(rng, of, len(pair.rows))
             draws[draw] += _difference(pair, metric, rows, losses) / len(pairs)
     known = draws[~np.isnan(draws)]
     if len(known) < 0.9 * resamples:
@@ -153,6 +154,22 @@ def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) ->
     sign = 1 if pairs[0].first.create_task(metric).direction == "max" else -1
     word = "inconclusive" if low <= 0 <= high else "first" if sign * low > 0 else "second"
     return Difference(metric, first, second, (low, high), word)
+
+
+def graphs_of(part: Part) -> list[np.ndarray] | None:
+    """Returns the rows of each graph, if examples are nodes of many graphs; None if they are drawn one by one."""
+    ids = part.example_ids
+    if ids is None or len(np.unique(ids)) == len(ids):
+        return None
+    order = np.argsort(ids, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(ids[order])) + 1)
+
+
+def _drawn(rng: np.random.Generator, graphs: Sequence[np.ndarray] | None, count: int) -> np.ndarray:
+    """Returns the rows of one draw with replacement: of `count` examples, or all nodes of graphs."""
+    if graphs is None:
+        return rng.integers(0, count, count)
+    return np.concatenate([graphs[n] for n in rng.integers(0, len(graphs), len(graphs))])
 
 
 def _same_examples(pairs: Sequence[Pair]) -> bool:
@@ -209,8 +226,11 @@ def show(
     for pair in pairs:
         _ = pair.parts[0].labels  # raises if examples have no row of their own
     found = [bootstrap(pairs, metric, resamples) for metric in chosen]
+    of_graphs = graphs_of(pairs[0].parts[0]) is not None
     tests: Mapping[int, McNemar] = (
-        {pair.seed: mcnemar(pair) for pair in pairs} if first[0].task.endswith("classification") else {}
+        {pair.seed: mcnemar(pair) for pair in pairs}
+        if first[0].task.endswith("classification") and not of_graphs
+        else {}
     )
     if as_json:
         print_json(
@@ -225,7 +245,8 @@ def show(
         )
         return
     print_text(f"first: {names[0]}\nsecond: {names[1]}\n{part}: the same examples; {len(pairs)} common seeds")
-    print_wrapped(f"paired bootstrap: {resamples} draws of the examples, mean over the seeds, first minus second")
+    drawn = "graphs" if of_graphs else "examples"
+    print_wrapped(f"paired bootstrap: {resamples} draws of the {drawn}, mean over the seeds, first minus second")
     print_table(
         ["metric", "first", "second", f"difference [{100 * LEVEL:g} %]", "verdict"],
         [[metric_label(one.metric), *_numbers(one), _verdict(one)] for one in found],

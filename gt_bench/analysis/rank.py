@@ -1,6 +1,7 @@
 """`gt-bench rank`: one ranking of models over datasets.
 
-A *block* is one dataset of one suite with one metric: results of one protocol. Models are rows of recipes (`gcn`), or
+A *block* is one dataset of one suite with one metric: results of one protocol. If two suites have the same runs of
+their common models on a dataset, both are one block, so that runs count once. Models are rows of recipes (`gcn`), or
 methods as the papers name them. A ranking never mixes runs with published numbers, unless `--source all` requests it.
 
 Rows whose epoch was chosen on the test split are left out.
@@ -12,7 +13,7 @@ are over the blocks that all models have. `--missing worst` counts a missing res
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +47,8 @@ class Block(NamedTuple):
 class Entry:
     """The mean of a model in a block.
 
-    `source`: own, shipped or published. `parameters`: None if unknown. `data`: digest of the data of the runs.
+    `source`: own, shipped or published. `parameters`: None if unknown. `data`: digest of the data of the runs. `runs`:
+    digests of the runs.
     """
 
     model: str
@@ -56,6 +58,7 @@ class Entry:
     source: str
     parameters: int | None = None
     data: str = ""
+    runs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,8 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
                 problems.append(f"{cell.cell}: {row['status']}: ranked by the mean of the runs that ended well")
             block = Block(cell.suite, cell.dataset, f"{row['metric'] or ''}{unit}")
             data = versions[name].records[0]["deterministic"]["digests"]["data"]
-            return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"], data)
+            runs = frozenset(row["digests"])
+            return Entry(cell.model, block, row["mean"], row["direction"] or "max", name, row["parameters"], data, runs)
     return None
 
 
@@ -222,7 +226,7 @@ def rank(
     Raises:
         RecipeError: no block has two models.
     """
-    kept, left_out = _comparable(found, at_least)
+    kept, left_out = _comparable(_same_runs_once(found), at_least)
     if not kept:
         raise RecipeError(
             "nothing to rank: no dataset has results of two models under these filters; `gt-bench list` shows what was "
@@ -266,6 +270,23 @@ def rank(
         sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(elo[0], other),
         models[int(other.argmax())], left_out,
     )  # fmt: skip
+
+
+def _same_runs_once(found: Sequence[Entry]) -> list[Entry]:
+    """Joins the blocks of one dataset and metric whose common models all have the same runs."""
+    joined: dict[Block, dict[str, Entry]] = {}
+    for block in dict.fromkeys(entry.block for entry in found):
+        mine = {entry.model: entry for entry in found if entry.block == block}
+        same = [
+            other
+            for other, theirs in joined.items()
+            if other[1:] == block[1:]
+            and (common := mine.keys() & theirs.keys())
+            and all(mine[model].runs == theirs[model].runs != frozenset() for model in common)
+        ]
+        to = same[0] if same else block
+        joined[to] = {model: replace(entry, block=to) for model, entry in mine.items()} | joined.get(to, {})
+    return [entry for entries_of in joined.values() for entry in entries_of.values()]
 
 
 def _comparable(found: Sequence[Entry], at_least: int) -> tuple[list[Entry], dict[str, list[str]]]:
@@ -367,16 +388,8 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
         else "a missing result counts as worse than every known one"
     )
     said = [f"missing: {found.missing} of {total} results. Rule `{found.rule}`: {rule}."]
-    other = WORST if found.rule == PAIRS else PAIRS
     if found.missing:
-        same = found.agreement is not None and found.agreement > 1 - 1e-12
-        first = found.other_first if found.other_first != found.models[0].model else "the same model"
-        tau = f"Kendall's tau {found.agreement or 0:.2f}"
-        said.append(
-            f"`--missing {other}` gives the same order."
-            if same
-            else f"`--missing {other}` gives another order ({tau}), with {first} first."
-        )
+        said.append(f"`--missing {WORST if found.rule == PAIRS else PAIRS}` {other_order(found)}.")
     if not found.ranked_blocks:
         said.append("rank: no dataset has all models; choose --models, or --missing worst")
     elif found.critical is None:
@@ -395,6 +408,14 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
             f"{': ' if pairs else ''}{pairs}{more}"
         )
     return said + [f"left out, {why}: {', '.join(models)}" for why, models in found.left_out.items()]
+
+
+def other_order(found: Ranking) -> str:
+    """Returns what the other rule for missing results gives: the same order, or another one."""
+    if found.agreement is not None and found.agreement > 1 - 1e-12:
+        return "gives the same order"
+    first = found.other_first if found.other_first != found.models[0].model else "the same model"
+    return f"gives another order (Kendall's tau {found.agreement or 0:.2f}), with {first} first"
 
 
 def as_json(found: Ranking, source: str, remarks: Sequence[str]) -> dict[str, object]:

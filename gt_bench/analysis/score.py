@@ -55,8 +55,8 @@ class Scored:
 
     @property
     def std(self) -> float | None:
-        """Standard deviation over the seeds (n - 1). None for one seed."""
-        return statistics.stdev(self.values.values()) if len(self.values) > 1 else None
+        """Population standard deviation over the seeds, as in leaderboards. None for one seed."""
+        return statistics.pstdev(self.values.values()) if len(self.values) > 1 else None
 
     @property
     def differing(self) -> list[int]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gt_bench.leaderboard.rows import spread
 from gt_bench.papers.units import difference_text, mean_and_std, number_text
 from gt_bench.schemas import Row
 from gt_bench.stats.equivalence import MOST_SEEDS
@@ -46,7 +47,7 @@ def cells(row: Row) -> list[str]:
         else "–"
     )
     percent = row["unit"] == "percent"
-    ours = mean_and_std(row["mean"], row["std"] if row["runs"] > 1 else None, percent)
+    ours = mean_and_std(row["mean"], spread(row), percent)
     ours += " !" if row["chosen_on_test"] else ""
     theirs = mean_and_std(row["published_mean"], row["published_std"], percent)
     if row["published_mean"] is None and row["published_printed"]:
@@ -158,7 +159,7 @@ def _margin(row: Row) -> str:
 
 def _seeds_needed(row: Row) -> str:
     if row["seeds_needed"] is None:
-        # no number of runs reaches the power: the published number is too uncertain
+        # the published number is too uncertain, or our runs scatter too much
         return "–" if row["power"] is None else f"> {MOST_SEEDS}"
     return str(row["seeds_needed"])
 

@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.rows import spread, summarise
 from gt_bench.schemas import Curves, Record, Result, Row
 from gt_bench.utils.format import csv_text
 from gt_bench.utils.io import write_bytes, write_json
@@ -30,7 +30,8 @@ def write_training(result: Result, records: Sequence[Record], metrics: Path = Pa
     scale = 100 if row["unit"] == "percent" else 1
     good = [r["deterministic"] for r in records if r["deterministic"]["status"] == "ok"]
     validated = [run["val"] for run in good if run["val"] is not None]
-    numbers = {"test": row["mean"], "std": row["std"], "validation": statistics.fmean(validated) if validated else None}
+    validation = statistics.fmean(validated) if validated else None
+    numbers = {"test": row["mean"], "std": spread(row), "validation": validation}
     epochs = [
         {"epoch": epoch, "validation": float(f"{scale * value:.6g}")}
         for epoch, value in curve([r["deterministic"]["epochs"] for r in records])
@@ -60,7 +61,7 @@ def metrics_of(row: Row) -> dict[str, object]:
     scale = 100 if row["unit"] == "percent" else 1
     numbers = {
         "mean": row["mean"],
-        "std": row["std"],
+        "std": spread(row),
         "published": row["published_mean"],
         "difference": row["difference"],
     }

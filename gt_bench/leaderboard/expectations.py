@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from gt_bench.config.schema import Strict, read_yaml, validated
 from gt_bench.config.verdict_settings import Rules
+from gt_bench.data.registry import get_spec
 from gt_bench.papers.units import PERCENT
 from gt_bench.schemas import Row
 from gt_bench.stats.equivalence import quantile, sample_std
@@ -119,6 +120,8 @@ def with_expectation(row: Row, rules: Rules | None = None) -> Row:
     if touchstone is None:
         return row
     row = row | {"tests": touchstone.tests, "chance": touchstone.chance}
+    if row["metric"] is None:  # without a result, which has the metric
+        row |= {"unit": "percent" if get_spec(dataset).metric in PERCENT else "none"}
     expected = touchstone.rows.get(name)
     if expected is None:
         return row
@@ -156,8 +159,6 @@ def judged(expected: Expectation, row: Row, rules: Rules) -> str | None:
 
 def page(suite: str = "embedded") -> str:
     """Returns docs/embedded.md."""
-    from gt_bench.data.registry import get_spec
-
     lines = [HEAD.strip(), "", "| dataset | what it tests | metric | chance |", "|---|---|---|---|"]
     found = theory(suite)
     shown = {

@@ -81,9 +81,9 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
         f"{len(complete)} verdicts on {len(numbers)} published numbers ({counts}).",
         *([_generated(complete)] if words["reproduced"] else []),
         "Verdicts that depend on each other (the same runs, the same published number, or equal results) are one "
-        f"comparison: {len(p_values)} comparisons. If all were reproduced in truth, chance alone would give p below "
-        f"{rules.level:g} in at most {rules.level * len(p_values):.1f} of them; {off} have it, {sure} of them with q "
-        f"below {rules.level:g} (Benjamini-Hochberg over these {len(p_values)}).",
+        f"comparison: {len(p_values)} comparisons. If all were reproduced in truth, chance alone would on average give "
+        f"p below {rules.level:g} in at most {rules.level * len(p_values):.2g} of them; {off} have it, {sure} of them "
+        f"with q below {rules.level:g} (Benjamini-Hochberg over these {len(p_values)}).",
         f"Provisional: {sum(bool(row['provisional']) for row in rows)} verdicts, in none of these counts.",
         f"Claims to be best: {claims['claim holds']} hold, {claims['claim fails']} fail, {claims['undecided']} "
         "undecided.",
@@ -122,9 +122,9 @@ EXPLANATION = """
   number of runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q:
   false-discovery rate over the complete verdicts; verdicts that depend on each other count as one comparison.
 - margin: the one with which equal truth passes as reproduced in {power:g} % of cases at full seeds; power: that
-  chance for the runs that there are; seeds needed: for {power:g} % at the observed spread. A cell where only seeds
-  are missing is judged with the seeds it has (*consistent, 3 of 10 runs*); one that is *reduced* in trials, epochs
-  or data, or whose runs failed, is not.
+  chance for the runs that there are, at the published spread; seeds needed: for {power:g} % at the observed spread. A
+  cell where only seeds are missing is judged with the seeds it has (*consistent, 3 of 10 runs*); one that is
+  *reduced* in trials, epochs or data, or whose runs failed, is not.
 - claim: does our mean still beat the best other number of the paper's column (our run of it if there is one)? By
   the same interval: *claim holds*, *claim fails*, *undecided* (+n: n more seeds would decide). docs/verdicts.md
   explains what each word does not mean.

@@ -184,6 +184,11 @@ def _average(row: Row, size: int) -> None:
     row["notes"].append(f"{whole} averages of {size} runs each, as the published number has it")
 
 
+def spread(row: Row) -> float | None:
+    """Returns the deviation over the runs of a row, for readers. None for one run, which has none."""
+    return row["std"] if row["runs"] > 1 else None
+
+
 def absent(cell: str, status: str, reason: str | None) -> Row:
     """Returns the row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")

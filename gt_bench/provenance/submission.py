@@ -74,7 +74,7 @@ class Report:
         one = cast(Shipped, self.shipped)
         runs, measured = [r["deterministic"] for r in one.records], [r["measured"] for r in one.records]
         tests = [run["test"] for run in runs if run["status"] == "ok" and run["test"] is not None]
-        mean, std = statistics.fmean(tests) if tests else None, statistics.stdev(tests) if len(tests) > 1 else None
+        mean, std = statistics.fmean(tests) if tests else None, statistics.pstdev(tests) if len(tests) > 1 else None
         metric = runs[0]["metric"]
         number = f"{mean_and_std(mean, std, metric in PERCENT)} over {len(tests)} runs" if tests else "none"
         machines = [f"{m['device']}, {m['environment'].get('cpu', 'processor unknown')}" for m in measured]

@@ -227,7 +227,7 @@ def number_lines(before: Attempt, after: Attempt) -> list[str]:
     both = [seed for seed in old if seed in new]
     if both:
         percent, differences = after.shown["metric"].endswith("%"), [new[seed] - old[seed] for seed in both]
-        mean, std = statistics.fmean(differences), statistics.stdev(differences) if len(both) > 1 else None
+        mean, std = statistics.fmean(differences), statistics.pstdev(differences) if len(both) > 1 else None
         lines.append(
             f"difference over {len(both)} common seeds: {'+' if mean > 0 else ''}{mean_and_std(mean, std, percent)}"
             + ("" if std is None else " (standard deviation)")

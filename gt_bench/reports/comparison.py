@@ -14,7 +14,7 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
 from gt_bench.leaderboard.collect import OWN, collect, gather, tested_values
-from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.rows import spread, summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
 from gt_bench.papers.units import difference_text, mean_and_std
 from gt_bench.reports.compare import verdict_of
@@ -269,7 +269,7 @@ def _has_unit(metric: str | None) -> bool:
 
 def _texts(row: Compared) -> list[str]:
     percent = row["unit"] == "percent"
-    mean = mean_and_std(row["mean"], row["std"] if row["runs"] > 1 else None, percent)
+    mean = mean_and_std(row["mean"], spread(row), percent)
     published = mean_and_std(row["published_mean"], row["published_std"], percent)
     difference = difference_text(row["against_difference"], row["against_interval"], percent)
     metric = f"{row['metric']} %" if percent else _metric(row)

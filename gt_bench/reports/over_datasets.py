@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gt_bench.analysis.rank import Block, Entry, Ranking, rank
+from gt_bench.analysis.rank import Block, Entry, Ranking, other_order, rank
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.verdicts import runs_in_full
 from gt_bench.leaderboard.whole_paper import most_complete
@@ -24,7 +24,6 @@ RULE = (
     "differ by less than the critical difference (Nemenyi, 0.05) do not differ significantly."
 )
 FEWEST_METHODS = 3
-DRAWS = 60  # of the bootstrap of Elo; more cost seconds
 TOTAL = "-total"  # ending of the name of all parts of a dataset together
 Numbers = dict[tuple[str, str], Published]  # by (method, dataset)
 
@@ -200,9 +199,11 @@ def all_runs(rows: Sequence[Row]) -> Ranking | None:
         if row["mean"] is not None and np.isfinite(row["mean"]) and not row["chosen_on_test"]:
             suite, dataset, model = row["cell"].split("/")
             block = Block(suite, dataset, row["metric"] or "")
-            found.setdefault(row["cell"], Entry(model, block, row["mean"], row["direction"] or "max", "runs"))
+            runs = frozenset(row["digests"])
+            entry = Entry(model, block, row["mean"], row["direction"] or "max", "runs", runs=runs)
+            found.setdefault(row["cell"], entry)
     try:
-        ranked = rank(list(found.values()), draws=DRAWS, at_least=2)
+        ranked = rank(list(found.values()), at_least=2)
     except RecipeError:
         return None
     return ranked if len(ranked.blocks) > 1 else None
@@ -274,11 +275,18 @@ def absent(found: Sequence[Diagram], labels: Mapping[str, str]) -> str:
 def said_of_all(overall: Ranking) -> str:
     """Returns what the table of all runs is."""
     datasets = len({block.dataset for block in overall.blocks})
-    return (
-        f"All {len(overall.models)} recipes that were run on two or more of {datasets} datasets. Pairs count where "
-        f"both have a result of one suite; {overall.missing} of {len(overall.blocks) * len(overall.models)} are "
-        "missing. Where intervals (bootstrap over datasets) overlap, the order means little."
-    )
+    said = [
+        f"{len(overall.models)} recipes, each with results on two or more of {datasets} datasets.",
+        f"A pair counts where both have a result of one suite; {overall.missing} of "
+        f"{len(overall.blocks) * len(overall.models)} results are missing.",
+        *([f"To count them as worst {other_order(overall)}."] if overall.missing else []),
+        "Where intervals (bootstrap over datasets) overlap, the order means little.",
+        *(
+            f"Left out, {why}: {len(models)} recipe{'s' if len(models) > 1 else ''}."
+            for why, models in overall.left_out.items()
+        ),
+    ]
+    return " ".join(said)
 
 
 def lines_of_all(overall: Ranking) -> list[list[str]]:

@@ -40,7 +40,7 @@ def every_in_short(
 
     Args:
         covered: of each paper.
-        verdicts: (paper, verdict) of claims.
+        verdicts: (paper, verdict) of claims that need no data files.
         rows: of leaderboards; the names of cells between braces take our numbers from them.
 
     Raises:
@@ -96,5 +96,6 @@ def _claims(verdicts: Counter[str]) -> str:
     }
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:
-        return "None of its claims was tested."
-    return f"Of its claims {sum(verdicts[word] for word in says)} were tested: {', '.join(counts)}."
+        return "None of its claims that need no data files was tested."
+    tested = sum(verdicts[word] for word in says)
+    return f"Of its claims that need no data files, {tested} were tested: {', '.join(counts)}."

@@ -55,12 +55,13 @@ class Verdict:
         interval: interval of the difference (ours minus published), in raw units.
         margin: equivalence margin in raw units.
         margin_std: margin in published (sample) standard deviations.
-        power: probability that this number of runs shows equal true means as reproduced, if both sides have the same
-            spread.
+        power: probability that this number of runs shows equal true means as reproduced, if both sides have the
+            published spread.
         p_difference: p value of the test for a difference.
         p_equivalence: p value of the test for equivalence.
         assumptions: assumptions about information that is not published.
-        excluded_gap: the two one-sided tests exclude a true difference larger than this, in either direction.
+        excluded_gap: the two one-sided tests exclude a true difference larger than this, in either direction. At least
+            half a unit of the last published digit, as the margin.
     """
 
     word: str
@@ -207,13 +208,13 @@ def _equivalence(
     p_equivalence = max(_p_within(abs(difference), margin, error, df, slack) for error, df in errors)
     shown = verdict.word == "consistent" and p_equivalence < rules.level
     power = equal_passes(runs, int(few.runs), margin / few.std, rules.level) if few.std > 0 else None
-    excluded = max(abs(difference) + (quantile(1 - rules.level, df) * error if error else 0.0) for error, df in errors)
+    widths = [quantile(1 - rules.level, df) * error if error else 0.0 for error, df in errors]
     return replace(
         verdict,
         word="reproduced" if shown else verdict.word,
         p_equivalence=p_equivalence,
         power=power,
-        excluded_gap=excluded,
+        excluded_gap=max(abs(difference) + max(widths), published.rounding),
     )
 
 

@@ -21,7 +21,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_options import options_of
 from gt_bench.config.space_text import space_text
 from gt_bench.leaderboard.columns import SHOWN, cells
-from gt_bench.leaderboard.rows import summarise
+from gt_bench.leaderboard.rows import spread, summarise
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.search.artifacts import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
@@ -164,7 +164,7 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
     runs = [r["deterministic"] for r in records]
     validated = [r["val"] for r in runs if r["status"] == "ok" and r["val"] is not None]
     figures = {
-        "result/test_mean": row["mean"], "result/test_std": row["std"], "result/runs_ok": row["runs"],
+        "result/test_mean": row["mean"], "result/test_std": spread(row), "result/runs_ok": row["runs"],
         "result/runs_asked": row["seeds"],
         "result/val_mean": math.fsum(validated) / len(validated) if validated else None,
         "result/published_mean": row["published_mean"], "result/published_std": row["published_std"],

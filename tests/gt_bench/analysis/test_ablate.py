@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,6 +73,20 @@ def test_an_encoding_is_absent_or_has_arguments():
         ("steps=4", "steps=8"),
     }
     assert factors(arms) == {"encodings.rrwp": 3}
+
+
+def test_what_is_tested_is_no_factor():
+    """Counts of other pairs of graphs are no comparison, and the rule for splits changes no run of a seed and split."""
+
+    def of(row: str, pairs: list[list[int]], **recipe) -> Arm:
+        record = make_record("small/web/mlp", 0)
+        record["deterministic"]["recipe"] |= {"brec": {"pairs": pairs, "margin": 0.0}, **recipe}
+        return ablate._arm(SimpleNamespace(cell=f"small/web/{row}", dataset="web"), "own", [record])
+
+    basic, extension = [[0, 60]], [[160, 260]]
+    found = [of("a", basic, split="seed"), of("b", extension, split="seed"), of("c", basic, split=0, epochs=3)]
+    assert factors(found) == {"epochs": 1}
+    assert effects(found, ["brec.pairs"]) == effects(found, ["split"]) == []
 
 
 def test_only_common_seeds_count():

@@ -47,6 +47,25 @@ def test_the_interval_of_the_paired_bootstrap_covers_the_true_difference():
     assert 52 <= covered <= 60
 
 
+def test_nodes_of_a_graph_are_drawn_together(capsys, monkeypatch):
+    """Coverage over 60 data sets of 30 graphs, in each of which a model is right on all nodes or on none."""
+    graphs, nodes, covered = 30, 10, 0
+    target = torch.zeros(graphs * nodes, dtype=torch.long)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        right = [np.repeat(rng.random(graphs) < p, nodes) for p in (0.8, 0.6)]
+        outputs = [torch.from_numpy(np.stack([r, ~r], 1).astype(np.float32)) for r in right]
+        sides = [predictions(one, target, ids=np.arange(graphs), nodes=np.full(graphs, nodes)) for one in outputs]
+        low, high = bootstrap([paired(*sides)], "accuracy", 200).interval
+        covered += low <= 0.2 <= high
+    assert 52 <= covered <= 60
+    monkeypatch.setattr(paired_examples, "loaded", lambda *_: (None, [sides[0]]))
+    paired_examples.show(("a", "b"), load_grid(), ["accuracy"], "test", 100, as_json=False)
+    said = capsys.readouterr().out
+    assert "paired bootstrap: 100 draws of the graphs" in said
+    assert "McNemar" not in said  # it assumes independent examples
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["accuracy", "f1-macro"])
 def test_means_per_example_and_metrics_of_all_examples_agree(metric, monkeypatch):

@@ -1,6 +1,7 @@
 """`gt-bench rank`: compared numbers, missing numbers, filters, and the output at 80 columns."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from gt_bench.analysis.ablate import arms, effects, nothing_to_compare
 from gt_bench.analysis.datasets import Filter
-from gt_bench.analysis.rank import PAIRS, WORST, Block, Entry, chosen, entries, lines, rank
+from gt_bench.analysis.rank import PAIRS, WORST, Block, Entry, _same_runs_once, chosen, entries, lines, rank
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.train import train_cell
@@ -78,6 +79,27 @@ def test_models_that_cannot_be_compared_are_named_with_the_reason():
     assert found.left_out == {"on fewer than 2 datasets with another model": ["c"]}
     with pytest.raises(RecipeError, match="no dataset has results of two models"):
         rank(table({"a": [1, None], "b": [None, 1]}))
+
+
+def test_the_same_runs_in_two_suites_count_once():
+    def of(suite: str, runs: dict[str, str], dataset: str = "d0") -> list[Entry]:
+        return [
+            Entry(model, Block(suite, dataset, "accuracy"), ord(model), "max", "own", runs=frozenset({digest}))
+            for model, digest in runs.items()
+        ]
+
+    first, second = of("s", {"a": "1", "b": "2", "x": "3"}), of("t", {"b": "2", "a": "1", "y": "4"})
+    found = rank([*first, *second])
+    assert {one.model: one.blocks for one in found.models} == {"a": 1, "b": 1, "x": 1, "y": 1}
+    assert [block.suite for block in found.blocks] == ["s"]
+    assert found.missing == 0
+    assert rank(first).models[0].elo == rank([*first, *of("t", {"a": "1", "b": "2"})]).models[0].elo
+    # other runs, another dataset, and models without a common one are results of their own
+    for other in (of("t", {"a": "1", "b": "5"}), of("t", {"a": "1", "b": "2"}, "d1"), of("t", {"y": "4", "z": "6"})):
+        assert len({entry.block for entry in _same_runs_once([*first, *other])}) == 2
+    published = table({"a": [0.9], "b": [0.8]}, source="published")
+    again = [replace(entry, block=entry.block._replace(suite="t")) for entry in published]
+    assert len(rank([*published, *again]).blocks) == 2
 
 
 def test_the_number_of_parameters_filters_results():

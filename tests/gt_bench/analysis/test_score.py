@@ -12,7 +12,9 @@ import torch
 from gt_bench.analysis.score import aligned, by_class, by_graph_size, ensemble, loaded, scored
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
+from gt_bench.leaderboard.rows import summarise
 from gt_bench.pipeline.train import train_cell
+from gt_bench.store.archive import read_result
 from gt_bench.store.predictions import FILE
 from tests.gt_bench.analysis.cases import drawn, predictions
 from tests.gt_bench.shipping import CELL, export, run, train
@@ -35,6 +37,8 @@ def test_metrics_by_seed_and_their_mean(project):
     assert f1.values[seed] == pytest.approx(f1_score(part.labels, part.output.argmax(1), average="macro"))
     assert f1.recorded == {}
     assert f1.mean == pytest.approx(sum(f1.values.values()) / 2)
+    result = read_result(Path(f"results/{CELL}.json"), CELL)
+    assert accuracy.std == pytest.approx(summarise(result, project.records())["std"])
 
 
 def test_the_command_prints_them_and_fails_if_the_record_has_another_number(project):

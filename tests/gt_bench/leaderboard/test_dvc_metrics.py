@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gt_bench.leaderboard.dvc_metrics import POINTS, curve, write_leaderboard, write_training
+from gt_bench.leaderboard.dvc_metrics import POINTS, curve, metrics_of, write_leaderboard, write_training
 from gt_bench.leaderboard.rows import absent, rows_of
 from tests.gt_bench.cells import make_record, make_result, without_data
 
@@ -59,6 +59,9 @@ def test_what_training_alone_decides(tmp_path):
     assert json.loads((tmp_path / f"{GCN}.json").read_text()) == {"runs": 0, "status": "oom"}
     long = [make_record(ET, 0, epochs=2 * POINTS + 2)]
     write_training(make_result(ET, long), long, tmp_path)
+    # one run has no deviation
+    assert "std" not in json.loads((tmp_path / f"{ET}.json").read_text())
+    assert "std" not in metrics_of(rows_of(make_result(ET, long), long)[0])
     assert POINTS / 2 < len(json.loads((tmp_path / f"{ET}.json").read_text())["curve"]) <= POINTS
     write_training(without_data(TEXAS), [], tmp_path)
     assert json.loads((tmp_path / f"{TEXAS}.json").read_text())["status"] == "not run: data"

@@ -12,7 +12,7 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.registry import get_spec
 from gt_bench.leaderboard import expectations as room
-from gt_bench.leaderboard.columns import cells, remarks_of, table_lines, terminal_table
+from gt_bench.leaderboard.columns import SHOWN, cells, remarks_of, table_lines, terminal_table
 from gt_bench.leaderboard.expectations import THEORY, Expectation, judged, page, theory, with_expectation
 from gt_bench.leaderboard.export import tally
 from gt_bench.leaderboard.rows import absent
@@ -111,6 +111,15 @@ def test_rows_of_which_theory_states_something_show_it_and_not_what_nobody_print
     assert "chance" not in table_lines([foreign])[0]
     assert len(cells(foreign)) == len(cells(mine))
     assert not remarks_of(foreign)
+
+
+def test_a_row_without_a_result_has_its_limits_in_the_unit_of_the_other_rows():
+    def shown(cell: str) -> list[str]:
+        row = absent(cell, "not run", None)
+        return [cells(row)[SHOWN.index(name)] for name in ("chance", "expected")]
+
+    assert shown("embedded/chains/hot") == ["50.00", "above 51.25"]
+    assert shown("embedded/ring-molecules/ppgt") == ["1.1", "below 0.5"]
 
 
 def test_every_entry_is_a_cell_of_its_suite():

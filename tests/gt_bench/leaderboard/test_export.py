@@ -61,4 +61,4 @@ def test_csv_and_json_carry_both_verdicts_and_what_is_behind_them():
     content = json.loads(to_json("edge-transformer", rows, Rules()))
     assert carried <= content["rows"][0].keys()
     assert content["verdict"] == {"level": 0.05, "power": 0.8, "unstated_runs": [4, 10]}
-    assert "in at most 0.1 of them; 0 have it" in content["tally"]
+    assert "in at most 0.05 of them; 0 have it" in content["tally"]

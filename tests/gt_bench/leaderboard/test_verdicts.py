@@ -45,7 +45,7 @@ def test_a_cell_that_misses_only_seeds_is_judged_with_what_it_has_and_never_coun
     rows = with_claims(rows)
     assert [row["q_difference"] is None for row in rows] == [False, True, True]
     assert tally(rows, Rules()).startswith("1 verdicts on 1 published numbers (1 reproduced). ")
-    assert "in at most 0.1 of them; 0 have it" in tally(rows, Rules())
+    assert "would on average give p below 0.05 in at most 0.05 of them; 0 have it" in tally(rows, Rules())
     assert "Provisional: 2 verdicts, in none of these counts" in tally(rows, Rules())
     one = with_verdict(summarise(cut, runs[:1]), cut | {"seeds": [0]})
     assert one["verdict"] == "consistent, 1 of 10 runs"
@@ -164,7 +164,7 @@ def test_false_discovery_is_over_the_rows_that_the_sentence_speaks_of():
     text = tally([*(row | {"q_difference": 0.048} for row in rows), *others], Rules())
     assert text.startswith("8 verdicts on 8 published numbers (4 consistent, 4 higher). ")
     assert "5 comparisons" in text
-    assert "in at most 0.2 of them; 1 have it, 0 of them with q below 0.05" in text
+    assert "in at most 0.25 of them; 1 have it, 0 of them with q below 0.05" in text
 
 
 def test_a_number_that_a_paper_publishes_twice_counts_once():

@@ -255,7 +255,7 @@ def test_the_report_of_a_good_file(contributed):
     assert contributed.read_bytes() == before
     assert f"# Submission of {CELL}: acceptable" in shown.output
     assert "| seeds | 0, 1 |" in shown.output
-    assert re.search(r"\| test accuracy % \| 32\.50 ± 10\.61 over 2 runs \|", shown.output)
+    assert re.search(r"\| test accuracy % \| 32\.50 ± 7\.50 over 2 runs \|", shown.output)
     assert "- [x] selection on validation\n    - the tested epoch of 2 of 2 runs is the first best one" in shown.output
     assert "- [x] plausibility\n    - curves are finite, times are consistent, 147 parameters" in shown.output
     assert "- [x] predictions\n    - the metric of 2 runs follows from their predictions" in shown.output

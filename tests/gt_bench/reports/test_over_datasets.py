@@ -13,6 +13,7 @@ from gt_bench.reports.over_datasets import (
     diagrams,
     largest_complete,
     markdown,
+    said_of_all,
     sentences,
 )
 
@@ -30,7 +31,7 @@ def run(cell, mean, place=None, runs=10, **more):
     """Returns a row of the leaderboard with ten seeds."""
     return {
         "cell": cell, "mean": mean, "metric": "accuracy", "direction": "max", "runs": runs, "seeds": 10, "reduced": [],
-        "published_place": place, "chosen_on_test": False,
+        "published_place": place, "chosen_on_test": False, "digests": [],
     } | more  # fmt: skip
 
 
@@ -104,3 +105,21 @@ def test_all_runs_are_ranked_within_their_suites():
     assert len(found.blocks) == 3
     assert all_runs([]) is None
     assert all_runs(rows[:1]) is None
+
+
+def test_the_sentence_on_all_runs_counts_results_and_names_what_is_left_out():
+    rows = [run(f"s/{d}/{m}", value) for d in "abc" for m, value in (("good", 0.9), ("bad", 0.1))]
+    rows += [run("s/a/third", 0.5), run("s/b/third", 0.5), run("s/c/once", 0.5)]
+    rows += [run(f"t/{d}/{m}", value) for d in "xy" for m, value in (("p", 0.9), ("q", 0.1))]
+    said = said_of_all(all_runs(rows))
+    assert said.startswith("3 recipes, each with results on two or more of 3 datasets. ")
+    assert "1 of 9 results are missing. To count them as worst gives the same order." in said
+    assert "Left out, on fewer than 2 datasets with another model: 1 recipe." in said
+    assert said.endswith("Left out, no chain of comparisons links them to the others: 2 recipes.")
+
+
+def test_runs_that_two_suites_share_count_once():
+    rows = [run(f"{s}/a/{m}", v, digests=[m]) for s in "st" for m, v in (("good", 0.9), ("bad", 0.1))]
+    assert all_runs(rows) is None  # one dataset
+    rows += [run("t/b/good", 0.9, digests=["other"]), run("t/b/bad", 0.1, digests=["others"])]
+    assert [one.blocks for one in all_runs(rows).models] == [2, 2]

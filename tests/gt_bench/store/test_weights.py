@@ -1,6 +1,7 @@
 """Weights of the best seed: saved, loaded, and evaluated again; `gt-bench history` and `gt-bench diff`."""
 
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,11 @@ def test_history_and_diff_say_what_changed(project):
     said = run("diff", CELL).output
     assert said.startswith("recipe  optimizer.lr: 0.01 -> 0.5\nattempt 1 (")
     assert run("diff", CELL, "-1", "0").output == said
-    assert "difference over 2 common seeds" in said
+    done = [record["deterministic"] for record in project.records()]
+    tested = {(one["recipe"]["optimizer"]["lr"], one["seed"]): one["test"] for one in done}
+    gaps = [100 * (tested[0.5, seed] - tested[0.01, seed]) for seed in (0, 1)]
+    mean, std = statistics.fmean(gaps), statistics.pstdev(gaps)
+    assert f"difference over 2 common seeds: {mean:.2f} ± {std:.2f} (standard deviation)" in said.replace("+", "")
     # with the first recipe, the first attempt is current again, and nothing is computed
     before = len(list(Path("store").glob("??/*/record.json")))
     trained(project, seeds=[0, 1])

@@ -1,5 +1,7 @@
 """The content of MLflow for a cell."""
 
+import pytest
+
 from gt_bench.leaderboard.rows import rows_of
 from gt_bench.leaderboard.verdicts import with_claims
 from tests.gt_bench.cells import ET, make_result, records
@@ -19,6 +21,9 @@ def test_mlflow_shows_what_the_leaderboard_shows(monkeypatch):
     assert (tags["gt.verdict"], tags["gt.claim"]) == ("reproduced", "not claimed")
     assert tags["gt.verdict.interval"] == f"[{row['interval_low']:.6g}, {row['interval_high']:.6g}]"
     assert [float(tags[f"gt.verdict.{k}"]) for k in ("margin", "power")] == [row["margin"], row["power"]]
+    ((_, std),) = tracked_cell(result, runs, row).metrics["result/test_std"]
+    assert std == pytest.approx(row["std"], rel=1e-5)
+    assert "result/test_std" not in tracked_cell(result, runs[:1]).metrics  # one run has no deviation
     put = []
 
     class Store:
