@@ -114,7 +114,7 @@ def check_precision(array: np.ndarray, key: str, where: str | Path) -> None:
     """
     for number, column in enumerate(array.reshape(len(array), -1).T if array.size else ()):
         known = column[np.isfinite(column)].astype(np.float64)
-        if not known.size or (largest := np.abs(known).max()) < 2**24:
+        if not known.size or not 2**24 <= (largest := np.abs(known).max()) <= np.finfo(np.float32).max:
             continue
         if known.max() - known.min() < FEW_STEPS * np.spacing(np.float32(largest)):
             before, after = len(np.unique(known)), len(np.unique(known.astype(np.float32)))
