@@ -43,7 +43,7 @@ import torch
 from torch import nn
 
 from gt_bench.runtime.opened_files import shown_path
-from gt_bench.utils.code_digest import files_of, is_installed, meaning, text_digest
+from gt_bench.utils.code_digest import files_of, is_installed, is_user_code, meaning, text_digest
 from gt_bench.utils.digest import digest_of
 
 PICKLED = "pickled"  # in a line of an object that only a library can read
@@ -471,12 +471,11 @@ def _is_internal(cls: type, name: str, value: object) -> bool:
 
 
 def _is_own(value: type | FunctionType) -> bool:
-    """Return whether a class or function is the user's. A generated one, such as a dataclass's constructor, is not."""
+    """Return whether a class or function is the user's."""
     if isinstance(value, type):
         module = sys.modules.get(value.__module__)  # None for a user's file that was imported again since
         return module is None or not _is_of_library(module)
-    name = value.__code__.co_filename
-    return not (name.startswith("<") and not linecache.getlines(name)) and not is_installed(Path(name).resolve())
+    return is_user_code(value.__code__)
 
 
 def _is_of_library(module: ModuleType) -> bool:
