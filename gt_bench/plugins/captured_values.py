@@ -51,6 +51,7 @@ _MISSING = object()
 _IGNORED = (torch.device, logging.Logger, io.IOBase)  # they decide no number
 _DEVICE = re.compile(r"(cpu|cuda|mps)(:\d+)?")
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), range, slice, torch.dtype)
+_GENERATED = re.compile(r"_(orig|jinja)_(propagate|edge_updater)")
 _EMPTY = frozenset(vars(nn.Module()))  # attributes of each module, most of them empty
 
 
@@ -152,14 +153,15 @@ class _Visit:
         if cls.__bases__ not in ((object,), (nn.Module,)):
             for number, base in enumerate(cls.__bases__):
                 self._value(f"{name}.__bases__[{number}]", base)
-        functions = {key: found for key, value in vars(cls).items() if (found := _functions_in(value))}
+        content = {key: value for key, value in vars(cls).items() if not _is_internal(cls, key, value)}
+        functions = {key: found for key, value in content.items() if (found := _functions_in(value))}
         file = next((f.__code__.co_filename for found in functions.values() for f in found if _is_own(f)), "")
         fields = vars(cls).get("__dataclass_fields__", {})
-        for key, value in vars(cls).items():
+        for key, value in content.items():
             if key in functions:
                 for one in functions[key]:
                     self.named(f"{name}.{key}", one, file)
-            elif key not in fields and not _is_internal(cls, key, value):
+            elif key not in fields:
                 self.named(f"{name}.{key}", value, file)
         for key, field in fields.items():
             for value in (field.default, field.default_factory):
@@ -289,8 +291,9 @@ class _Visit:
                 if not one:
                     continue
                 if "hooks" in key:  # their keys count the hooks of the process
-                    one = list(one.values())  # type: ignore[attr-defined]
-            self._value(f"{name}.{key}", one)
+                    one = list(one.values())
+            if key != "_torchdynamo_wrapper_id":
+                self._value(f"{name}.{key}", one)
 
     def _pickled(self, name: str, value: object) -> None:
         content = io.BytesIO()
@@ -393,7 +396,7 @@ def _identity(value: type | FunctionType) -> str:
             (key, _meaning_of(function.__code__))
             for key, one in vars(value).items()
             for function in _functions_in(one)
-            if _is_own(function)
+            if _is_own(function) and not _is_internal(value, key, one)
         ]
         return f"{value.__qualname__} {digest_of(sorted(said))[:12]}"
     name = value.__code__.co_filename
@@ -464,9 +467,14 @@ def _functions_in(value: object) -> list[FunctionType]:
 
 
 def _is_internal(cls: type, name: str, value: object) -> bool:
-    """Return whether Python made this attribute of a class, and not the user."""
+    """Return whether Python or a library made this attribute of a class, and not the user."""
     if isinstance(value, MemberDescriptorType | GetSetDescriptorType):  # a slot
         return True
+    if isinstance(value, FunctionType):
+        # torch_geometric generates methods when the first object of a class is created
+        return _GENERATED.fullmatch(name) is not None or (
+            name in ("propagate", "edge_updater") and value.__module__.endswith(f"{cls.__name__}_{name}")
+        )
     return (name.startswith("__") and name.endswith("__")) or (issubclass(cls, enum.Enum) and name.endswith("_"))
 
 

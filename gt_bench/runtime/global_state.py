@@ -113,14 +113,15 @@ def _replaced() -> Iterator[str]:
         if key not in COMPUTING and not key.startswith("gt_models"):
             continue
         library = key.partition(".")[0]
-        folder = os.path.dirname(sys.modules[library].__file__ or "")
         for name, value in list(vars(found).items()):
             places = {f"{key}.{name}": value}
             if isinstance(value, type) and value.__module__.partition(".")[0] == library:
                 places = {f"{value.__module__}.{value.__qualname__}.{one}": vars(value)[one] for one in vars(value)}
             for place, one in places.items():
                 if isinstance(one, FunctionType):
-                    foreign = is_user_code(one.__code__) and not one.__code__.co_filename.startswith(folder + os.sep)
+                    # the library may be one that the user edits, or generate code elsewhere
+                    module = str(one.__globals__.get("__name__"))
+                    foreign = is_user_code(one.__code__) and module.partition(".")[0] != library
                 else:
                     foreign = isinstance(one, type) and one.__module__ == "__main__"
                 if foreign:

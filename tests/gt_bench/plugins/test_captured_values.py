@@ -232,6 +232,30 @@ def test_one_text_can_have_two_meanings(tmp_path, monkeypatch, script, expressio
     assert found[0] != found[2]
 
 
+def test_methods_that_torch_geometric_generates_do_not_count(tmp_path):
+    path = tmp_path / "script.py"
+    text = """
+        from torch_geometric.nn import MessagePassing
+
+        class Conv(MessagePassing):
+            def forward(self, x, edge_index):
+                return self.propagate(edge_index, x=x)
+
+            def message(self, x_j):
+                return x_j
+
+        convs = {1: Conv}
+    """
+    path.write_text(textwrap.dedent(text) + net("convs[1]()(self.head(data.x), data.edge_index)"))
+    cls = as_script(path, [])
+    before = captured_values(cls, path, tmp_path)
+    conv = vars(sys.modules[__name__])["Conv"] = cls.forward.__globals__["Conv"]
+    conv.__module__ = __name__  # torch_geometric reads the text of the class's module
+    conv()
+    assert "_jinja_propagate" in vars(conv)
+    assert captured_values(cls, path, tmp_path) == before
+
+
 def test_a_method_that_was_replaced_counts(tmp_path):
     path = tmp_path / "script.py"
     text = "def act(self, x):\n    return x\ndef other(self, x):\n    return -x\n" + net("self.act(self.head(data.x))")

@@ -153,22 +153,14 @@ def test_the_text_decides_and_comments_do_not(ours):
     assert files_digest("gcn") is None
 
 
-def test_values_that_the_import_of_a_file_computes_decide_too(ours, forked, monkeypatch):
+def test_values_that_the_import_of_a_file_computes_decide_too(ours, monkeypatch):
     """Otherwise a second run with another environment variable would be the stored one of the first."""
     text = "import os\nWIDTH = int(os.environ['E_WIDTH'])\n" + textwrap.dedent(PLAIN).replace("width=8", "width=WIDTH")
-    rows = []
+    digests = []
     for folder, width in (("a", "4"), ("b", "4"), ("c", "64")):
         monkeypatch.setenv("E_WIDTH", width)
-        rows.append(run(write(f"{folder}/m.py", text) + ":Plain", "web").row)
-    assert rows[0]["digests"] == rows[1]["digests"] != rows[2]["digests"]
-    assert rows[0]["parameters"] < rows[2]["parameters"]
-
-
-def test_a_value_that_differs_in_each_process_is_refused(ours):
-    text = "import time\nSCALE = time.time()\n" + textwrap.dedent(PLAIN).replace("return ", "return SCALE * ")
-    with pytest.raises(UserError, match=r"files changed .* reads a value that differs in each process"):
-        run(write("m.py", text) + ":Plain", "web")
-    assert not list(Path("store").rglob("record.json"))
+        digests.append(files_digest(write(f"{folder}/m.py", text) + ":Plain"))
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_a_file_that_an_argument_names_decides_too(ours, forked):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as gnn
 
 import gt_bench
 import gt_models.layers.pooling
@@ -165,6 +166,14 @@ def test_a_function_that_a_program_replaced_is_refused(ours, monkeypatch, place,
     monkeypatch.setattr(place, name.rpartition(".")[2], lambda *arguments: arguments[0])
     with pytest.raises(ReplacedCode, match=f"{name}: this program has replaced it"):
         gt_bench.evaluate("mlp", "web")
+
+
+def test_code_that_a_library_generates_is_not_the_program_s():
+    """torch_geometric writes a part of each layer into a temporary folder."""
+    gnn.GCNConv(2, 2)(torch.ones(2, 2), torch.tensor([[0], [1]]))
+    assert "site-packages" not in gnn.GCNConv._jinja_propagate.__code__.co_filename
+    with standard_process():
+        pass
 
 
 def test_which_models_a_new_process_finds(ours):
