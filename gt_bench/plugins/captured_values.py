@@ -290,7 +290,7 @@ class _Visit:
             if isinstance(value, nn.Module) and key in _EMPTY:
                 if not one:
                     continue
-                if "hooks" in key:  # their keys count the hooks of the process
+                if "hooks" in key and isinstance(one, Mapping):  # their keys count the hooks of the process
                     one = list(one.values())
             if key != "_torchdynamo_wrapper_id":
                 self._value(f"{name}.{key}", one)
