@@ -82,6 +82,7 @@ def evaluate(
     from gt_bench.config.grid import load_grid
     from gt_bench.plugins.datasets import store_data
     from gt_bench.plugins.models import from_class
+    from gt_bench.runtime.global_state import standard_process
 
     given: dict[str, Any] = {
         "seeds": seeds,
@@ -96,19 +97,20 @@ def evaluate(
     grid = load_grid()
     # one process: a notebook has threads already, which no fork survives
     run = grid.run.model_copy(update={"parallel": 1, "tracking": chosen.track and grid.run.tracking})
-    return try_pair(
-        model if isinstance(model, str) else from_class(model).name,
-        str(dataset) if isinstance(dataset, str | Path) else store_data(dataset, chosen.name, chosen.data),
-        chosen.set,
-        chosen.seeds,
-        chosen.search,
-        against=chosen.against,
-        space=chosen.space,
-        data=chosen.data,
-        grid=grid.model_copy(update={"run": run}),
-        method=chosen.method,
-        ensemble=chosen.ensemble,
-    )
+    with standard_process():
+        return try_pair(
+            model if isinstance(model, str) else from_class(model).name,
+            str(dataset) if isinstance(dataset, str | Path) else store_data(dataset, chosen.name, chosen.data),
+            chosen.set,
+            chosen.seeds,
+            chosen.search,
+            against=chosen.against,
+            space=chosen.space,
+            data=chosen.data,
+            grid=grid.model_copy(update={"run": run}),
+            method=chosen.method,
+            ensemble=chosen.ensemble,
+        )
 
 
 def load_results(suite: str | None = None, dataset: str | None = None) -> pd.DataFrame:

@@ -26,8 +26,8 @@ class Choice(Strict):
                 isinstance(value, float) and not math.isfinite(value)
             ):
                 raise ValueError(f"expected a finite number, text, true, false or null as a choice, not {value!r:.200}")
-        if len({(type(value), value) for value in choices}) < len(choices):
-            raise ValueError("duplicate choices")
+        if len(set(choices)) < len(choices):  # Optuna does not distinguish 1, 1.0 and true
+            raise ValueError("duplicate choices (1, 1.0 and true are one choice); remove all but one")
         return choices
 
 

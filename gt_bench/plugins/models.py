@@ -42,7 +42,7 @@ class Source:
         path: its file; None for a notebook.
         root: the folder below which imports of the file count.
         text: the text of a notebook's cell.
-        values: what a class of a notebook or script reads besides its text, from `captured_values`.
+        values: what a class reads besides its text, from `captured_values`.
     """
 
     path: Path | None
@@ -107,7 +107,7 @@ def from_file(name: str, path: Path, cls: str) -> ModelInfo:
     held = registry._INFOS.get(name)
     if held is not None and found in (held.cls, getattr(held.cls, "plain", None)):
         return held
-    return _registered(name, found, Source(path.resolve(), path.resolve().parent))
+    return _registered(name, found, _source(found, path.resolve(), path.resolve().parent))
 
 
 def from_entry_point(entry: EntryPoint) -> ModelInfo:
@@ -120,7 +120,7 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
     path = Path(inspect.getfile(found)).resolve()
     parts = found.__module__.split(".")
     root = path.parents[len(parts) - (1 if path.name != "__init__.py" else 0)]
-    return _registered(entry.name, found, Source(path, root))
+    return _registered(entry.name, found, _source(found, path, root))
 
 
 def from_class(cls: type[nn.Module]) -> ModelInfo:
@@ -155,6 +155,14 @@ def from_class(cls: type[nn.Module]) -> ModelInfo:
             "notebook's cell"
         )
     return _registered(cls.__qualname__, cls, Source(None, None, text, tuple(captured_values(cls))))
+
+
+def _source(cls: type, path: Path, root: Path) -> Source:
+    """Returns the text of a class that a new process imports, and the values that the import computes."""
+    plain = getattr(cls, "plain", cls)
+    # pickles may differ between processes
+    values = [line for line in captured_values(plain, path, root) if f"={PICKLED} " not in line]
+    return Source(path, root, values=tuple(values))
 
 
 def _check_unchanged(shown: Path, cls: type, values: Sequence[str], in_file: Sequence[str]) -> None:

@@ -2,11 +2,16 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FunctionType
 
 import torch
 from torch.nn.modules import module
+
+from gt_bench.utils.code_digest import is_user_code
+from gt_bench.utils.errors import UserError
 
 DETERMINISTIC = "torch's deterministic mode"
 HOOKS = tuple(name for name in vars(module) if name.startswith("_global_") and hasattr(getattr(module, name), "keys"))
@@ -17,6 +22,14 @@ REMEDIES = {
     "the working directory": "use absolute paths",
     "torch's number of threads": "set `threads:` in the recipe",
 }
+
+
+# modules whose functions and classes compute runs; those of gt_models do, too
+COMPUTING = ("torch", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.optim", "torch_geometric.nn")
+
+
+class ReplacedCode(UserError, RuntimeError):
+    """A program has replaced a function of a library that computes runs."""
 
 
 def global_state() -> dict[str, object]:
@@ -56,6 +69,63 @@ def unchanged_process() -> Iterator[list[str]]:
                 getattr(module, name).update(content)
             for (owner, name), function in zip(_WATCHED, functions, strict=True):
                 setattr(owner, name, function)
+
+
+@contextmanager
+def standard_process() -> Iterator[None]:
+    """Use torch's defaults inside the block, whatever a notebook or script has set: numbers of runs depend on them.
+
+    Raises:
+        ReplacedCode: the program has replaced a function or class of torch, torch_geometric or gt_models.
+    """
+    if (replaced := next(_replaced(), None)) is not None:
+        raise ReplacedCode(
+            f"{replaced}: this program has replaced it, and runs of every model would compute with it; start a new "
+            "process without the replacement, or replace it in a class that is passed to evaluate"
+        )
+    dtype, device, precision = (
+        torch.get_default_dtype(),
+        torch.get_default_device(),
+        torch.get_float32_matmul_precision(),
+    )
+    hooks = {name: dict(getattr(module, name)) for name in HOOKS}
+    torch.set_default_dtype(torch.float32)
+    if device.type != "cpu":
+        torch.set_default_device("cpu")
+    torch.set_float32_matmul_precision("highest")
+    for name in hooks:
+        getattr(module, name).clear()
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
+        if device.type != "cpu":
+            torch.set_default_device(device)
+        torch.set_float32_matmul_precision(precision)
+        for name, content in hooks.items():
+            getattr(module, name).update(content)
+
+
+def _replaced() -> Iterator[str]:
+    """Yield the names of functions and classes of libraries that are now the user's."""
+    for key, found in list(sys.modules.items()):
+        if key not in COMPUTING and not key.startswith("gt_models"):
+            continue
+        library = key.partition(".")[0]
+        for name, value in list(vars(found).items()):
+            places = {f"{key}.{name}": value}
+            if isinstance(value, type) and value.__module__.partition(".")[0] == library:
+                places = {f"{value.__module__}.{value.__qualname__}.{one}": vars(value)[one] for one in vars(value)}
+            for place, one in places.items():
+                if isinstance(one, FunctionType):
+                    # the library may be one that the user edits, or generate code elsewhere
+                    module = str(one.__globals__.get("__name__"))
+                    foreign = is_user_code(one.__code__) and module.partition(".")[0] != library
+                else:
+                    foreign = isinstance(one, type) and one.__module__ == "__main__"
+                if foreign:
+                    yield place
 
 
 # Functions that a model is most likely to replace in order to change how all others compute.

@@ -7,11 +7,13 @@ A killed run resumes from its checkpoint and produces bit-identical results.
 
 import hashlib
 import json
+import math
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -19,6 +21,9 @@ from torch import Tensor, nn
 
 from gt_bench.training.failures import StateError
 from gt_bench.utils.io import write_bytes
+
+LIBRARIES = ("torch", "torch_geometric", "gt_models", "gt_bench")
+OF_MODULES = frozenset(vars(nn.Module()))  # attributes of each module
 
 
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -57,6 +62,75 @@ def with_plain_state(model: nn.Module) -> nn.Module:
                 "[..., 2], and torch.view_as_complex(...) in forward"
             )
     return model
+
+
+class OutsideState:
+    """Attributes of a user-supplied model that its state_dict does not have: counters, tensors, random generators.
+
+    Modules of libraries have no such state.
+
+    Args:
+        model: the model, newly initialised.
+    """
+
+    def __init__(self, model: nn.Module):
+        self._modules = {
+            name: module
+            for name, module in model.named_modules()
+            if type(module).__module__.partition(".")[0] not in LIBRARIES
+        }
+        self._before = {
+            place: (value, value._version) for place, value in self._found().items() if isinstance(value, Tensor)
+        }
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Returns {"module.attribute": value} of what JSON can represent, and of generators and changed tensors."""
+        plain: dict[str, Any] = {}
+        tensors: dict[str, Tensor] = {}
+        for place, value in self._found().items():
+            if isinstance(value, torch.Generator):
+                tensors[place] = value.get_state()
+            elif isinstance(value, np.random.Generator):
+                plain[place] = value.bit_generator.state
+            elif isinstance(value, Tensor):
+                old, version = self._before.get(place, (None, 0))
+                if value is not old or value._version != version:
+                    tensors[place] = value
+            elif _is_json(value):
+                plain[place] = value
+        dense = {place: one for place, one in tensors.items() if one.layout is torch.strided and not one.is_complex()}
+        return plain, dense
+
+    def restore(self, plain: dict[str, Any], tensors: dict[str, Tensor], device: torch.device) -> None:
+        """Restores what `read` returned."""
+        found = self._found()
+        for place, saved in (plain | tensors).items():
+            value, (module, _, name) = found.get(place), place.rpartition(".")
+            if isinstance(value, torch.Generator):
+                value.set_state(saved)
+            elif isinstance(value, np.random.Generator):
+                value.bit_generator.state = saved
+            else:
+                setattr(self._modules[module], name, saved.to(device) if isinstance(saved, Tensor) else saved)
+
+    def _found(self) -> dict[str, object]:
+        return {
+            f"{place}.{name}": value
+            for place, module in self._modules.items()
+            for name, value in {
+                **{name: value for name, value in vars(module).items() if name not in OF_MODULES},
+                **{name: module._buffers[name] for name in module._non_persistent_buffers_set},
+            }.items()
+        }
+
+
+def _is_json(value: object) -> bool:
+    """Return whether a value is the same after it was written as JSON and read again."""
+    if type(value) is list:
+        return all(map(_is_json, value))
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(one) for key, one in value.items())
+    return type(value) in (bool, int, str, type(None)) or (type(value) is float and math.isfinite(value))
 
 
 class Checkpoint:

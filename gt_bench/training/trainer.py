@@ -23,7 +23,13 @@ from torch import Tensor, nn
 
 from gt_bench.runtime import signals
 from gt_bench.training.activation_checkpointing import recompute
-from gt_bench.training.checkpoint import Checkpoint, flatten_optimizer, restore_optimizer, with_plain_state
+from gt_bench.training.checkpoint import (
+    Checkpoint,
+    OutsideState,
+    flatten_optimizer,
+    restore_optimizer,
+    with_plain_state,
+)
 from gt_bench.training.failures import (
     Diverged,
     OutOfMemory,
@@ -263,6 +269,7 @@ class Run:
         """Initialises the model and its optimiser."""
         self._seed_generators("init", self.seed)
         self.model = with_plain_state(self.build()).to(self.device, self.loader.dtype)
+        self.shapes, self.outside = _shapes(self.model), OutsideState(self.model)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
         if self.recipe.batch.static or self.recipe.compile:
@@ -325,6 +332,7 @@ class Run:
             rows_seen.append(len(target))
         if not losses:
             raise ValueError("the training split is empty: an epoch has no batch")
+        self._check_shapes()
         weights = torch.tensor(rows_seen, dtype=torch.float64)
         mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
         if not math.isfinite(mean):
@@ -336,6 +344,18 @@ class Run:
                 listed = ", ".join(names[:3]) + (" ..." if names[3:] else "")
                 raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {listed}")
         return first_lr, mean  # type: ignore[return-value]
+
+    def _check_shapes(self) -> None:
+        """Raises StateError if the state of the model cannot be loaded into a newly built one."""
+        now, before = _shapes(self.model), self.shapes
+        if now != before:
+            name = next(name for name in {**now, **before} if now.get(name) != before.get(name))
+            shown = [str(found[name]) if name in found else "missing" for found in (before, now)]
+            raise StateError(
+                f"model {type(self.model).__name__}: {name} of its state_dict is {shown[0]} after the constructor and "
+                f"{shown[1]} after an epoch: the optimiser does not train it, and a new model cannot load it; create "
+                "all parameters and buffers in the constructor, with their final shape"
+            )
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
         signals.poll()
@@ -448,7 +468,8 @@ class Run:
             "best_epoch": self.outcome.best_epoch,
             "val": self.outcome.val,
         } | self._measured()
-        groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer)}
+        header["attributes"], tensors = self.outside.read()
+        groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer), "outside": tensors}
         groups |= {f"best_{name}": tensors for name, tensors in self.best.items()}
         self.checkpoint.write(header, groups)
 
@@ -480,6 +501,7 @@ class Run:
             raise ValueError("the weights of the best epoch are missing")
         self.model.load_state_dict(groups["model"])
         restore_optimizer(self.optimizer, groups["optimizer"])
+        self.outside.restore(header.get("attributes", {}), groups.get("outside", {}), self.device)
         self.best = {
             name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()}
             for name, tensors in groups.items()
@@ -499,10 +521,14 @@ class Run:
                 self.forms[phase].setdefault(operation, Counter()).update(calls)
 
 
+def _shapes(model: nn.Module) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
 @torch.no_grad()
 def _copy(tensors: dict[str, Tensor], into: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copies tensors, into the memory of `into` if it has the same names."""
-    if into.keys() != tensors.keys():
+    if not into or into.keys() != tensors.keys():  # the optimiser may have no state
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
     torch._foreach_copy_(list(into.values()), [tensors[name].detach() for name in into])
     return into

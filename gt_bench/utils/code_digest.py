@@ -10,11 +10,13 @@ import ast
 import contextlib
 import hashlib
 import json
+import linecache
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable
 from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
+from types import CodeType
 from typing import Any, NamedTuple
 
 from gt_bench.utils.io import WriteError, write_json
@@ -116,6 +118,18 @@ def is_installed(path: Path) -> bool:
         or any(path.is_relative_to(folder) for folder in _STDLIB)
         or any(path.is_relative_to(ROOT / package) for package in PACKAGES)
     )
+
+
+def is_user_code(code: CodeType) -> bool:
+    """Return whether code is the user's. Generated code, such as the constructor of a dataclass, is not."""
+    return _is_user_file(code.co_filename) and not (
+        code.co_filename.startswith("<") and not linecache.getlines(code.co_filename)
+    )
+
+
+@cache
+def _is_user_file(name: str) -> bool:
+    return not is_installed(Path(name).resolve())
 
 
 def project_modules(files: Iterable[Path]) -> list[str]:

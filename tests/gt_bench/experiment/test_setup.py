@@ -68,16 +68,23 @@ def test_the_digest_states_whether_the_last_batch_is_joined(make):
     assert "last_batch" in make("many", batch={"nodes": 20}).digests
 
 
-def test_nothing_is_stored_if_data_were_edited_during_the_run(make, monkeypatch):
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("data", "data changed during the run, .* nothing is stored"),
+        ("files", "files changed during the run, .* reads a value that differs in each process"),
+    ],
+)
+def test_nothing_is_stored_if_something_changed_during_the_run(make, monkeypatch, key, words):
     experiment = make()
     compute = run.compute
 
-    def compute_from_other_data(*arguments):
+    def compute_from_another(*arguments):
         record = copy.deepcopy(compute(*arguments))
-        record["deterministic"]["digests"]["data"] = "0" * 64
+        record["deterministic"]["digests"][key] = "0" * 64
         return record
 
-    monkeypatch.setattr(run, "compute", compute_from_other_data)
-    with pytest.raises(RecipeError, match=r"mlp.yaml: seed 0: data changed during the run, .* nothing is stored"):
+    monkeypatch.setattr(run, "compute", compute_from_another)
+    with pytest.raises(RecipeError, match=f"mlp.yaml: seed 0: {words}"):
         experiment.run(0)
     assert not list(experiment.store.records())

@@ -246,6 +246,7 @@ def test_hopeless_trials_are_pruned(project, no_plots):
             ["duplicate key optimizer.lr"],
         ),
         ({"model.dropout": {"choices": [0.1, 0.1]}}, ["duplicate choices"]),
+        ({"model.dropout": {"choices": [0, False]}}, ["duplicate choices"]),
         ({"optimizer.lr": {"low": 0.1, "high": float("inf")}}, ["finite"]),
     ],
 )

@@ -153,6 +153,16 @@ def test_the_text_decides_and_comments_do_not(ours):
     assert files_digest("gcn") is None
 
 
+def test_values_that_the_import_of_a_file_computes_decide_too(ours, monkeypatch):
+    """Otherwise a second run with another environment variable would be the stored one of the first."""
+    text = "import os\nWIDTH = int(os.environ['E_WIDTH'])\n" + textwrap.dedent(PLAIN).replace("width=8", "width=WIDTH")
+    digests = []
+    for folder, width in (("a", "4"), ("b", "4"), ("c", "64")):
+        monkeypatch.setenv("E_WIDTH", width)
+        digests.append(files_digest(write(f"{folder}/m.py", text) + ":Plain"))
+    assert digests[0] == digests[1] != digests[2]
+
+
 def test_a_file_that_an_argument_names_decides_too(ours, forked):
     """Pretrained weights: other weights under the same name are another run; a text that names no file is a text."""
     write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))

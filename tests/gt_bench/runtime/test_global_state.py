@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as gnn
 
+import gt_bench
+import gt_models.layers.pooling
 from gt_bench.api.evaluate import try_pair
 from gt_bench.config.grid import load_grid
 from gt_bench.plugins.models import is_importable
-from gt_bench.runtime.global_state import global_state, unchanged_process
+from gt_bench.runtime.global_state import ReplacedCode, global_state, standard_process, unchanged_process
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
 from tests.gt_bench.user_models import forgotten, forked, write  # noqa: F401 - fixtures
@@ -108,6 +111,69 @@ def test_what_can_be_changed_back_is():
         torch.nn.functional.relu = torch.tanh
     assert sorted(changed) == ["functions of torch", "torch's default dtype"]
     assert global_state() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: torch.set_default_dtype(torch.float64),
+        lambda: torch.set_default_device("meta"),
+        lambda: torch.set_grad_enabled(False),
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: torch.nn.modules.module.register_module_forward_hook(lambda module, arguments, output: 2 * output),
+    ],
+)
+def test_what_a_notebook_set_for_its_process_decides_no_number(ours, change):
+    """A record of a model of the library would otherwise have other numbers under the same digest."""
+    before = global_state()
+    with unchanged_process(), torch.inference_mode(torch.is_inference_mode_enabled()):
+        change()
+        changed = global_state()
+        try:
+            with standard_process():
+                assert global_state() == before
+            assert global_state() == changed
+        finally:
+            torch.set_default_device("cpu")
+            torch.set_float32_matmul_precision("highest")
+    assert global_state() == before
+
+
+def test_a_call_within_inference_mode_can_train():
+    with torch.inference_mode(), standard_process():
+        assert torch.ones(1, requires_grad=True).mul(2).requires_grad
+
+
+def test_evaluate_uses_the_defaults_of_torch(ours, monkeypatch):
+    seen = []
+    monkeypatch.setattr("gt_bench.api.evaluate.try_pair", lambda *_, **__: seen.append(torch.get_default_dtype()))
+    with unchanged_process():
+        torch.set_default_dtype(torch.float64)
+        gt_bench.evaluate("mlp", "web")
+    assert seen == [torch.float32]
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (torch.nn.functional, "torch.nn.functional.rms_norm"),
+        (torch.nn.Linear, "torch.nn.modules.linear.Linear.forward"),
+        (torch.Tensor, "torch.Tensor.mul"),
+        (gt_models.layers.pooling, "gt_models.layers.pooling.pool"),
+    ],
+)
+def test_a_function_that_a_program_replaced_is_refused(ours, monkeypatch, place, name):
+    monkeypatch.setattr(place, name.rpartition(".")[2], lambda *arguments: arguments[0])
+    with pytest.raises(ReplacedCode, match=f"{name}: this program has replaced it"):
+        gt_bench.evaluate("mlp", "web")
+
+
+def test_code_that_a_library_generates_is_not_the_program_s():
+    """torch_geometric writes a part of each layer into a temporary folder."""
+    gnn.GCNConv(2, 2)(torch.ones(2, 2), torch.tensor([[0], [1]]))
+    assert "site-packages" not in gnn.GCNConv._jinja_propagate.__code__.co_filename
+    with standard_process():
+        pass
 
 
 def test_which_models_a_new_process_finds(ours):

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -57,6 +58,11 @@ def evaluations(run):
         {},
         REGRESSION,
         {"phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}], "epochs": None},
+        {  # an optimiser without state
+            "phases": [{"name": "a", "epochs": 3}, {"name": "b", "epochs": 3, "reload_best": True}],
+            "epochs": None,
+            "optimizer": {"name": "sgd", "lr": 0.1},
+        },
     ],
 )
 @pytest.mark.parametrize("killed_at", [1, 3, 4])
@@ -142,6 +148,60 @@ def test_state_that_a_checkpoint_does_not_hold_is_found(tmp_path, net):
         return
     with pytest.raises(StateError, match=r"with the weights of epoch [1-5], the loss on validation is .*buffer"):
         run.train()
+
+
+class Counting(Net):
+    """Draws and counts outside of its state_dict, in training only."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.steps, self.losses, self.mean = 0, [1.0], torch.zeros(())
+        self.draws, self.numbers = torch.Generator().manual_seed(1), np.random.default_rng(1)
+        self.register_buffer("noise", torch.zeros(()), persistent=False)
+
+    def forward(self, batch):
+        """Returns outputs that depend on the number of steps before."""
+        out = super().forward(batch)
+        if not self.training:
+            return out
+        self.steps += 1
+        self.losses.append(float(self.losses[-1] / 2))
+        self.mean = self.mean + 0.1
+        self.noise += torch.rand((), generator=self.draws) + self.numbers.random()
+        return out * (1 + self.steps * self.losses[-1] + self.mean + self.noise)
+
+
+@pytest.mark.parametrize("killed_at", [1, 4])
+def test_a_resumed_run_continues_with_what_a_model_counts_and_draws(tmp_path, killed_at):
+    case = {"build": lambda: Counting(5, 3)}
+    assert curves(resumed(tmp_path, killed_at, **case).train()) == curves(make(tmp_path, **case).train())
+
+
+class CreatedLate(Net):
+    def forward(self, batch):
+        """Creates a parameter that the optimiser does not know."""
+        if not hasattr(self, "scale"):
+            self.scale = nn.Parameter(torch.ones(()))
+        return super().forward(batch) * self.scale
+
+
+class Growing(Net):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.register_buffer("queue", torch.zeros(1))
+
+    def forward(self, batch):
+        """Appends to a buffer."""
+        self.queue = torch.cat([self.queue, torch.ones(1)])
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize(
+    ("net", "words"), [(CreatedLate, "scale of its state_dict is missing after"), (Growing, r"queue .* is \[1\] after")]
+)
+def test_state_that_is_not_complete_after_the_constructor_is_refused(tmp_path, net, words):
+    with pytest.raises(StateError, match=f"{words}.* an epoch: the optimiser does not train it"):
+        make(tmp_path, build=lambda: net(5, 3)).train()
 
 
 class WithExtraState(Net):
