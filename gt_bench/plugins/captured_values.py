@@ -411,8 +411,15 @@ def _meaning_of(code: CodeType) -> str:
 
 
 def _bytecode(code: CodeType) -> str:
-    constants = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
-    return digest_of([code.co_code.hex(), code.co_names, code.co_varnames, constants])
+    return digest_of([code.co_code.hex(), code.co_names, code.co_varnames, [*map(_constant, code.co_consts)]])
+
+
+def _constant(value: object) -> object:
+    if isinstance(value, CodeType):
+        return _bytecode(value)
+    if isinstance(value, frozenset):  # its order differs between processes
+        return sorted(map(repr, value))
+    return [*map(_constant, value)] if isinstance(value, tuple) else repr(value)
 
 
 def _globals_read(code: CodeType, scope: Mapping[str, object]) -> Iterator[tuple[str, object, ModuleType | None]]:

@@ -2,6 +2,8 @@
 
 import itertools
 import linecache
+import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from gt_bench.plugins import models
 from gt_bench.plugins.adapter import OwnModelError
 from gt_bench.plugins.captured_values import captured_values
+from tests.conftest import ROOT
 from tests.gt_bench.user_models import forgotten, write  # noqa: F401 - a fixture
 
 NUMBER = itertools.count()
@@ -203,6 +206,24 @@ def test_arguments_of_a_script_decide_and_its_literals_need_not(tmp_path):
     assert captured_values(as_script(path, []), path, tmp_path) == []
     path.write_text("SCALE = 2\nif ARGUMENTS:\n    SCALE = 3\n" + net("SCALE * self.head(data.x)"))
     assert captured_values(as_script(path, ["x"]), path, tmp_path) == ["SCALE=int 3"]
+
+
+def test_sets_have_no_order(tmp_path):
+    """The order of a set of texts differs between processes."""
+    path = tmp_path / "script.py"
+    text = "KEYS = {*'abcdef'}\nacts = [lambda x: x in {'a', 'b', 'c'}, lambda x: x in {'a', 'b'}]\n"
+    path.write_text(text + net("acts[0](KEYS) * self.head(data.x)"))
+    code = (
+        "from pathlib import Path; from tests.gt_bench.plugins.test_captured_values import as_script, captured_values; "
+        f"print(captured_values(as_script(Path({str(path)!r}), []), Path({str(path)!r}), Path({str(tmp_path)!r})))"
+    )
+    found = {
+        subprocess.check_output(
+            [sys.executable, "-c", code], env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        )
+        for seed in "123"
+    }
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(
