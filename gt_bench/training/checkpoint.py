@@ -64,6 +64,28 @@ def with_plain_state(model: nn.Module) -> nn.Module:
     return model
 
 
+def state_shapes(model: nn.Module) -> dict[str, list[int]]:
+    """Returns {name: shape} of the state_dict of a model."""
+    return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def check_shapes(model: nn.Module, before: dict[str, list[int]]) -> None:
+    """Check that the state of a model can be loaded into a new one, whose `state_shapes` were `before`.
+
+    Raises:
+        StateError: it cannot.
+    """
+    now = state_shapes(model)
+    if now != before:
+        name = next(name for name in {**now, **before} if now.get(name) != before.get(name))
+        shown = [str(found[name]) if name in found else "missing" for found in (before, now)]
+        raise StateError(
+            f"model {type(model).__name__}: {name} of its state_dict is {shown[0]} after the constructor and "
+            f"{shown[1]} after an epoch: the optimiser does not train it, and a new model cannot load it; create "
+            "all parameters and buffers in the constructor, with their final shape"
+        )
+
+
 class OutsideState:
     """Attributes of a user-supplied model that its state_dict does not have: counters, tensors, random generators.
 
@@ -79,39 +101,51 @@ class OutsideState:
             for name, module in model.named_modules()
             if type(module).__module__.partition(".")[0] not in LIBRARIES
         }
-        self._before = {
-            place: (value, value._version) for place, value in self._found().items() if isinstance(value, Tensor)
-        }
+        found = self._found()
+        self._texts = {place: _json_text(value) for place, value in found.items()}
+        self._tensors = {place: (value, value._version) for place, value in found.items() if isinstance(value, Tensor)}
 
-    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Returns {"module.attribute": value} of what JSON can represent, and of generators and changed tensors."""
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+        """Returns what has changed, as three dicts with keys such as "module.attribute".
+
+        Returns:
+            values that JSON represents; tensors that took the place of others; and what changed in place: tensors, and
+            states of torch's generators. A tensor that changed in place may be a view of a parameter.
+        """
         plain: dict[str, Any] = {}
-        tensors: dict[str, Tensor] = {}
+        replaced: dict[str, Tensor] = {}
+        changed: dict[str, Tensor] = {}
         for place, value in self._found().items():
             if isinstance(value, torch.Generator):
-                tensors[place] = value.get_state()
+                changed[place] = value.get_state()
             elif isinstance(value, np.random.Generator):
                 plain[place] = value.bit_generator.state
             elif isinstance(value, Tensor):
-                old, version = self._before.get(place, (None, 0))
-                if value is not old or value._version != version:
-                    tensors[place] = value
-            elif _is_json(value):
+                old, version = self._tensors.get(place, (None, 0))
+                if value.layout is not torch.strided or value.is_complex():  # safetensors has no such tensors
+                    continue
+                if value is not old:
+                    replaced[place] = value
+                elif value._version != version:
+                    changed[place] = value
+            elif (text := _json_text(value)) is not None and text != self._texts.get(place):
                 plain[place] = value
-        dense = {place: one for place, one in tensors.items() if one.layout is torch.strided and not one.is_complex()}
-        return plain, dense
+        return plain, replaced, changed
 
-    def restore(self, plain: dict[str, Any], tensors: dict[str, Tensor], device: torch.device) -> None:
-        """Restores what `read` returned."""
+    @torch.no_grad()
+    def restore(self, plain: dict[str, Any], replaced: dict[str, Tensor], changed: dict[str, Tensor]) -> None:
+        """Restores what `read` returned. Tensors are on the device of the model."""
         found = self._found()
-        for place, saved in (plain | tensors).items():
+        for place, saved in (plain | replaced | changed).items():
             value, (module, _, name) = found.get(place), place.rpartition(".")
             if isinstance(value, torch.Generator):
-                value.set_state(saved)
+                value.set_state(saved.cpu())
             elif isinstance(value, np.random.Generator):
                 value.bit_generator.state = saved
+            elif isinstance(value, Tensor) and place in changed:
+                value.copy_(saved)
             else:
-                setattr(self._modules[module], name, saved.to(device) if isinstance(saved, Tensor) else saved)
+                setattr(self._modules[module], name, saved)
 
     def _found(self) -> dict[str, object]:
         return {
@@ -124,8 +158,12 @@ class OutsideState:
         }
 
 
+def _json_text(value: object) -> str | None:
+    """Return a value as JSON; None if it would not be the same after it was read again."""
+    return json.dumps(value) if _is_json(value) else None
+
+
 def _is_json(value: object) -> bool:
-    """Return whether a value is the same after it was written as JSON and read again."""
     if type(value) is list:
         return all(map(_is_json, value))
     if type(value) is dict:

@@ -26,8 +26,10 @@ from gt_bench.training.activation_checkpointing import recompute
 from gt_bench.training.checkpoint import (
     Checkpoint,
     OutsideState,
+    check_shapes,
     flatten_optimizer,
     restore_optimizer,
+    state_shapes,
     with_plain_state,
 )
 from gt_bench.training.failures import (
@@ -269,7 +271,7 @@ class Run:
         """Initialises the model and its optimiser."""
         self._seed_generators("init", self.seed)
         self.model = with_plain_state(self.build()).to(self.device, self.loader.dtype)
-        self.shapes, self.outside = _shapes(self.model), OutsideState(self.model)
+        self.shapes, self.outside = state_shapes(self.model), OutsideState(self.model)
         self.outcome.parameters = sum(p.numel() for p in self.model.parameters())
         self.optimizer = create_optimizer(self.recipe.optimizer, self.model.parameters())
         if self.recipe.batch.static or self.recipe.compile:
@@ -332,7 +334,7 @@ class Run:
             rows_seen.append(len(target))
         if not losses:
             raise ValueError("the training split is empty: an epoch has no batch")
-        self._check_shapes()
+        check_shapes(self.model, self.shapes)
         weights = torch.tensor(rows_seen, dtype=torch.float64)
         mean = float((torch.stack(losses).double().cpu() * weights).sum() / weights.sum())
         if not math.isfinite(mean):
@@ -344,18 +346,6 @@ class Run:
                 listed = ", ".join(names[:3]) + (" ..." if names[3:] else "")
                 raise Diverged(f"weights are not finite after epoch {self.epoch + 1}: {listed}")
         return first_lr, mean  # type: ignore[return-value]
-
-    def _check_shapes(self) -> None:
-        """Raises StateError if the state of the model cannot be loaded into a newly built one."""
-        now, before = _shapes(self.model), self.shapes
-        if now != before:
-            name = next(name for name in {**now, **before} if now.get(name) != before.get(name))
-            shown = [str(found[name]) if name in found else "missing" for found in (before, now)]
-            raise StateError(
-                f"model {type(self.model).__name__}: {name} of its state_dict is {shown[0]} after the constructor and "
-                f"{shown[1]} after an epoch: the optimiser does not train it, and a new model cannot load it; create "
-                "all parameters and buffers in the constructor, with their final shape"
-            )
 
     def _predict(self, batch: Any, rows: Tensor | None) -> tuple[Tensor, Any]:
         signals.poll()
@@ -468,8 +458,13 @@ class Run:
             "best_epoch": self.outcome.best_epoch,
             "val": self.outcome.val,
         } | self._measured()
-        header["attributes"], tensors = self.outside.read()
-        groups = {"model": self.model.state_dict(), "optimizer": flatten_optimizer(self.optimizer), "outside": tensors}
+        header["attributes"], replaced, changed = self.outside.read()
+        groups = {
+            "model": self.model.state_dict(),
+            "optimizer": flatten_optimizer(self.optimizer),
+            "replaced": replaced,
+            "changed": changed,
+        }
         groups |= {f"best_{name}": tensors for name, tensors in self.best.items()}
         self.checkpoint.write(header, groups)
 
@@ -501,7 +496,11 @@ class Run:
             raise ValueError("the weights of the best epoch are missing")
         self.model.load_state_dict(groups["model"])
         restore_optimizer(self.optimizer, groups["optimizer"])
-        self.outside.restore(header.get("attributes", {}), groups.get("outside", {}), self.device)
+        tensors = [
+            {place: tensor.to(self.device) for place, tensor in groups.get(name, {}).items()}
+            for name in ("replaced", "changed")
+        ]
+        self.outside.restore(header.get("attributes", {}), *tensors)
         self.best = {
             name.removeprefix("best_"): {k: v.to(self.device) for k, v in tensors.items()}
             for name, tensors in groups.items()
@@ -519,10 +518,6 @@ class Run:
         for phase, found in header.get("forms", {}).items():  # checkpoints of version 0.1 have none
             for operation, calls in found.items():
                 self.forms[phase].setdefault(operation, Counter()).update(calls)
-
-
-def _shapes(model: nn.Module) -> dict[str, list[int]]:
-    return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 @torch.no_grad()

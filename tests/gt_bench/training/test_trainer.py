@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gt_bench.tasks.registry import create_task
-from gt_bench.training.checkpoint import Checkpoint
+from gt_bench.training.checkpoint import Checkpoint, OutsideState
 from gt_bench.training.failures import StateError, WrongOutput
 from gt_bench.training.loader import seed_of
 from gt_models.kernels import dispatch
@@ -158,6 +158,8 @@ class Counting(Net):
         self.steps, self.losses, self.mean = 0, [1.0], torch.zeros(())
         self.draws, self.numbers = torch.Generator().manual_seed(1), np.random.default_rng(1)
         self.register_buffer("noise", torch.zeros(()), persistent=False)
+        self.view, self.place = next(self.parameters()).detach(), "cpu"
+        self.initial = next(self.parameters()).detach()
 
     def forward(self, batch):
         """Returns outputs that depend on the number of steps before."""
@@ -168,13 +170,28 @@ class Counting(Net):
         self.losses.append(float(self.losses[-1] / 2))
         self.mean = self.mean + 0.1
         self.noise += torch.rand((), generator=self.draws) + self.numbers.random()
-        return out * (1 + self.steps * self.losses[-1] + self.mean + self.noise)
+        self.initial = 0.9 * self.initial
+        return out * (1 + self.steps * self.losses[-1] + self.mean + self.noise + self.view.sum() + self.initial.sum())
 
 
 @pytest.mark.parametrize("killed_at", [1, 4])
 def test_a_resumed_run_continues_with_what_a_model_counts_and_draws(tmp_path, killed_at):
     case = {"build": lambda: Counting(5, 3)}
     assert curves(resumed(tmp_path, killed_at, **case).train()) == curves(make(tmp_path, **case).train())
+
+
+def test_only_what_has_changed_is_restored_and_views_stay_views():
+    before, after = Counting(5, 3), Counting(5, 3)
+    state, restored = OutsideState(before), OutsideState(after)
+    before.view.add_(1)  # with the parameter
+    before.steps, before.initial = 7, before.initial * 0
+    after.place = "cuda:1"
+    after.load_state_dict(before.state_dict())
+    restored.restore(*state.read())
+    parameter = next(after.parameters())
+    assert after.view.data_ptr() == parameter.data_ptr() != after.initial.data_ptr()
+    assert torch.equal(parameter, before.view)
+    assert (after.steps, float(after.initial.sum()), after.place) == (7, 0.0, "cuda:1")
 
 
 class CreatedLate(Net):
