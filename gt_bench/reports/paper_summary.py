@@ -96,6 +96,6 @@ def _claims(verdicts: Counter[str]) -> str:
     }
     counts = [f"{verdicts[word]} {forms[verdicts[word] > 1]}" for word, forms in says.items() if verdicts[word]]
     if not counts:
-        return "None of its claims that need no data files was tested."
+        return "None of its claims was tested without data files."
     tested = sum(verdicts[word] for word in says)
-    return f"Of its claims that need no data files, {tested} were tested: {', '.join(counts)}."
+    return f"Of its claims, {tested} were tested without data files: {', '.join(counts)}."

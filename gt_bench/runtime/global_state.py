@@ -91,7 +91,7 @@ def standard_process() -> Iterator[None]:
     hooks = {name: dict(getattr(module, name)) for name in HOOKS}
     torch.set_default_dtype(torch.float32)
     if device.type != "cpu":
-        torch.set_default_device("cpu")
+        torch.set_default_device(None)
     torch.set_float32_matmul_precision("highest")
     for name in hooks:
         getattr(module, name).clear()

@@ -325,11 +325,16 @@ def test_a_width_that_no_layer_can_have_is_no_bug(ours, model):
         try_pair(model, "web", {"epochs": 1, "model.hidden_dim": -4}, [0], bar=False)
 
 
-def test_a_width_of_0_is_no_bug(ours):
-    with pytest.raises(
-        RecipeError, match=r"tried/web/gcn-.*yaml: model: .* has no size; give each layer a width above 0"
-    ):
-        try_pair("gcn", "web", {"epochs": 1, "model.hidden_dim": 0}, [0], bar=False)
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("gcn", "model: hidden_dim is 0: give at least 1"),
+        ("appnp", r"tried/web/appnp-.*yaml: model: .* has no entries .*; give each layer a width above 0"),
+    ],
+)
+def test_a_width_of_0_is_no_bug(ours, model, words):
+    with pytest.raises(RecipeError, match=words):
+        try_pair(model, "web", {"epochs": 1, "model.hidden_dim": 0}, [0], bar=False)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_a_cell_without_weights_or_of_another_model(project):
         create_model("mlp", pretrained="small/web/mlp")
     with pytest.raises(WeightsError, match=f"{path.relative_to(project.root)}: is a recipe of 'mlp', not of 'gcn'"):
         create_model("gcn", pretrained="small/web/mlp")
-    with pytest.raises(TypeError, match="take out in_dim"):
+    with pytest.raises(TypeError, match="remove in_dim"):
         create_model("mlp", pretrained="small/web/mlp", in_dim=3)
 
 

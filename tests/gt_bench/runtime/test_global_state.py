@@ -134,7 +134,7 @@ def test_what_a_notebook_set_for_its_process_decides_no_number(ours, change):
                 assert global_state() == before
             assert global_state() == changed
         finally:
-            torch.set_default_device("cpu")
+            torch.set_default_device(None)  # "cpu" would leave a mode that torch.compile cannot follow
             torch.set_float32_matmul_precision("highest")
     assert global_state() == before
 
