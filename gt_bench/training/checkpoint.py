@@ -119,7 +119,8 @@ class OutsideState:
             if isinstance(value, torch.Generator):
                 changed[place] = value.get_state()
             elif isinstance(value, np.random.Generator):
-                plain[place] = value.bit_generator.state
+                state = value.bit_generator.state  # that of some has arrays
+                plain[place] = json.loads(json.dumps(state, default=lambda array: array.tolist()))
             elif isinstance(value, Tensor):
                 old, version = self._tensors.get(place, (None, 0))
                 if value.layout is not torch.strided or value.is_complex():  # safetensors has no such tensors

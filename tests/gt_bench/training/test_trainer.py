@@ -1,5 +1,6 @@
 """The loop: bit-for-bit determinism, resuming, selection on validation, phases, and failures as results."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -192,6 +193,18 @@ def test_only_what_has_changed_is_restored_and_views_stay_views():
     assert after.view.data_ptr() == parameter.data_ptr() != after.initial.data_ptr()
     assert torch.equal(parameter, before.view)
     assert (after.steps, float(after.initial.sum()), after.place) == (7, 0.0, "cuda:1")
+
+
+@pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox, np.random.SFC64])
+def test_every_generator_of_numpy_is_restored(kind):
+    before, after = Counting(5, 3), Counting(5, 3)
+    for model in (before, after):
+        model.numbers = np.random.Generator(kind(3))
+    state, restored = OutsideState(before), OutsideState(after)
+    before.numbers.random(5)
+    plain, *tensors = state.read()
+    restored.restore(json.loads(json.dumps(plain)), *tensors)
+    assert after.numbers.random() == before.numbers.random()
 
 
 class CreatedLate(Net):
