@@ -1,9 +1,9 @@
 """`gt-bench ablate FACTOR`: the effect of one recipe value or encoding, over pairs of cells.
 
 Two cells are a pair if dataset, data, metric, versions of the code and all values of the recipe are equal, except the
-factor. `brec.pairs` (what is tested), `targets` (the unit) and `split` are no factors. Arguments that a recipe leaves
-at their default count as given. The effect is the mean difference of the test metric over common seeds and splits,
-with Student's interval (`gt_bench.stats.paired`). Nothing is computed.
+factor. The parts of a task that are tested, `targets` (the unit) and `split` are no factors. Arguments that a recipe
+leaves at their default count as given. The effect is the mean difference of the test metric over common seeds and
+splits, with Student's interval (`gt_bench.stats.paired`). Nothing is computed.
 """
 
 import json
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.config.protocols import PROTOCOLS
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import tested_values, versions_of
@@ -92,10 +93,11 @@ def arms(grid: Grid, cells: Sequence[Cell], root: Path = ROOT) -> tuple[list[Arm
 def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
     run, measured = records[0]["deterministic"], records[0]["measured"]
     digests = run["digests"]
+    tested = [(run["recipe"].get(section.KEY) or {}).get(section.TESTED) for section in PROTOCOLS.values()]
     protocol = (
-        # `targets` decides the unit of the metric, and `brec.pairs` what is tested: they are no factors
+        # `targets` decides the unit of the metric, and `tested` the parts of a task: they are no factors
         cell.dataset, digests["data"], digests.get("modified"), digests.get("files"), run["metric"],
-        run["recipe"].get("targets"), json.dumps((run["recipe"].get("brec") or {}).get("pairs")),
+        run["recipe"].get("targets"), json.dumps(tested),
         json.dumps(run["versions"], sort_keys=True),
     )  # fmt: skip
     defaults = {key: value for key, value in (measured.get("arguments") or {}).items() if key not in OF_DATA}

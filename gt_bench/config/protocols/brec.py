@@ -29,6 +29,7 @@ class BrecSection(Protocol):
 
     KEY: ClassVar[str] = "brec"
     UNIT: ClassVar[str] = "pairs"
+    TESTED: ClassVar[str] = "pairs"
 
     stop_below: float = Field(0.2, ge=0)
     margin: float = 0.0
