@@ -1,6 +1,7 @@
 """A training step of each cell in each form: time, launches, busy time of the device, memory.
 
     python -m tools.gpu.steps --out FOLDER [--device cpu] [--small] [--authors FOLDER] [--cells CELL ...]
+    [--forms FORM ...]
 
 Forms: `ours` (the fast forms), `definitions` (plain torch), `compiled` (torch.compile), `replayed` (torch.compile with
 mode reduce-overhead, which replays CUDA graphs), `authors` (FOLDER/SUITE.DATASET.ROW.py, a file with a function
@@ -234,6 +235,7 @@ def main() -> int:
     parser.add_argument("--authors", type=Path)
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--cells", nargs="+", metavar="CELL")
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, metavar="FORM")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.out = given.out.resolve()
@@ -258,7 +260,7 @@ def main() -> int:
             print(f"{row['cell']} {row['form']}: {row['ms']:.2f} ms{used}", flush=True)
 
     with ThreadPoolExecutor(side) as pool:
-        list(pool.map(work, pairs(cells, given.authors)))
+        list(pool.map(work, pairs(cells, given.authors, given.forms)))
     return 1 if failed else 0
 
 
