@@ -24,6 +24,12 @@ from gt_models.layers.accelerated import ATTACHED, differs, plain
 from gt_models.layers.static_shapes import stands_for_numbers
 
 REFERENCE = "reference"
+# between a form and the reference on a small call. In half precision each rounds its intermediate results differently:
+# they differ by up to two units of rounding (`eps`)
+TOLERANCES = {
+    torch.float64: 1e-9, torch.float32: 2e-4,
+    torch.bfloat16: 8 * torch.finfo(torch.bfloat16).eps, torch.float16: 8 * torch.finfo(torch.float16).eps,
+}  # fmt: skip
 
 
 class _State:
@@ -59,15 +65,23 @@ class Form:
     devices: tuple[str, ...] = ("cpu",)
     dtypes: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
 
-    def reason(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-        """Why not this form, in words; None where it can run."""
-        tensors = _tensors(args, kwargs)
-        for device in {t.device.type for t in tensors} - set(self.devices):
+    def reason(
+        self, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Tensor] | None = None
+    ) -> str | None:
+        """Why not this form, in words; None where it can run.
+
+        Args:
+            args: of the call.
+            kwargs: of the call.
+            tensors: of the call, if the caller has collected them.
+        """
+        tensors = _tensors(args, kwargs) if tensors is None else tensors
+        for device in {t.device.type for t in tensors}.difference(self.devices):
             return f"runs on {' and '.join(self.devices)}, not on {device}"
         kinds = {t.dtype for t in tensors if t.is_floating_point()}
         if len(kinds) > 1:
             return f"wants one dtype, not {' and '.join(sorted(map(str, kinds)))}"
-        for kind in kinds - set(self.dtypes):
+        for kind in kinds.difference(self.dtypes):
             return f"takes {' and '.join(map(str, self.dtypes))}, not {kind}"
         return self.why_not(*args, **kwargs)
 
@@ -121,7 +135,7 @@ class Operation:
         # a call that is wrong in itself fails here too, with the error of the definition
         result = self.reference(*args, **kwargs)
         if form is not None and failure is not None:
-            self._put_aside(form, args, kwargs, f"it fails ({_summary(failure)})")
+            self._put_aside(form, _tensors(args, kwargs), f"it fails ({_summary(failure)})")
             self._count(f"{form.name} failed")
         return self._counted(REFERENCE, result)
 
@@ -136,7 +150,8 @@ class Operation:
 
     def choose(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Form | None:
         """The form that runs this call; None is the reference."""
-        if traced(*_tensors(args, kwargs)):
+        tensors = _tensors(args, kwargs)
+        if traced(*tensors):
             return None
         by_name = _State.asked.get(self.name)
         asked = by_name or _State.asked.get("")
@@ -149,7 +164,7 @@ class Operation:
         for form in self.forms:
             if asked and form.name != asked:
                 continue
-            reason = self.why_not(form, args, kwargs)
+            reason = self.why_not(form, args, kwargs, tensors)
             if reason is None:
                 return form
             if by_name:
@@ -158,9 +173,9 @@ class Operation:
                 _State.reasons.setdefault(self.name, {}).setdefault(form.name, set()).add(reason)
         return None
 
-    def why_not(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+    def why_not(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> str | None:
         """Why `form` cannot take these arguments, in words; None where it can, which is then loaded and checked."""
-        reason = form.reason(args, kwargs)
+        reason = form.reason(args, kwargs, tensors)
         if reason is not None:
             return reason
         if form.name not in self._loaded:
@@ -168,23 +183,22 @@ class Operation:
                 self._loaded[form.name] = form.load()
             except ImportError as error:
                 return f"{error.name or error} is not installed"
-        key = self._key(form, args, kwargs)
+        key = self._key(form, tensors)
         if key not in self._failed:
             self._failed[key] = None
             reason = None if self.example is None else self._check(form, args, kwargs)
             if reason is not None:
-                self._put_aside(form, args, kwargs, reason)
+                self._put_aside(form, tensors, reason)
         return self._failed[key]
 
     @staticmethod
-    def _key(form: Form, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, str, torch.dtype | None]:
-        tensors = _tensors(args, kwargs)
+    def _key(form: Form, tensors: Sequence[Tensor]) -> tuple[str, str, torch.dtype | None]:
         dtype = next((t.dtype for t in tensors if t.is_floating_point()), None)
         return form.name, str(tensors[0].device) if tensors else "cpu", dtype
 
-    def _put_aside(self, form: Form, args: Sequence[Any], kwargs: dict[str, Any], reason: str) -> None:
+    def _put_aside(self, form: Form, tensors: Sequence[Tensor], reason: str) -> None:
         """Do not use the form again on this device and dtype."""
-        key = self._key(form, args, kwargs)
+        key = self._key(form, tensors)
         self._failed[key] = reason
         warnings.warn(f"{self.name}: {form.name} is not used on {key[1]}: {reason}", RuntimeWarning, stacklevel=5)
 
@@ -218,7 +232,7 @@ class Operation:
                         raise
                     return f"it fails ({_summary(error)})"
         for expected, found in zip(*results, strict=True):
-            tolerance = 1e-9 if expected.dtype == torch.float64 else 2e-4
+            tolerance = TOLERANCES[expected.dtype]
             if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True):
                 return f"it differs from the reference by {(found - expected).abs().max().item():.1e}"
         return None
@@ -347,8 +361,17 @@ def _tensors(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Tensor]:
         if isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, nn.Module):
-            found += [*value.parameters(), *value.buffers()]
+            _add_tensors(value, found)
     return found
+
+
+def _add_tensors(module: nn.Module, found: list[Tensor]) -> None:
+    """Append the parameters and buffers of a module, which `parameters()` lists ten times more slowly."""
+    found += [t for t in module._parameters.values() if t is not None]
+    found += [t for t in module._buffers.values() if t is not None]
+    for child in module._modules.values():
+        if child is not None:
+            _add_tensors(child, found)
 
 
 def _summary(error: Exception) -> str:

@@ -4,12 +4,13 @@ import warnings
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from gt_models.kernels import Form, Operation, all_operations, explain, forms_taken, use
+from gt_models.kernels import Form, Operation, all_operations, dispatch, explain, forms_taken, packed_attention, use
 from gt_models.kernels.dispatch import OPERATIONS
 from gt_models.layers.accelerated import ATTACHED
+from gt_models.layers.packing import Packing
 
 
 @pytest.fixture
@@ -202,3 +203,32 @@ def test_fake_tensors_and_transforms_take_the_reference(double):
             double(torch.ones(2))
         assert torch.func.grad(lambda x: double(x).sum())(torch.ones(2)).tolist() == [2, 2]
     assert taken == {"double": {"reference": 2}}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_in_half_precision_rounding_passes_the_check_and_a_fault_does_not(double, dtype):
+    """On an H100, the fused attention under autocast was switched off: it was compared as if it were in float32."""
+
+    def attention(factor: float) -> Operation:
+        def fused(*args: object) -> Tensor:
+            return packed_attention.fused(*args) * factor
+
+        form = Form("fused", lambda: fused, dtypes=(dtype,))
+        return Operation("attention", packed_attention.reference, [form], packed_attention._example)
+
+    args = (None, torch.zeros(4, 3 * 64, dtype=dtype), Packing.of(torch.tensor([4])), 8, 0.0, torch.zeros(1).long())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert attention(1.0).choose(args, {}).name == "fused"
+    with pytest.warns(RuntimeWarning, match="it differs from the reference by"):
+        assert attention(0.9).choose(args, {}) is None
+
+
+def test_parameters_and_buffers_of_a_module_decide_as_tensors_do(double):
+    form = double.forms[-1]
+    inner = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1))
+    assert {id(t) for t in dispatch._tensors((inner,), {})} == {id(t) for t in (*inner.parameters(), *inner.buffers())}
+    inner[1].running_mean = inner[1].running_mean.double()
+    assert "wants one dtype" in form.reason((inner,), {})
+    inner[1].running_mean = None
+    assert len(dispatch._tensors((inner,), {})) == 6
