@@ -61,7 +61,7 @@ def main() -> int:
     if given.group is not None:
         side = min(SIDE_BY_SIDE, cores() // 2) if importlib.util.find_spec("xdist") else 1
         options = ["-v", "--tb=short", "-p", "no:cacheprovider", "--rootdir", str(ROOT), "--durations=5"]
-        options += ["-p", "xdist", "-n", str(side)] if side > 1 and given.group > 0 else []
+        options += ["-p", "xdist", "-n", str(side)] if side > 1 else []
         return pytest.main([*wanted[given.group], *options], plugins=[Results(given.out / "checks.jsonl")])
     status = 0
     # a plugin of the machine that cannot be loaded must not stop the checks

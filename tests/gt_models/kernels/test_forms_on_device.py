@@ -19,6 +19,9 @@ DEVICE = os.environ.get("GT_FORMS_DEVICE", "cuda" if torch.cuda.is_available() e
 FAST = "triton" if DEVICE == "cuda" else "numba"
 # on the CPU other tests compare every form: a few models show that this file works
 MODELS = list_models() if DEVICE == "cuda" else ["ppgt", "tokengt"]
+# with dropout on a GPU, the definition of the first two draws a hash and their form the generator of the GPU; the
+# definition of the others draws from the generator and their form a hash (`gated_norm` has the same hash in both)
+OTHER_MASKS = {"softmax_attention", "packed_attention", "polynormer_combine", "polynormer_released_combine"}
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 
 
@@ -102,7 +105,7 @@ def test_the_forms_of_a_model(name, dropout, monkeypatch):
     compared = 0
     for operation, args, kwargs in calls_of(model, batch((5, 3, 9)).to(DEVICE, torch.float64), monkeypatch):
         form = operation.choose(args, kwargs)
-        if form is None:
+        if form is None or (dropout and DEVICE == "cuda" and operation.name in OTHER_MASKS):
             continue
         both = []
         for function in (operation.reference, operation._loaded[form.name]):

@@ -1,14 +1,10 @@
 """Triangular attention in Triton without a GPU: values by Triton's interpreter, and compilation."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
-# the interpreter must be selected before the import of triton, so it runs in a new process
+from tests.gt_models.kernels.in_triton import assert_compiles, interpreted
+
 INTERPRETED = """
 import json, torch
 from gt_models.kernels.triangular_attention import reference
@@ -38,13 +34,7 @@ print(json.dumps([found, bool(torch.equal(*outs)), bool(outs[0].any())]))
 
 @pytest.mark.slow
 def test_interpreted_it_equals_the_reference_forward_and_backward():
-    pytest.importorskip("triton")
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    differences, same_nan, any_nan = json.loads(done.stdout.splitlines()[-1])
+    differences, same_nan, any_nan = interpreted(INTERPRETED)
     assert max(differences[0] + differences[1]) < 1e-12
     assert max(differences[2]) < 1e-4
     assert differences[3] == [0.0, 0.0]
@@ -56,21 +46,13 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
 @pytest.mark.parametrize(("kind", "width", "dropout"), [("fp32", 8, 0.2), ("fp64", 12, 0.0)])
 def test_the_compiler_takes_it_for_a_gpu(kind, width, dropout):
     pytest.importorskip("triton")
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
     from gt_models.kernels import triangular_attention_triton as form
 
     constants = form._arguments(8, width, torch.tensor([1]), dropout)
-    kinds = {"seed": "i32", "first": "*i64", "sizes": "*i64"} | dict.fromkeys(
+    kinds = {"first": "*i64", "sizes": "*i64", "seed": "i32"} | dict.fromkeys(
         ("x", "out", "stats", "grad", "inner", "dx"), f"*{kind}"
     )
     del constants["seed"]
-    for function, second in ((form._forward, None), (form._backward, False), (form._backward, True)):
-        signature = {name: kinds.get(name, "constexpr") for name in function.arg_names}
-        values = constants | ({} if second is None else {"SECOND": second})
-        source = ASTSource(
-            function, signature, constexprs={(function.arg_names.index(name),): value for name, value in values.items()}
-        )
-        assert "ld.global" in triton.compile(source, target=GPUTarget("cuda", 80, 32)).asm["ptx"]
+    assert_compiles(form._forward, kinds, constants)
+    for second in (False, True):
+        assert_compiles(form._backward, kinds, constants | {"SECOND": second})
