@@ -129,9 +129,16 @@ class Watched:
 
 
 class Bench:
-    """A cell's experiment in this process."""
+    """A cell's experiment in this process.
 
-    def __init__(self, cell: str, data: Path, store: Path):
+    Args:
+        cell: its name.
+        data: folder of packed data.
+        store: folder of the run's files.
+        compile: mode of torch.compile, with batches of fixed sizes if the dataset has many graphs.
+    """
+
+    def __init__(self, cell: str, data: Path, store: Path, compile: str | None = None):
         from gt_bench.config.grid import load_grid
         from gt_bench.config.recipe import load_recipe
         from gt_bench.experiment.run import Experiment
@@ -141,6 +148,10 @@ class Bench:
         grid = load_grid()
         found = grid.find(cell)
         self.recipe = load_recipe(found.recipe_path)
+        if compile:
+            batch = self.recipe.batch
+            many = batch.model_copy(update={"static": True}) if batch.graphs else batch
+            self.recipe = self.recipe.model_copy(update={"compile": compile, "batch": many})
         allocator = prepare_process(grid.run, 1)
         self.experiment = Experiment(self.recipe, cell, found.dataset, grid.run, Store(store), data, allocator)
         if self.experiment.task.runner:

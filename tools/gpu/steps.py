@@ -3,8 +3,9 @@
     python -m tools.gpu.steps --out FOLDER [--device cpu] [--small] [--authors FOLDER] [--cells CELL ...]
     [--forms FORM ...]
 
-Forms: `ours` (the fast forms), `definitions` (plain torch), `compiled` (torch.compile), `replayed` (torch.compile with
-mode reduce-overhead, which replays CUDA graphs), `authors` (FOLDER/SUITE.DATASET.ROW.py, a file with a function
+Forms: `ours` (the fast forms), `definitions` (plain torch), `compiled` (batches of fixed sizes and torch.compile, as
+`batch.static` and `compile` of a recipe), `replayed` (the same with mode reduce-overhead, which replays CUDA graphs),
+`authors` (FOLDER/SUITE.DATASET.ROW.py, a file with a function
 `stepper(bench)` that returns a training step without arguments).
 
 Each cell and form is a process of its own. Each row is a line of FOLDER/steps.jsonl as soon as it is known. A process
@@ -27,9 +28,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tools.gpu.machine import ROOT, cores
+
+if TYPE_CHECKING:
+    from gt_bench.training.trainer import Run
 
 # one of each architecture and of what they compare with, as in docs/roofline.md; the most valuable first
 CELLS = (
@@ -38,7 +42,8 @@ CELLS = (
     "edge-transformer/zinc/gps", "tokengt/pcqm4mv2/graphormer",
 )  # fmt: skip
 SMALL_CELLS = ("embedded/chains/gcn", "embedded/ring-molecules/ppgt")
-FORMS = ("ours", "definitions", "authors", "compiled", "replayed")  # of all cells before the next form
+FORMS = ("ours", "definitions", "authors", "replayed", "compiled")  # of all cells before the next form
+MODES = {"compiled": "default", "replayed": "reduce-overhead"}  # of torch.compile
 SECONDS = 2.0  # of measured steps
 LONGEST = {"compiled": 150.0, "replayed": 150.0}  # seconds of a process, with compilation
 LONGEST_EAGER = 60.0
@@ -122,13 +127,13 @@ def traced(step: Callable[[], object], wait: Callable[[], object], file: Path) -
 
 def stepper(
     cell: str, form: str, data: Path, store: Path, authors: Path | None, backend: str
-) -> tuple[int | None, Callable[[], object]]:
-    """Return (number of parameters, step) of a cell in a form, on the device of `params.yaml`."""
-    import torch
-
+) -> tuple["Run | None", Callable[[], object]]:
+    """Return (our run, step) of a cell in a form, on the device of `params.yaml`."""
     from benchmarks.cells import Bench
+    from gt_bench.training import static_batches
 
-    bench = Bench(cell, data, store)
+    static_batches.BACKEND = backend
+    bench = Bench(cell, data, store, MODES.get(form))
     if form == "authors":
         assert authors is not None
         spec = importlib.util.spec_from_file_location("authors_code", authors_file(cell, authors))
@@ -137,12 +142,7 @@ def stepper(
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return None, module.stepper(bench)
-    run, step = bench.stepper()
-    if form in ("compiled", "replayed"):
-        torch._dynamo.config.recompile_limit = 64  # batches differ in size: see how many graphs that takes
-        options = {"mode": "reduce-overhead"} if form == "replayed" else {}
-        run.model.compile(**({"backend": backend} if backend != "inductor" else options))
-    return sum(p.numel() for p in run.model.parameters()), step
+    return bench.stepper()
 
 
 def authors_file(cell: str, folder: Path) -> Path:
@@ -165,16 +165,19 @@ def measure(cell: str, form: str, given: argparse.Namespace) -> dict[str, Any]:
         folder, data = prepare(cell, given.data.resolve(), temporary)
         if form == "definitions":
             stack.enter_context(use("reference"))
-        parameters, step = stepper(cell, form, folder, temporary / "store", given.authors, backend)
-        row: dict[str, Any] = {"data": data, "parameters": parameters}
-        if form in ("compiled", "replayed"):
+        run, step = stepper(cell, form, folder, temporary / "store", given.authors, backend)
+        row: dict[str, Any] = {
+            "data": data,
+            "parameters": sum(p.numel() for p in run.model.parameters()) if run else None,
+        }
+        if form in MODES:
             row["backend"] = backend
         with forms_taken(training=True) as taken:
             began = time.perf_counter()
             step()
             wait()
             row["first_step_seconds"] = round(time.perf_counter() - began, 2)
-            for _ in range(8 if form in ("compiled", "replayed") else 2):  # each batch twice: warm-up of its graph
+            for _ in range(8 if form in MODES else 2):  # each batch twice: warm-up of its graph
                 step()
         with alone(given.out / "steps.lock"):
             if cuda:
@@ -188,10 +191,12 @@ def measure(cell: str, form: str, given: argparse.Namespace) -> dict[str, Any]:
             row |= traced(step, wait, given.out / "traces" / f"{cell.replace('/', '.')}.{form}.json.gz")
         row["busy_share"] = row["busy_ms"] / row["ms"] if cuda else None
         row["forms"] = {name: dict(counts) for name, counts in taken.items()}
-        if form in ("compiled", "replayed"):
+        if form in MODES:
             counters = torch._dynamo.utils.counters
             row["graphs"] = counters["stats"]["unique_graphs"]
             row["graph_breaks"] = dict(counters["graph_break"])
+        if run is not None and run.static is not None:
+            row["static"] = run.static.report()
     return row
 
 
