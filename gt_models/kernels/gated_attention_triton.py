@@ -64,8 +64,10 @@ def _arguments(
         "seed": 0 if seed is None else int(seed), "LIMIT": threshold(rate), "KEEP": 1 / (1 - rate),
         "H": heads, "C": width, "PADDED": padded, "GATED": gated, "SCALE": scale, "KEY_SCALE": key_scale,
         # a program holds TILE * TILE * PADDED values. benchmarks/tiles.py on an H100, 256 graphs of 14 nodes, 32 heads
-        # of width 24: forward and backward take 0.46 ms; with TILE 8 they take 1.6 ms
-        "TILE": 16 if padded <= 32 else 8 if padded <= 128 else 4,
+        # of width 24: forward and backward take 0.56 ms; with four warps 1.6 ms. No larger tiles: Triton computes sums
+        # of products of 16 * 16 * 16 numbers in TF32
+        "TILE": 16 if padded <= 8 else 8 if padded <= 32 else 4,
+        "num_warps": 1 if padded <= 8 else 2,
     }  # fmt: skip
 
 

@@ -57,7 +57,9 @@ def _arguments(heads: int, width: int, negative_slope: float) -> dict:
     padded = triton.next_power_of_2(width)
     return {
         "H": heads, "C": width, "PADDED": padded, "SLOPE": negative_slope,
-        "TILE": max(1, min(32, 1024 // padded)),  # edges at a time: a program holds TILE * PADDED values
+        # edges at a time: a program holds TILE * PADDED values. On an H100, 7,650 nodes of at most 2,211 edges, 8 heads
+        # of width 64: 32 edges take 0.27 ms forward and backward, 16 take 0.72 ms
+        "TILE": max(1, min(32, 2048 // padded)),
         "num_warps": 1 if padded <= 128 else 4,
     }  # fmt: skip
 

@@ -61,7 +61,8 @@ def test_interpreted_it_equals_the_reference_forward_and_backward():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "width", "dropout", "gated"), [("fp32", 8, 0.2, True), ("fp64", 12, 0.0, False), ("fp32", 64, 0.0, True)]
+    ("kind", "width", "dropout", "gated"),
+    [("fp32", 8, 0.2, True), ("fp64", 12, 0.0, False), ("fp32", 16, 0.0, False), ("fp32", 64, 0.0, True)],
 )
 def test_the_compiler_takes_it_for_a_gpu(kind, width, dropout, gated):
     pytest.importorskip("triton")

@@ -353,7 +353,7 @@ def test_the_order_of_measurements(tmp_path):
 
 def test_the_authors_module_of_a_cell(tmp_path, monkeypatch):
     bench = SimpleNamespace(seed=7)
-    monkeypatch.setattr("benchmarks.cells.Bench", lambda cell, data, store: bench)
+    monkeypatch.setattr("benchmarks.cells.Bench", lambda cell, data, store, compile: bench)
     (tmp_path / "s.d.m.py").write_text("def stepper(bench):\n    return lambda: bench.seed\n")
     _, step = steps.stepper("s/d/m", "authors", tmp_path, tmp_path, tmp_path, "inductor")
     assert step() == 7
