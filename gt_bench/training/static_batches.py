@@ -110,7 +110,7 @@ def _edges_per_graph(edges: int, nodes: int, graphs: int) -> int:
 class PaddedBatch(GraphBatch):
     """A batch that ends with dummy graphs, and with pairs that repeat its last node.
 
-    Set `max_nodes`, `max_edges` and `num_pairs` with `vars(batch).update(...)` after construction.
+    Set `max_nodes`, `max_edges` and `num_pairs` after construction.
     """
 
     @cached_property
@@ -147,7 +147,7 @@ def pad(batch: GraphBatch, sizes: Sizes) -> PaddedBatch:
             for name, value in batch.encodings.items()
         },
     )
-    vars(padded).update(max_nodes=sizes.max_nodes, max_edges=sizes.max_edges, num_pairs=sizes.pairs)
+    padded.max_nodes, padded.max_edges, padded.num_pairs = sizes.max_nodes, sizes.max_edges, sizes.pairs
     return padded
 
 
@@ -397,7 +397,8 @@ class StaticForward:
     ) -> Tensor:
         kind = GraphBatch if self.sizes is None else PaddedBatch
         batch = kind(x, edge_index, ptr, edge_attr, None, encodings)
-        batch.__dict__.update(max_nodes=sizes.max_nodes, max_edges=sizes.max_edges, num_pairs=sizes.pairs)
+        # one by one: torch 2.11 cannot trace an update of `__dict__`
+        batch.max_nodes, batch.max_edges, batch.num_pairs = sizes.max_nodes, sizes.max_edges, sizes.pairs
         return cast(Tensor, self.plain(batch))
 
     def report(self) -> StaticReport:

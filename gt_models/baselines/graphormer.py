@@ -201,7 +201,8 @@ def with_tokens(batch: GraphBatch) -> tuple[GraphBatch, Tensor, Tensor]:
     features, edges = batch.ptr.new_empty(num_nodes + batch.num_graphs, 0), batch.edge_index.new_empty(2, 0)
     tokens = type(batch)(features, edges, ptr)  # a padded batch has pairs that belong to no graph
     # known already: no synchronisation and no graph break
-    tokens.__dict__.update(max_nodes=batch.max_nodes + 1, num_pairs=batch.num_pairs + 2 * num_nodes + batch.num_graphs)
+    tokens.max_nodes = batch.max_nodes + 1
+    tokens.num_pairs = batch.num_pairs + 2 * num_nodes + batch.num_graphs
     return tokens, torch.arange(num_nodes, device=ptr.device) + batch.batch + 1, ptr[:-1]
 
 
