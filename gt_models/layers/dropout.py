@@ -51,7 +51,7 @@ class HashedDropout(RateOfDropout):
         """Weights of a batch -> the same shape; as they are outside of training."""
         if not self.active_rate:
             return weights
-        return weights * self.kept(draw_seed(), weights, batch) / (1 - self.rate)
+        return weights * self.kept(draw_seed(weights.device), weights, batch) / (1 - self.rate)
 
     def kept(self, seed: Tensor, weights: Tensor, batch: GraphBatch) -> Tensor:
         """1 or True for the weights that stay, else 0 or False: of the shape of `weights`; `seed` is long [1]."""

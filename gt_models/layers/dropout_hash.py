@@ -31,12 +31,16 @@ def threshold(rate: float) -> int:
     return int(rate * 2**32)
 
 
-def draw_seed() -> Tensor:
+def draw_seed(device: torch.device | None = None) -> Tensor:
     """A seed from torch's CPU generator, long [1].
 
     Copy it to a GPU with `non_blocking=True`: otherwise each layer waits for the GPU.
+
+    Args:
+        device: in a compiled graph, draw by this device's generator instead, because a CUDA graph that is replayed
+            cannot read a number from the CPU.
     """
-    return torch.randint(2**31 - 1, (1,))
+    return torch.randint(2**31 - 1, (1,), device=device if torch.compiler.is_compiling() else None)
 
 
 def kept(seed: Tensor, count: int, rate: float) -> Tensor:

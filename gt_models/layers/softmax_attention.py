@@ -45,7 +45,7 @@ class SoftmaxAttention(nn.Module):
                 `query`.
             packing: where the tokens of each graph are.
         """
-        seed = draw_seed() if self.dropout.active_rate else None
+        seed = draw_seed(tokens.device) if self.dropout.active_rate else None
         return softmax_attention(query, tokens, packing, self.num_heads, partial(self.dropout, seed=seed))
 
 

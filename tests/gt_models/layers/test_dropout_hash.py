@@ -1,10 +1,16 @@
 """The hash of dropout, compared with whole numbers."""
 
+import pytest
 import torch
+from torch import Tensor
 
 from gt_models.kernels import use
 from gt_models.kernels.dropout import drop
-from gt_models.layers.dropout_hash import hash32, kept, threshold
+from gt_models.layers import dropout, softmax_attention
+from gt_models.layers.dropout_hash import draw_seed, hash32, kept, threshold
+from gt_models.layers.packing import Packing
+from gt_models.layers.pair_dropout import PairDropout
+from tests.gt_models.checks import collate, random_graphs
 
 SEED = torch.tensor([5])
 
@@ -45,3 +51,29 @@ def test_two_seeds_never_share_the_hash_of_an_entry():
     one, other = (hash32((hash32(torch.tensor(seed)) + position * 0x9E3779B9) % 2**32) for seed in (5, 6))
     assert not (one == other).any()
     assert one.unique().numel() == len(position)  # GOLDEN is odd: two positions below 2^32 differ, too
+
+
+def test_a_compiled_graph_draws_the_seed_on_its_device():
+    """A CUDA graph that is replayed cannot read a number from the CPU."""
+    device = torch.device("meta")  # stands for a GPU
+    assert draw_seed(device).device.type == "cpu"
+    assert torch.compile(draw_seed, backend="eager", fullgraph=True)(device).device == device
+
+
+@pytest.mark.parametrize("module", [dropout, softmax_attention], ids=lambda module: module.__name__)
+def test_layers_name_the_device_of_their_weights(module, monkeypatch):
+    devices = []
+
+    def recording(device: torch.device) -> Tensor:
+        devices.append(device)
+        return torch.zeros(1, dtype=torch.long, device=device)
+
+    monkeypatch.setattr(module, "draw_seed", recording)
+    if module is dropout:
+        batch = collate(random_graphs((3,))).to("meta")
+        PairDropout(0.5)(torch.ones(1, 2, 3, 3, device="meta"), batch)
+    else:
+        tokens = torch.ones(3, 12, device="meta")
+        layer = softmax_attention.SoftmaxAttention(2, 0.5)
+        layer(None, tokens, Packing.of(torch.tensor([3], device="meta"), 3, 3))
+    assert devices == [torch.device("meta")]
