@@ -342,7 +342,7 @@ class StaticForward:
             return cast(Tensor, self.plain(batch))
         if self.sizes is None:
             self.batches["one size"] += 1
-            return self._timed(batch, sizes, found)
+            return self._timed(batch, sizes, None)
         if found.graphs == 1 and self.model.training and self.has_norm:
             # what torch's BatchNorm raises for one row
             raise ValueError("Expected more than 1 value per channel when training, got a batch of one graph")
@@ -351,8 +351,7 @@ class StaticForward:
         counts = torch.tensor(found.rows(), dtype=torch.float64)
         if batch.ptr.device.type == "cuda":
             counts = counts.pin_memory().to(batch.ptr.device, non_blocking=True)
-        self.rows.counts = counts
-        output = self._timed(pad(batch, sizes), sizes, found)
+        output = self._timed(pad(batch, sizes), sizes, counts)
         if output.size(0) not in sizes.rows():
             raise StaticError(
                 f"batch.static: the model returns {output.size(0)} rows, but the graphs, nodes, edges and pairs of the "
@@ -360,16 +359,16 @@ class StaticForward:
             )
         return output[: found.rows()[sizes.rows().index(output.size(0))]]
 
-    def _timed(self, batch: GraphBatch, sizes: Sizes, found: Sizes) -> Tensor:
+    def _timed(self, batch: GraphBatch, sizes: Sizes, counts: Tensor | None) -> Tensor:
         if not self.mode:
             with kernels.use("reference"):  # kernels write only the rows of pairs that belong to a graph
-                return self.run(*_tensors(batch), sizes)
+                return self.run(*_tensors(batch), sizes, counts)
         if batch.ptr.device.type == "cuda":
             torch.compiler.cudagraph_mark_step_begin()
             self.replays = self.mode == "reduce-overhead"
         before, began = _graphs(), time.perf_counter()
         try:
-            output = self.run(*_tensors(batch), sizes)
+            output = self.run(*_tensors(batch), sizes, counts)
         except torch._dynamo.exc.TorchDynamoException as error:
             raise StaticError(
                 f"compile: torch.compile fails ({str(error).strip().splitlines()[0]:.300}); remove compile from the "
@@ -394,7 +393,11 @@ class StaticForward:
         edge_attr: Tensor | None,
         encodings: dict[str, Tensor],
         sizes: Sizes,
+        counts: Tensor | None,
     ) -> Tensor:
+        # an argument: a tensor that is read from a module has a fixed place in a CUDA graph, and another tensor there
+        # would be another graph in each step
+        self.rows.counts = counts
         kind = GraphBatch if self.sizes is None else PaddedBatch
         batch = kind(x, edge_index, ptr, edge_attr, None, encodings)
         # one by one: torch 2.11 cannot trace an update of `__dict__`

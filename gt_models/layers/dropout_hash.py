@@ -50,7 +50,7 @@ def kept(seed: Tensor, count: int, rate: float) -> Tensor:
 
 def kept_at(seed: Tensor, position: Tensor, rate: float) -> Tensor:
     """Whether the entries at `position`, long, survive: bool of its shape."""
-    return hash32((hash32(seed) + position * GOLDEN) & 0xFFFFFFFF) >= threshold(rate)
+    return hash32((hash32(seed) + _spread(position)) & 0xFFFFFFFF) >= threshold(rate)
 
 
 def kept_in_rows(seed: Tensor, row: Tensor, num_columns: int, rate: float) -> Tensor:
@@ -68,5 +68,14 @@ def kept_in_rows(seed: Tensor, row: Tensor, num_columns: int, rate: float) -> Te
         bool [..., num_columns].
     """
     hashed = hash32((row & 0xFFFFFFFF) ^ seed.to(row.device, non_blocking=True))
-    column = torch.arange(num_columns, device=row.device) * GOLDEN
+    column = _spread(torch.arange(num_columns, device=row.device))
     return hash32((hashed[..., None] + column) & 0xFFFFFFFF) >= threshold(rate)
+
+
+def _spread(position: Tensor) -> Tensor:
+    """Position * GOLDEN, exact modulo 2^32.
+
+    Without the mask, torch.compile takes the product of an `arange` for an index of 32 bits, and Triton refuses GOLDEN
+    as too large.
+    """
+    return (position & 0xFFFFFFFF) * GOLDEN

@@ -1,6 +1,10 @@
 """Every registered model with torch.compile, torch.export, bfloat16 autocast, and training after inference mode."""
 
 import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -225,3 +229,14 @@ def test_trains_on_a_batch_first_seen_in_inference_mode(name):
     with torch.inference_mode():
         model(data)
     torch.testing.assert_close(step(model, model, data), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_triton_takes_what_torch_generates_for_a_gpu():
+    """Dropout of attention weights, whose hash of an `arange` Triton once refused on an H100."""
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", "tests.gt_models.for_a_gpu", "edge-transformer-released", "ppgt-released"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["errors"] for row in found] == [{}, {}]
+    assert all(row["kernels"] > 50 for row in found)

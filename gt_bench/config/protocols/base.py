@@ -15,7 +15,7 @@ class Protocol(Strict, ABC):
     Attributes:
         KEY: name of the task and of its section in a recipe.
         UNIT: name of a part: key of `limits` in params.yaml, and unit in the text of a limit.
-        TESTED: name of the field that says which parts are tested. Runs that differ in it have different tests.
+        TESTED: the field that lists the parts that are tested. Runs that differ in it have different tests.
     """
 
     KEY: ClassVar[str]

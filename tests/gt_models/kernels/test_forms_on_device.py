@@ -3,6 +3,7 @@
 The device is the GPU if there is one; GT_FORMS_DEVICE names another. `python -m tools.gpu` runs this file on a GPU.
 """
 
+import inspect
 import os
 
 import pytest
@@ -96,7 +97,7 @@ def calls_of(model: nn.Module, data, monkeypatch) -> list[tuple]:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_forms_of_a_model(name, dropout, monkeypatch):
     """Outputs and gradients by all tensors of each call, in float64, with the forms that the model takes here."""
-    known = model_info(name).cls.__init__.__code__.co_varnames
+    known = inspect.signature(model_info(name).cls).parameters
     rates = {key: dropout for key in ("dropout", "attn_dropout", "activation_dropout") if dropout and key in known}
     if dropout and not rates:
         pytest.skip("has no dropout")
