@@ -94,8 +94,11 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
         print_text("from results/ and store/; nothing was computed")
         return
     shown = [row for row in rows if row["status"] != ABSENT]
-    print_rows(suite, shown, notes)
-    print_text(tally(shown, grid.run.verdict))
+    if shown:
+        print_rows(suite, shown, notes)
+        print_text(tally(shown, grid.run.verdict))
+    else:
+        print_text(f"{suite} has no shipped records; `gt-bench show {suite}` prints the results that you computed")
     without = [row["cell"] for row in rows if row["status"] == ABSENT]
     if said := claim_lines(rows, suite, grid.run.verdict):
         print_text(f"Claims of the paper: {said[-3]} `gt-bench claims {suite}` shows them")

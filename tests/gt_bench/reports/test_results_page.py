@@ -57,6 +57,12 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     assert not Path("store").exists()
 
 
+def test_a_suite_without_records_names_the_command_for_own_results(trained):
+    shown = run("board", "small").output
+    assert "small has no shipped records; `gt-bench show small` prints the results that you computed" in shown
+    assert "0 verdicts" not in shown
+
+
 @pytest.fixture(scope="module")
 def shipped():
     """The page and the rows of the records of this repository."""
