@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from gt_models.kernels import forms_taken, use
 from gt_models.layers.packing import Packing
@@ -121,12 +122,12 @@ def test_a_long_graph_goes_by_rows_to_the_same_numbers_and_keeps_only_the_input(
         monkeypatch.setattr("gt_models.layers.transformer.LONG", long)
         monkeypatch.setattr("gt_models.layers.transformer.ROWS", rows)
         places = {}
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda t, places=places: (
-                places.setdefault(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) and t
-            ),
-            lambda t: t,
-        ):
+
+        def save(t: Tensor, places: dict[int, int] = places) -> Tensor:
+            places[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
+            return t
+
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda t: t):
             out = layer(x, packing)
         kept.append(sum(places.values()))
         results.append([out, *torch.autograd.grad(out.cos().sum(), [x, *layer.parameters()])])
