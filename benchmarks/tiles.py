@@ -64,10 +64,8 @@ def main() -> int:
     """Measure and print all variants."""
     parser = parser_of(__doc__)
     kinds = {"triangular": triangular, "gated": gated}
-    parser.add_argument(
-        "forms", nargs="*", choices=[[], *kinds], metavar="FORM", help="triangular, gated (default: both)"
-    )
-    forms = parser.parse_args().forms or list(kinds)
+    parser.add_argument("--forms", nargs="+", choices=kinds, default=list(kinds), help="default: both")
+    forms = parser.parse_args().forms
     import torch
 
     if not torch.cuda.is_available():

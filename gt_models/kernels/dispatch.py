@@ -25,7 +25,7 @@ from gt_models.layers.static_shapes import stands_for_numbers
 
 REFERENCE = "reference"
 # between a form and the reference on a small call. In half precision each rounds its intermediate results differently:
-# they differ by up to two units of rounding (`eps`)
+# for fused attention by up to three units of rounding (`eps`)
 TOLERANCES = {
     torch.float64: 1e-9, torch.float32: 2e-4,
     torch.bfloat16: 8 * torch.finfo(torch.bfloat16).eps, torch.float16: 8 * torch.finfo(torch.float16).eps,

@@ -38,7 +38,7 @@ class HashedDropout(RateOfDropout):
 
     What is dropped is a hash of one number from torch's CPU generator and of the place of the weight in the batch, on
     every device. It does not depend on padding, and a kernel that never holds all weights drops the same. No mask is
-    stored.
+    stored. In a compiled graph the generator is that of its device.
 
     Args:
         rate: probability of a weight to be dropped.

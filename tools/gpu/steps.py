@@ -5,8 +5,8 @@
 
 Forms: `ours` (the fast forms), `definitions` (plain torch), `compiled` (batches of fixed sizes and torch.compile, as
 `batch.static` and `compile` of a recipe), `replayed` (the same with mode reduce-overhead, which replays CUDA graphs),
-`authors` (FOLDER/SUITE.DATASET.ROW.py, a file with a function
-`stepper(bench)` that returns a training step without arguments).
+`authors` (FOLDER/SUITE.DATASET.ROW.py, a file with a function `stepper(bench)` that returns a training step without
+arguments).
 
 Each cell and form is a process of its own. Each row is a line of FOLDER/steps.jsonl as soon as it is known. A process
 measures only while it holds a lock, so that others can import, load and compile meanwhile.
