@@ -333,7 +333,7 @@ def grouped_attention(
         read = checkpoint(_read, *arguments, use_reentrant=False, preserve_rng_state=False)
     else:
         read = _read(*arguments)
-    numerator, z = read[..., :-1], read[..., -1:]
+    numerator, z = read.split([value.size(-1), 1], -1)
     return numerator / z.masked_fill(z == 0, 1.0)
 
 
