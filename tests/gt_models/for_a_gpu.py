@@ -3,8 +3,8 @@
     python -m tests.gt_models.for_a_gpu MODEL ...
 
 Inductor writes Triton code for the CPU if its `cpu_backend` is "triton", almost as for a GPU. Here Triton's compiler
-takes that code for compute capability 9.0. Prints, for each model, a JSON line with the
-number of kernels of a training step with dropout, and the errors of those that Triton refuses.
+compiles that code for compute capability 9.0. Prints, for each model, a JSON line with the number of kernels of a
+training step with dropout, and the errors of those that Triton refuses.
 """
 
 import contextlib

@@ -55,7 +55,7 @@ def test_two_seeds_never_share_the_hash_of_an_entry():
 
 def test_a_compiled_graph_draws_the_seed_on_its_device():
     """A CUDA graph that is replayed cannot read a number from the CPU."""
-    device = torch.device("meta")  # stands for a GPU
+    device = torch.device("meta")  # in place of a GPU
     assert draw_seed(device).device.type == "cpu"
     assert torch.compile(draw_seed, backend="eager", fullgraph=True)(device).device == device
 
