@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from gt_bench.config.option_text import values_in
 from gt_bench.config.recipe import Recipe
-from gt_bench.config.recipe_sections import count_in
 from gt_bench.config.schema import RecipeError, validated
-from gt_bench.experiment.match_size import FAR, matched, usual_width
+from gt_bench.experiment.match_size import FAR, count_in, matched, usual_width
 from gt_bench.leaderboard.terminal import print_wrapped
 from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
@@ -54,5 +53,5 @@ def show(model: str, dataset: str, parameters: str, by: str | None, given: Seque
     if abs(off) > FAR:
         print_wrapped(f"no value of {found.by} is nearer; another --by or --set changes the size in finer steps")
     print_text("in a recipe:")
-    print_text(f"  match: {{parameters: {budget}, by: {found.by}}}")
-    print_text('  origin: {match: "chosen: the same number of parameters for all models"}')
+    print_text(f"  model: {{name: {name}, {found.by}: {found.value}}}")
+    print_text(f'  origin: {{model.{found.by}: "chosen: {found.parameters:,} parameters, for a budget of {budget:,}"}}')

@@ -23,7 +23,6 @@ from gt_bench.data.prepare import prepared_dataset
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.encodings.encode_dataset import encode_for
-from gt_bench.experiment.match_size import resolved
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.data_options import DataOptions
@@ -205,7 +204,7 @@ def _prepared(recipe: Recipe, info: ModelInfo, packed: PackedDataset) -> Recipe:
     """Checks the recipe, adds its width and encodings, and computes them. Raises the errors of `try_pair`."""
     dataset = packed.header.name
     where = _where(info, dataset)
-    recipe = with_encodings(resolved(recipe, dataset, where), info, packed)
+    recipe = with_encodings(recipe, info, packed)
     check_model(recipe, where)
     check_fit(recipe, packed.header.level, dataset, where)
     check_size(info, recipe, packed)

@@ -88,7 +88,6 @@ EXAMPLES = {
     "suite list": "gt-bench suite list",
     "suite new": "gt-bench suite new my-paper --title 'My paper' --authors 'Doe and Roe'",
     "suite check": "gt-bench suite check hot",
-    "suite migrate": "gt-bench suite migrate",
 }
 
 

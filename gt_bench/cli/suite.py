@@ -55,25 +55,8 @@ def suite_check(name: SuiteName) -> None:
         raise typer.Exit(1)
 
 
-def suite_migrate() -> None:
-    """Move recipes/, records/ and golden/ of an earlier version into suites/. Results stay valid."""
-    from pathlib import Path
-
-    from gt_bench.pipeline.grid import write_grid
-    from gt_bench.suites.migrate import migrate
-
-    lines = migrate()
-    for line in lines:
-        print_text(line)
-    if not lines:
-        print_text("nothing to move")
-    elif Path("params.yaml").exists():
-        write_grid()
-
-
 SUITE: dict[str, Callable[..., None]] = {
     "list": suite_list,
     "new": suite_new,
     "check": suite_check,
-    "migrate": suite_migrate,
 }

@@ -124,22 +124,6 @@ class RunSettings(Strict):
     study_storage: str | None = None
     verdict: Rules = Rules()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _reject_old_keys(cls, content: object) -> object:
-        if isinstance(content, dict) and "threads" in content:
-            raise ValueError(
-                "threads is no longer a setting: it changes numbers and is now a key of recipes (`threads: 2` with its "
-                "origin; the default is 1); remove it here, and use `parallel` for the number of seeds that train in "
-                "parallel"
-            )
-        if isinstance(content, dict) and "margin_std" in content:
-            raise ValueError(
-                "margin_std is no longer a setting: the margin follows from the published deviation and the numbers of "
-                "runs (docs/verdicts.md); remove it here, and use the section `verdict` for the level and the power"
-            )
-        return content
-
     @field_validator("parallel", mode="before")
     @classmethod
     def _check_parallel(cls, parallel: object) -> object:
@@ -382,10 +366,8 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
     Raises:
         RecipeError: a file is invalid.
     """
-    if Path(path) == Path("params.yaml"):
-        _check_layout()
-        if not is_project():
-            return _installed()
+    if Path(path) == Path("params.yaml") and not is_project():
+        return _installed()
     content, grid = read_yaml(path), Path(path).with_name("grid.yaml")
     generated = {"datasets", "suites", "cells", "searches", "finetunes"}
     if grid.exists():
@@ -401,18 +383,6 @@ def load_grid(path: str | Path = "params.yaml") -> Grid:
         if isinstance(content.get(section), dict):
             content[section] = {k: {"key": k, **v} if isinstance(v, dict) else v for k, v in content[section].items()}
     return validated(Grid, content, str(path))
-
-
-def _check_layout() -> None:
-    """Checks that recipes are not in the folder of an earlier version.
-
-    Raises:
-        RecipeError: they are.
-    """
-    if next(Path("recipes").glob("*/*/*.yaml"), None):
-        raise RecipeError(
-            "recipes/: the layout of an earlier version; `gt-bench suite migrate` moves its files into suites/"
-        )
 
 
 def _installed() -> Grid:

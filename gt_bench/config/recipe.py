@@ -6,7 +6,6 @@ gt_bench/experiment/validate.py checks whether a recipe fits its model and datas
 the grid of cells.
 """
 
-from importlib import import_module
 from pathlib import Path
 from typing import Literal, Self
 
@@ -19,7 +18,6 @@ from gt_bench.config.recipe_sections import (
     BatchSection,
     FeaturesSection,
     HeadSection,
-    MatchSection,
     ModelSection,
     OptimizerSection,
     Phase,
@@ -38,7 +36,7 @@ BY_SET = "chosen: by --set"  # origin of a value given to `gt-bench try`
 TRIED = "tried"  # suite of the cells of `gt-bench try`
 # keys that do not change numbers of a run
 DESCRIPTIVE = frozenset(
-    {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "match", "reduced", "origin"}
+    {"seeds", "search", "published", "parameters", "keep_weights", "predictions", "reduced", "origin"}
 )
 # defaults that a run's digest leaves out, because the first records do not have these keys
 OMITTED_DEFAULTS = {"select": "best", "threads": 1, "processes": 1}
@@ -75,7 +73,6 @@ class Recipe(Strict):
         start: fine-tuning.
         keep_weights: whether the best weights are stored, for cells that start from them.
         predictions: limit of stored predictions in MiB, instead of `run.predictions` of params.yaml.
-        match: a width that follows from a number of parameters.
         brec: settings of the BREC protocol.
         precision: precision of training.
         compile: mode of torch.compile for the model (docs/gpu.md). None does not compile it.
@@ -124,7 +121,6 @@ class Recipe(Strict):
     start: StartSection | None = None
     keep_weights: bool = False
     predictions: float | None = Field(None, ge=0, allow_inf_nan=False)
-    match: MatchSection | None = None
     brec: BrecSection | None = None
     precision: Literal["float32", "bf16", "float64"] = "float32"
     compile: Literal["default", "reduce-overhead"] | None = None
@@ -349,9 +345,6 @@ def load_recipe(path: str | Path) -> Recipe:
         key = without_origin[0]
         raise RecipeError(f"{path}: {key} differs from its base and has no origin here; add origin.{key}")
     check_origins(recipe.given_values(), recipe.origin, path)
-    if recipe.match:
-        # imported on first use: it builds models, which no other recipe needs
-        recipe = import_module("gt_bench.experiment.match_size").resolved(recipe, Path(path).parent.name, str(path))
     return recipe
 
 

@@ -4,8 +4,7 @@ gt_bench/config/search_space.py has the section `search`, gt_bench/config/protoc
 """
 
 import math
-import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -278,38 +277,3 @@ class HeadSection(Strict):
         if self.name == "dot" and (extra := sorted({"layers", "dropout"} & self.model_fields_set)):
             raise ValueError(f"head.{extra[0]} is for product and concat; dot has no layers: remove it")
         return self
-
-
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
-
-
-def count_in(text: str) -> int:
-    """Reads `500k`, `1.5M` or `500000`.
-
-    Raises:
-        ValueError: the text is no such number, or below 1.
-    """
-    match = re.fullmatch(r"(\d+(?:[._]\d+)*)\s*([kKmMbB]?)", text.strip())
-    number = round(float(match[1].replace("_", "")) * _UNITS[match[2].lower()]) if match else 0
-    if number < 1:
-        raise ValueError(f"expected a number of parameters such as 500k, 1.5M or 500000 (given: {text!r:.200})")
-    return number
-
-
-class MatchSection(Strict):
-    """A width that follows from a number of parameters (`gt-bench match`).
-
-    `load_recipe` replaces the section by the width, so only the width is part of a run's digest.
-
-    Attributes:
-        parameters: number of parameters that the model should have: 500000, `500k` or `1.5M`.
-        by: argument of the model that is chosen.
-    """
-
-    parameters: Positive
-    by: str = Field("hidden_dim", pattern=r"^[A-Za-z_]\w*$")
-
-    @field_validator("parameters", mode="before")
-    @classmethod
-    def _count(cls, value: Any) -> Any:
-        return count_in(value) if isinstance(value, str) else value

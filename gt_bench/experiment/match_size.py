@@ -1,10 +1,11 @@
-"""The width at which a model has a given number of parameters, as GraphGym matches models before it compares them.
+"""The width at which a model has a given number of parameters (`gt-bench match`), as GraphGym matches models.
 
 Models are built on the device "meta", without memory. The width is a multiple of the number of attention heads. Source:
 You et al. 2020, "Design Space for Graph Neural Networks", Section 5: models are compared at one budget.
 """
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.recipe_sections import FeaturesSection
-from gt_bench.config.schema import RecipeError, nearest, validated
+from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.registry import get_spec
 from gt_bench.data.standin import shape_of
@@ -31,6 +32,22 @@ WIDTHS = ("hidden_dim", "hidden", "hidden_channels", "dim", "width", "channels")
 MOST = 2**20  # largest value that is tried
 NEXT = 16  # invalid values in a row, for example odd widths, after which the search ends
 FAR = 0.1  # relative difference to the budget that is worth a remark
+
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
+
+
+def count_in(text: str) -> int:
+    """Reads `500k`, `1.5M` or `500000`.
+
+    Raises:
+        ValueError: the text is no such number, or below 1.
+    """
+    match = re.fullmatch(r"(\d+(?:[._]\d+)*)\s*([kKmMbB]?)", text.strip())
+    number = round(float(match[1].replace("_", "")) * _UNITS[match[2].lower()]) if match else 0
+    if number < 1:
+        raise ValueError(f"expected a number of parameters such as 500k, 1.5M or 500000 (given: {text!r:.200})")
+    return number
 
 
 @dataclass(frozen=True)
@@ -108,15 +125,15 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
     known = widths_of(recipe.model.name)
     if by not in known:
         raise RecipeError(
-            f"{path}: match.by: {by!r} is not a whole-number argument of {recipe.model.name}{nearest(by, known)}; "
+            f"{path}: --by: {by!r} is not a whole-number argument of {recipe.model.name}{nearest(by, known)}; "
             f"expected one of {', '.join(known)}"
         )
     parameters = inspect.signature(find(recipe.model.name).cls).parameters
     if recipe.head:
         raise RecipeError(
-            f"{path}: match: {dataset!r} has targets of edges, whose head has parameters too; give the width itself"
+            f"{path}: {dataset!r} has targets of edges, whose head has parameters too; give the width itself"
         )
-    dims, arguments = _dims(recipe, dataset), check_model(_with(recipe, by, 8, path), path)
+    dims, arguments = _dims(recipe, dataset), check_model(recipe.with_values({f"model.{by}": 8}), path)
     head = next((name for name in parameters if HEADS.search(name) and name != by), None)
     heads = arguments.get(head, parameters[head].default) if head else 1
     step = heads if WIDTH.search(by) and type(heads) is int and heads > 0 else 1
@@ -131,18 +148,18 @@ def matched(recipe: Recipe, dataset: str, by: str, budget: int, path: str) -> Ma
 
     found = _nearest(count, budget, step)
     if found is None:
-        raise RecipeError(f"{path}: match: {recipe.model.name} cannot be built with any {by} tried: {errors[-1]}")
+        raise RecipeError(f"{path}: {recipe.model.name} cannot be built with any {by} tried: {errors[-1]}")
     value, size = found
     smallest = _first(count, step, step)
     if smallest and smallest[1] > budget:
         raise RecipeError(
-            f"{path}: match.parameters: {budget:,} is less than {smallest[1]:,}, the number of parameters of "
+            f"{path}: --parameters: {budget:,} is less than {smallest[1]:,}, the number of parameters of "
             f"{recipe.model.name} with {by}: {smallest[0]} on {dataset}; raise the budget or reduce num_layers"
         )
     other = _first(count, 2 * value, step)
     if other and other[1] == size:
         raise RecipeError(
-            f"{path}: match.by: {by} does not change the number of parameters of {recipe.model.name} ({size:,}); "
+            f"{path}: --by: {by} does not change the number of parameters of {recipe.model.name} ({size:,}); "
             f"choose one of {', '.join(name for name in known if name != by)}"
         )
     return Matched(by, value, size, step)
@@ -211,43 +228,3 @@ def _parameters(model: str, arguments: Settings) -> int:
         except NotImplementedError:  # an initialisation that computes with values
             built = create_model(model, **arguments)
     return sum(parameter.numel() for parameter in built.parameters())
-
-
-def _with(recipe: Recipe, by: str, value: int, path: str, origin: str | None = None) -> Recipe:
-    content = recipe.model_dump(exclude_unset=True)
-    content["model"][by] = value
-    if origin is not None:
-        content.setdefault("origin", {})[f"model.{by}"] = origin
-    return validated(Recipe, content, path)
-
-
-def resolved(recipe: Recipe, dataset: str, path: str) -> Recipe:
-    """Replaces the rule `match:` by the width that it gives, with its origin; called by `load_recipe`.
-
-    Raises:
-        RecipeError: as `matched`; or the recipe gives another width itself, or searches what changes the size.
-        DatasetError: as `dims_of`.
-    """
-    if recipe.match is None:
-        return recipe
-    by, budget = recipe.match.by, recipe.match.parameters
-    sizes = [
-        key
-        for key in (recipe.search.space if recipe.search else ())
-        if key.startswith("model.") and "dropout" not in key
-    ]
-    if sizes:
-        raise RecipeError(
-            f"{path}: search.space.{sizes[0]}: may change the number of parameters, which match: keeps at {budget:,}; "
-            "remove one of the two"
-        )
-    found = matched(recipe, dataset, by, budget, path)
-    own = recipe.model.arguments.get(by)
-    if own not in (None, found.value):
-        raise RecipeError(
-            f"{path}: model.{by}: {own} is given, but match: {{parameters: {budget}, by: {by}}} gives {found.value}; "
-            f"remove model.{by} or match"
-        )
-    return _with(
-        recipe, by, found.value, path, f"chosen: match, {found.parameters:,} parameters for a budget of {budget:,}"
-    )

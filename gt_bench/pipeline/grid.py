@@ -17,8 +17,6 @@ from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import SUITES
 
 GRID = Path("grid.yaml")
-# Older versions wrote the grid into params.yaml, below this line.
-OLD_MARK = "# Below: written by `python -m gt_bench.pipeline.grid`"
 
 
 def main(arguments: list[str]) -> int:
@@ -48,10 +46,6 @@ def write_grid() -> int:
     if not params.exists():
         raise RecipeError(f"{params}: no such file; run this in a folder with params.yaml and suites/")
     text = render(SUITES)
-    own, mark, _ = params.read_text(encoding="utf-8").partition(OLD_MARK)
-    if mark:
-        write_bytes(params, own.rstrip().encode() + b"\n")
-        print(f"{params}: moved the grid at its end to {GRID}")
     if text != _present():
         write_bytes(GRID, text.encode())
     grid = load_grid(params)

@@ -140,10 +140,7 @@ def ended(trial: "FrozenTrial") -> str | None:
     The status of a failed run is written before the entry that ends the trial. It is therefore known even if the worker
     is killed between the two.
     """
-    status = {"COMPLETE": "ok", "PRUNED": "pruned", "FAIL": trial.user_attrs.get("status")}.get(trial.state.name)
-    # older versions also wrote `ok` and `pruned` before the end of a trial, so a killed worker could leave a failed
-    # trial
-    return None if trial.state.name == "FAIL" and status in ("ok", "pruned") else status
+    return {"COMPLETE": "ok", "PRUNED": "pruned", "FAIL": trial.user_attrs.get("status")}.get(trial.state.name)
 
 
 def storage_url(settings: RunSettings) -> str | None:
@@ -232,12 +229,10 @@ def open_study(
                 "its own folder and search again"
             )
     with _reported(url):
-        older = f"{cell} {identity}" if url else identity  # name of a study in older versions
-        there = optuna.get_all_study_names(storage)
-        if not make and not {older, name} & set(there):
+        if not make and name not in optuna.get_all_study_names(storage):
             return None
         study = optuna.create_study(
-            study_name=older if older in there else name,
+            study_name=name,
             storage=storage,
             directions=["maximize" if direction == "max" else "minimize" for direction in directions],
             pruner=pruner or optuna.pruners.NopPruner(),

@@ -1,1 +1,1 @@
-"""Suites as folders of data: create one, check one, and migrate a workspace of the former layout."""
+"""Suites as folders of data: create one and check one."""

@@ -1,6 +1,5 @@
 """Imports that import-linter's contracts in pyproject.toml do not check."""
 
-import importlib
 import re
 import subprocess
 import sys
@@ -71,14 +70,6 @@ def test_a_stage_is_an_entry_point_of_at_most_forty_lines():
     stages = {path.stem: len(path.read_text().splitlines()) for path in (ROOT / "stages").glob("*.py")}
     assert stages.keys() == {"__init__", "state", "download", "encode", "tune", "train", "leaderboard"}
     assert max(stages.values()) <= 40
-
-
-@pytest.mark.parametrize(
-    ("name", "place"), [("stages.datasets.packed", "gt_bench.data"), ("stages.store", "a package of gt_bench")]
-)
-def test_an_old_import_path_names_the_new_one(name, place):
-    with pytest.raises(ModuleNotFoundError, match=f"the library is now gt_bench; look in {place}"):
-        importlib.import_module(name)
 
 
 def test_no_test_imports_another_test():

@@ -19,7 +19,6 @@ GRID = {"datasets": ["web"], "suites": ["small"], "cells": {"small-web-mlp": CEL
         ({"run": {"devise": "cpu"}}, ["run.devise", "did you mean 'device'"]),
         ({"run": {"parallel": "many"}}, ["run.parallel", "auto", "many"]),
         ({"run": {"parallel": 0}}, ["run.parallel", "auto", "0"]),
-        ({"run": {"threads": 2}}, ["run", "threads is no longer a setting", "key of recipes", "remove it here"]),
         ({"run": {"time_limit_hours": math.inf}}, ["run.time_limit_hours: Input should be a finite number"]),
         ({"run": {"checkpoint_seconds": math.inf}}, ["run.checkpoint_seconds: Input should be a finite number"]),
         ({"resources": {"all": {"hours": math.inf}}}, ["resources.all.hours: Input should be a finite number"]),

@@ -15,19 +15,19 @@ def test_the_shipped_settings_are_the_defaults():
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "key"),
     [
-        ({"margin_std": 1.0}, "margin_std is no longer a setting"),
-        ({"verdict": {"alpha": 0.05}}, "unknown key 'run.verdict.alpha'"),
-        ({"verdict": {"power": 0.97}}, "power 0.97 cannot be reached at level 0.05"),
-        ({"verdict": {"unstated_runs": [1, 10]}}, "the smallest and largest number of runs"),
+        ({"margin_std": 1.0}, "run.margin_std"),
+        ({"verdict": {"alpha": 0.05}}, "run.verdict.alpha"),
+        ({"verdict": {"power": 0.97}}, "run.verdict"),
+        ({"verdict": {"unstated_runs": [1, 10]}}, "run.verdict.unstated_runs"),
         ({"verdict": {"level": 0}}, "run.verdict.level"),
     ],
 )
-def test_what_cannot_be_is_one_clear_line(tmp_path, run, said):
+def test_a_setting_that_cannot_be_is_refused(tmp_path, run, key):
     path = tmp_path / "params.yaml"
     path.write_text(yaml.safe_dump({"run": run, "datasets": [], "suites": [], "cells": {}}))
     with pytest.raises(RecipeError) as error:
         load_grid(path)
-    assert said in str(error.value)
-    assert str(path) in str(error.value)
+    assert str(error.value).startswith(f"{path}: ")
+    assert key in str(error.value)

@@ -1,20 +1,15 @@
-"""The width at which a model has a budget of parameters: `gt-bench match` and `match:` in recipes."""
+"""The width at which a model has a budget of parameters: `gt-bench match`."""
 
 import json
 
 import pytest
 import yaml
 
-from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import Recipe, load_recipe
-from gt_bench.config.recipe_sections import count_in
 from gt_bench.config.schema import RecipeError, validated
-from gt_bench.experiment.match_size import _nearest, matched
-from gt_bench.pipeline.train import train_cell
-from tests.gt_bench.conftest import RECIPE
-from tests.gt_bench.shipping import CELL, run, train
-
-MATCHED = {"model": {"name": "mlp", "num_layers": 2, "dropout": 0.2}, "match": {"parameters": 400, "by": "hidden_dim"}}
+from gt_bench.experiment.match_size import _nearest, count_in, matched
+from gt_bench.utils.errors import UserError
+from tests.gt_bench.shipping import run
 
 
 def of(model: str, **arguments) -> Recipe:
@@ -31,7 +26,7 @@ def test_numbers_of_parameters(text, number):
 
 @pytest.mark.parametrize("text", ["", "big", "-5k", "0", "0.2", "5kk", "k"])
 def test_what_is_no_number_of_parameters(text):
-    with pytest.raises(ValueError, match="expected a number of parameters such as 500k"):
+    with pytest.raises(ValueError, match="500k"):
         count_in(text)
 
 
@@ -80,116 +75,39 @@ def test_matching_draws_no_random_number():
 
 
 @pytest.mark.parametrize(
-    ("by", "budget", "message"),
-    [
-        ("hiden", 10**5, r"match.by: 'hiden' is not a whole-number argument of gcn \(did you mean 'hidden_dim'\?\)"),
-        ("hidden_dim", 1000, "1,000 is less than 1,718, the number of parameters of gcn with hidden_dim: 1 on cornell"),
-    ],
+    ("model", "by", "budget"),
+    [("gcn", "hiden", 10**5), ("gcn", "hidden_dim", 1000), ("appnp", "steps", 10**6)],
+    ids=["no such argument", "smaller than the smallest", "does not change the size"],
 )
-def test_a_budget_that_cannot_be_met_is_refused(by, budget, message):
-    with pytest.raises(RecipeError, match=message):
-        matched(of("gcn"), "cornell", by, budget, "test")
+def test_a_budget_that_cannot_be_met_is_refused(model, by, budget):
+    with pytest.raises(RecipeError):
+        matched(of(model), "cornell", by, budget, "test")
 
 
-def test_an_argument_that_does_not_change_the_size_is_refused():
-    with pytest.raises(RecipeError, match="match.by: steps does not change the number of parameters of appnp"):
-        matched(of("appnp"), "cornell", "steps", 10**6, "test")
-
-
-def test_a_recipe_states_the_width_and_where_it_comes_from(project):
-    path = project.recipe(**MATCHED, origin={"all": "chosen: a test"})
-    recipe = load_recipe(path)
-    width = recipe.model.arguments["hidden_dim"]
-    assert recipe.origin["model.hidden_dim"].startswith("chosen: match, ")
-    assert run("show", CELL).output.count(f"hidden_dim: {width}  # chosen: match, ") == 1
-    shown = json.loads(run("show", CELL, "--json").output)
-    assert shown["model"]["hidden_dim"] == width
-
-
-@pytest.mark.slow
-def test_the_width_and_not_the_rule_is_the_identity(project):
-    path = project.recipe(**MATCHED)
-    recipe = load_recipe(path)
-    width = recipe.model.arguments["hidden_dim"]
-    assert "match" not in recipe.decisive()
-    train()
-    by_rule = {record["digest"]: record["deterministic"] for record in project.records()}
-    assert all(run["recipe"]["model"]["hidden_dim"] == width for run in by_rule.values())
-    assert all(abs(run["parameters"] - 400) <= 40 for run in by_rule.values())
-    project.recipe(model={**RECIPE["model"], "hidden_dim": width})
-    train()
-    assert {record["digest"]: record["deterministic"] for record in project.records()} == by_rule
-    result = json.loads((project.root / f"results/{CELL}.json").read_text())
-    assert result["recipe"]["model"]["hidden_dim"] == width
-
-
-def test_another_layer_gets_another_width(project):
-    widths = []
-    for layers in (2, 4):
-        path = project.recipe(model={"name": "mlp", "num_layers": layers}, match={"parameters": "2k"})
-        widths.append(load_recipe(path).model.arguments["hidden_dim"])
-    assert widths[0] > widths[1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"model": RECIPE["model"]},
-            r"model.hidden_dim: 8 is given, but match: \{parameters: 400, by: hidden_dim\} gives",
-        ),
-        ({"match": {"parameters": "lots"}}, "match.parameters: .*expected a number of parameters such as 500k"),
-        ({"match": {"parameters": 400, "by": "depth"}}, "match.by: 'depth' is not a whole-number argument of mlp"),
-        ({"match": {"parameters": 400, "width": 3}}, "match.width"),
-        (
-            {"search": {"trials": 2, "space": {"model.num_layers": {"choices": [1, 2]}}}},
-            "search.space.model.num_layers: may change the number of parameters, which match: keeps at 400; remove one",
-        ),
-    ],
-)
-def test_a_rule_that_contradicts_the_recipe_is_refused(project, changes, message):
-    path = project.recipe(**MATCHED | changes)
-    with pytest.raises(RecipeError, match=message):
+def test_recipes_have_no_match(project):
+    path = project.recipe(match={"parameters": 400})
+    with pytest.raises(RecipeError):
         load_recipe(path)
 
 
-def test_a_recipe_with_both_that_agree_loads(project):
-    path = project.recipe(**MATCHED)
-    resolved = load_recipe(path)
-    path.write_text(yaml.safe_dump(resolved.model_dump(mode="json", exclude_unset=True)))
-    assert load_recipe(path).model == resolved.model
-
-
-@pytest.mark.slow
-def test_the_learning_rate_can_be_searched_at_a_matched_size(project):
-    project.recipe(**MATCHED, search={"trials": 2, "space": {"optimizer.lr": {"choices": [0.01, 0.02]}}})
-    from gt_bench.pipeline.tune import tune_cell
-
-    grid = load_grid()
-    tune_cell(grid.find(CELL), grid)
-    train_cell(grid.find(CELL), grid)
-    widths = {record["deterministic"]["recipe"]["model"]["hidden_dim"] for record in project.records()}
-    assert len(widths) == 1
-
-
-def test_the_command():
+def test_the_command_prints_a_width_that_a_recipe_accepts():
     content = json.loads(run("match", "gcn", "cornell", "--parameters", "100k", "--json").output)
     assert content["by"] == "hidden_dim"
     assert abs(content["parameters"] - 100_000) < 2000
-    printed = run("match", "edge-transformer", "zinc", "--parameters", "500k").output
-    assert "a multiple of 8 (its heads)" in printed
-    assert "match: {parameters: 500000, by: hidden_dim}" in printed
+    printed = run("match", "gcn", "cornell", "--parameters", "100k").output
+    recipe = yaml.safe_load(printed.partition("in a recipe:\n")[2])
+    assert recipe["model"] == {"name": "gcn", "hidden_dim": content["value"]}
+    assert list(recipe["origin"]) == ["model.hidden_dim"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    "arguments",
     [
-        (["gcn", "cornell", "--parameters", "big"], "--parameters big: expected a number"),
-        (["gcnn", "cornell", "--parameters", "1k"], "no model named 'gcnn'"),
-        (["gcn", "cornel", "--parameters", "1k"], "no dataset named 'cornel'"),
-        (["gcn", "cornell", "--parameters", "9k", "--set", "epochs=2"], "--set epochs: only arguments of the model"),
+        ["gcn", "cornell", "--parameters", "big"],
+        ["gcnn", "cornell", "--parameters", "1k"],
+        ["gcn", "cornel", "--parameters", "1k"],
+        ["gcn", "cornell", "--parameters", "9k", "--set", "epochs=2"],
     ],
 )
-def test_the_command_refuses(arguments, message):
-    with pytest.raises(Exception, match=message):
-        raise run("match", *arguments).exception
+def test_the_command_refuses(arguments):
+    assert isinstance(run("match", *arguments).exception, UserError)
