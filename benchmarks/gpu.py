@@ -1,8 +1,10 @@
 """A cell's training step on a GPU, by our forms and by the definitions in plain torch, in turn in one process.
 
-    python benchmarks/gpu.py CELL ... [--seconds 5] [--data data] [--trace FOLDER]
+    python benchmarks/gpu.py [CELL ...] [--compile MODE] [--seconds 5] [--data data] [--trace FOLDER]
 
-A step is forward with its dropout, loss, backward, clipping and optimiser, on batches that are on the device already;
+Without cells, those of docs/speed.md. Data that are not packed in --data are replaced by miniatures of the dataset's
+size. --compile measures ours with batches of fixed sizes and torch.compile, as `compile: MODE` of a recipe. A step is
+forward with its dropout, loss, backward, clipping and optimiser, on batches that are on the device already;
 the clock stops when the device has finished. MiB: the most that tensors held at once on it. --trace prints the eight
 kernels that take most of a step and leaves a trace for ui.perfetto.dev.
 
@@ -19,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks.cells import Bench, form
+from benchmarks.cells import CELLS, Bench, form, prepare
 from benchmarks.command import parser_of
 
 
@@ -55,7 +57,8 @@ def main() -> int:
     import torch
 
     parser = parser_of(__doc__)
-    parser.add_argument("cells", nargs="+", metavar="CELL")
+    parser.add_argument("cells", nargs="*", default=CELLS, metavar="CELL")
+    parser.add_argument("--compile", metavar="MODE", help="default or reduce-overhead")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each form's steps (default: 5)")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of packed data (default: data)")
     parser.add_argument("--trace", type=Path, metavar="FOLDER", help="where a trace of each cell goes")
@@ -76,7 +79,9 @@ def main() -> int:
             torch.cuda.empty_cache()
             with tempfile.TemporaryDirectory() as store, form(name), forms_taken(training=True) as taken:
                 try:
-                    _, step = Bench(cell, arguments.data, Path(store)).stepper()
+                    data, _ = prepare(cell, arguments.data, Path(store))
+                    mode = arguments.compile if name == "ours" else None
+                    _, step = Bench(cell, data, Path(store, "runs"), mode).stepper()
                     rows[name] = measured(step, arguments.seconds)
                 except torch.cuda.OutOfMemoryError:
                     rows[name] = [float("nan")], float("nan")

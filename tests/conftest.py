@@ -46,7 +46,7 @@ LONGEST = (
     "gt_bench/scheduling/test_reproduce", "gt_bench/test_security", "faults/test_clock", "faults/test_kills",
     "faults/test_disk", "gt_bench/runtime/test_global_state", "gt_bench/tracking/test_ui",
     "gt_bench/experiment/test_launch_ddp", "gt_bench/pipeline/test_tune", "gt_bench/runtime/test_exit_status",
-    "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard", "tools/gpu/test_gpu",
+    "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard",
     "gt_models/test_compile", "gt_models/kernels/test_triangular_attention",
 )  # fmt: skip
 

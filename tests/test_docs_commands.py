@@ -116,11 +116,9 @@ NOT_RUN = {
         "writes recipes; tests/gt_bench/scheduling/test_ablation_design.py",
     "optuna-dashboard studies/embedded/torus-colours/gcn/journal.log": "a server that is not among the dependencies",
     "python -m torch.utils.collect_env": "torch's own",
-    "python -m tools.gpu --minutes 13 --dry-run --device cpu":
-        "runs in the root of the checkout; tests/tools/gpu/test_gpu.py",
-    "python -m tools.gpu --minutes 13": "needs a GPU; tests/tools/gpu/test_gpu.py",
-    "gt-bench store import --records gpu-session/gpu-session.tar.gz":
-        "needs a session; tests/gt_bench/provenance/test_sessions.py",
+    "sh tools/gpu_session.sh 13 polynormer": "needs a GPU; tests/tools/test_gpu_session.py",
+    "tar xzf gpu-session.tar.gz --skip-old-files": "needs a session; tests/tools/test_gpu_session.py",
+    "gt-bench store import --records gpu-session/records": "needs a session; tests/tools/test_gpu_session.py",
     "make check-grid": "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     'make check-grid CELLS="polynormer hot/chains/hot"': "takes minutes; tests/gt_bench/testing/test_check_grid.py",
     "python -m gt_bench.testing.check_grid CELL --update":

@@ -42,26 +42,16 @@ def store_export(
 
 def store_import(
     names: Names = None,
-    records: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER",
-            help="folder of suites with shipped records, or the archive of a GPU session (docs/gpu.md)",
-        ),
-    ] = RECORDS,
+    records: Records = RECORDS,
 ) -> None:
     """Copy shipped records to the store, and to results/ where there is none.
 
     Nothing is written if a record contradicts one of the store.
     """
     from gt_bench.config.grid import load_grid
-    from gt_bench.provenance.sessions import import_session
     from gt_bench.provenance.transfer import import_cells
 
-    if records.is_file():
-        import_session(records, names or [], load_grid())
-    else:
-        import_cells(names or [], load_grid(), records)
+    import_cells(names or [], load_grid(), records)
 
 
 def store_prune() -> None:

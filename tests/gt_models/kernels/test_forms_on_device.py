@@ -1,6 +1,6 @@
 """Every form that a model takes on a device against its definition, on that device: forward, backward, dropout.
 
-The device is the GPU if there is one; GT_FORMS_DEVICE names another. `python -m tools.gpu` runs this file on a GPU.
+The device is the GPU if there is one; GT_FORMS_DEVICE names another.
 """
 
 import inspect

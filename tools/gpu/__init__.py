@@ -1,1 +1,0 @@
-"""One command for a GPU that is available for minutes: checks, profiles, the most valuable runs, one archive."""
