@@ -30,11 +30,11 @@ from gt_bench.experiment.run import Experiment
 from gt_bench.provenance.staleness import recipe_now
 from gt_bench.provenance.submission import marked
 from gt_bench.provenance.transfer import differences, kind_differences
+from gt_bench.records.run import Verification
 from gt_bench.runtime.startup import prepare_process
 from gt_bench.schemas import Record
 from gt_bench.store.archive import Shipped, content_problems, read, write
 from gt_bench.store.predictions import same_value
-from gt_bench.store.record_checks import RECOMPUTED
 from gt_bench.store.run_store import FINAL, Store, StoreError
 from gt_bench.utils.io import read_bytes
 
@@ -122,7 +122,7 @@ def verify(path: Path, grid: Grid, runs: int = 1, seeds: Sequence[int] = (), mar
         pairs.append((theirs[seed], experiment.run(seed, on_epoch=_progress(seed, experiment.recipe.reports))[0]))
     found = compare(pairs, one.records, grid.run.verdict.level)
     if mark and all(verified.is_verified for verified in found):
-        earlier = [r["deterministic"]["seed"] for r in one.records if r.get("verified") == RECOMPUTED]
+        earlier = [r["deterministic"]["seed"] for r in one.records if r.get("verified") == Verification.RECOMPUTED]
         write(marked(one, None, [*earlier, *wanted]))
     return found
 

@@ -17,10 +17,10 @@ from gt_bench.experiment.match_size import parameters_of
 from gt_bench.papers.units import PERCENT, mean_and_std, metric_label
 from gt_bench.provenance.staleness import compare_golden_values, freshness, recipe_now, without_source
 from gt_bench.provenance.transfer import commit_of_changed_code, differences, kind_differences
+from gt_bench.records.run import MAX_NAME, Verification
 from gt_bench.schemas import Record, Settings
 from gt_bench.store import predictions
 from gt_bench.store.archive import Shipped, content_problems, contribution_of, file_of, read, write
-from gt_bench.store.record_checks import MAX_NAME, RECOMPUTED, SCHEMA_ONLY
 from gt_bench.store.run_store import SCHEMA, StoreError
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.format import markdown_line, markdown_text, print_text
@@ -172,16 +172,17 @@ def marked(one: Shipped, by: str | None, recomputed: Sequence[int] = ()) -> Ship
     Args:
         one: the file.
         by: name of the contributor. None leaves a name that is there.
-        recomputed: seeds that were computed again with equal results; the others are SCHEMA_ONLY.
+        recomputed: seeds that were computed again with equal results; the others are Verification.SCHEMA_ONLY.
     """
 
     def with_marks(record: Record, verified: str) -> Record:
         return cast(Record, {**record, "verified": verified} | ({"by": by} if by else {}))
 
     records = [
-        with_marks(r, RECOMPUTED if r["deterministic"]["seed"] in recomputed else SCHEMA_ONLY) for r in one.records
+        with_marks(r, Verification.RECOMPUTED if r["deterministic"]["seed"] in recomputed else Verification.SCHEMA_ONLY)
+        for r in one.records
     ]
-    return replace(one, records=records, trials=[with_marks(trial, SCHEMA_ONLY) for trial in one.trials])
+    return replace(one, records=records, trials=[with_marks(trial, Verification.SCHEMA_ONLY) for trial in one.trials])
 
 
 def _check(what: str, problems: Sequence[str], fine: Sequence[str] = (), open_: Sequence[str] = ()) -> Check:
@@ -225,11 +226,11 @@ def _search(one: Shipped) -> Iterator[str]:
 
 
 def _marks(one: Shipped) -> Iterator[str]:
-    claimed = [r["deterministic"]["seed"] for r in one.records if r.get("verified") == RECOMPUTED]
+    claimed = [r["deterministic"]["seed"] for r in one.records if r.get("verified") == Verification.RECOMPUTED]
     if claimed:
         yield (
-            f"seed {', '.join(map(str, claimed))} is marked as {RECOMPUTED}, which only a maintainer's `gt-bench "
-            "verify-submission --mark` may do; `gt-bench submit FILE --mark` resets it"
+            f"seed {', '.join(map(str, claimed))} is marked as {Verification.RECOMPUTED}, which only a maintainer's "
+            "`gt-bench verify-submission --mark` may do; `gt-bench submit FILE --mark` resets it"
         )
 
 
@@ -413,12 +414,9 @@ def _times(record: Record) -> Iterator[str]:
         yield f"it took {measured['seconds']} seconds"
     elif measured["seconds"] < parts * (1 - 1e-6):
         yield f"it took {measured['seconds']:.4g} s, less than its epochs together ({parts:.4g} s)"
-    try:
-        started, finished = (datetime.fromisoformat(measured[key]) for key in ("started", "finished"))
-        if started > finished or finished > datetime.now(UTC):
-            yield f"it was computed from {measured['started']} to {measured['finished']}"
-    except (ValueError, TypeError):
-        yield f"its times are not ISO 8601: {measured['started']!r:.40} and {measured['finished']!r:.40}"
+    started, finished = (datetime.fromisoformat(measured[key]) for key in ("started", "finished"))
+    if started > finished or finished > datetime.now(UTC):
+        yield f"it was computed from {measured['started']} to {measured['finished']}"
 
 
 def _predictions(one: Shipped) -> tuple[list[str], list[str], list[str]]:

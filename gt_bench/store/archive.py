@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import cast
 
 from gt_bench.config.grid import Grid
+from gt_bench.records.run import Verification
 from gt_bench.schemas import Origins, Record, Result
-from gt_bench.store.record_checks import RECOMPUTED, SCHEMA_ONLY, is_trial, record_problems, result_problems
+from gt_bench.store.record_checks import is_trial, record_problems, result_problems
 from gt_bench.store.run_store import SCHEMA, StoreError
 from gt_bench.utils.io import read_bytes, read_text, write_bytes
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
@@ -177,10 +178,14 @@ def contribution_of(records: Sequence[Record]) -> str | None:
     if not marked:
         return None
     names = list(dict.fromkeys(record.get("by") or "name not stated" for record in marked))
-    done = [str(record["deterministic"]["seed"]) for record in marked if record.get("verified") == RECOMPUTED]
-    verified = SCHEMA_ONLY
+    done = [
+        str(record["deterministic"]["seed"]) for record in marked if record.get("verified") == Verification.RECOMPUTED
+    ]
+    verified: str = Verification.SCHEMA_ONLY
     if done:
-        verified = f"{RECOMPUTED}" if len(done) == len(marked) else f"seed {', '.join(done)} {RECOMPUTED}"
+        verified = (
+            Verification.RECOMPUTED if len(done) == len(marked) else f"seed {', '.join(done)} {Verification.RECOMPUTED}"
+        )
     part = "" if len(marked) == len(records) else f" ({len(marked)} of {len(records)} runs)"
     return f"contributed by {', '.join(names)}{part}; verified: {verified}"
 

@@ -144,7 +144,11 @@ def on_another_split(run):
             "plausibility",
             "to 2999-01-01T00:00:00+00:00",
         ),
-        (in_first(lambda r: r["measured"].update(started="now")), "plausibility", "its times are not ISO 8601: 'now'"),
+        (
+            in_first(lambda r: r["measured"].update(started="now")),
+            "schema, digests and checksums",
+            "measured.started is 'now'",
+        ),
         (without_seed, "seeds", "seed 1 of the recipe is missing"),
         (rekeyed(on_another_split), "seeds", "seed 0 ran on split 1, but the recipe gives it split 0"),
         (lambda c: c["result"].update(reduced=["1 of 2 seeds"]), "seeds", "seed 1 is not in the recipe"),
@@ -176,10 +180,13 @@ def on_another_split(run):
         ),
         (
             in_first(
-                lambda r: (r["measured"]["environment"].update(commit="0123abc-dirty"), r["measured"].update(code="0"))
+                lambda r: (
+                    r["measured"]["environment"].update(commit="0123abcd0123abcd0123abcd0123abcd0123abcd-dirty"),
+                    r["measured"].update(code="0"),
+                )
             ),
             "committed code",
-            "the runs used code that differs from commit 0123abc",
+            "the runs used code that differs from commit 0123abcd0123",
         ),
         (
             in_first(lambda r: r.update(verified="recomputed")),

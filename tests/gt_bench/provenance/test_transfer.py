@@ -190,7 +190,7 @@ def test_the_command_line(trained):
 
 
 def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, monkeypatch):
-    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: f"{COMMIT}-dirty")
     shutil.rmtree("store")
     train()
     with pytest.raises(
@@ -205,7 +205,7 @@ def test_records_of_code_that_is_in_no_commit_are_not_exported_unasked(trained, 
 
 
 def test_records_whose_code_was_committed_since_are_exported(trained, monkeypatch):
-    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: f"{COMMIT}-dirty")
     shutil.rmtree("store")
     train()
     monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "fedcba9876543210")

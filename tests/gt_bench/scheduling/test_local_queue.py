@@ -343,7 +343,7 @@ def test_what_does_not_fit_into_memory_is_left_out_and_said(project, monkeypatch
 
 
 def test_a_dirty_tree_ships_nothing(project, monkeypatch):
-    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef-dirty")
+    monkeypatch.setattr("gt_bench.runtime.environment.commit", lambda: "0123456789abcdef0123456789abcdef01234567-dirty")
     said = []
     queue = local_queue._Queue(load_grid() if project.recipe() else None, 1, Path("suites"), said.append, None)
     queue._export(queue.grid.find(CELL))
