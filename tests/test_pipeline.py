@@ -169,6 +169,18 @@ def test_a_new_cell_and_an_encoding_of_another_run_only_these(project):
     assert len(project.records() - before) == 2
 
 
+def test_a_cell_whose_records_are_missing_trains(project):
+    before = project.records()
+    shutil.rmtree(project.folder / "store")
+    for folder in ("results", "metrics"):
+        (project.folder / folder / "embedded/chains/gcn.json").unlink()
+    assert project.repro("train@embedded-chains-gcn") == ["train@embedded-chains-gcn"]
+    assert len(project.records()) == 1
+    assert project.repro("leaderboard@embedded") == ["train@embedded-chains-mlp"]
+    assert project.records() == before
+    assert {row["status"] for row in project.rows("embedded").values()} == {"ok"}
+
+
 def test_another_seed_runs_that_seed(project):
     project.edit("params.yaml", "embedded: {seeds: 1", "embedded: {seeds: 2")
     before = project.records()

@@ -7,7 +7,8 @@ state/suites/<suite>.json                    cells, code and settings of the lea
 
 A file changes only if a stage must run again. The files contain no digest of the code of cells. If the code of a
 finished cell changed, its golden values are compared (gt_bench/experiment/modified_code.py). If they differ and no
-version was raised, the file of the cell changes, and the cell runs again.
+version was raised, the file of the cell changes, and the cell runs again. A result whose records are missing is
+removed, so that its cell runs again too.
 """
 
 import hashlib
@@ -16,10 +17,10 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gt_bench.config.grid import Grid, load_grid
+from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.inheritance import bases_of
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
@@ -30,6 +31,8 @@ from gt_bench.leaderboard.expectations import THEORY
 from gt_bench.papers.published import FLAGS, RESULTS
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
+from gt_bench.store.archive import read_result
+from gt_bench.store.run_store import Store, StoreError
 from gt_bench.utils.code_digest import code_digest
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.dvc import keep_in_memory, without_git_user
@@ -106,6 +109,21 @@ def write_state(grid: Grid) -> None:
             "tracking": store,
         }
     _replace(ROOT, wanted)
+
+
+def remove_results_without_records(cells: Iterable[Cell], results: Path = Path("results")) -> None:
+    """Remove the results of cells of which a record is not in the store. DVC does not manage the store."""
+    store = Store()
+    for cell in cells:
+        path = results / f"{cell.cell}.json"
+        try:
+            result = read_result(path, cell.cell)
+        except StoreError:  # the leaderboard reports it
+            continue
+        lost = [d for d in (result or {"runs": []})["runs"] if not (store.folder(d) / "record.json").exists()]
+        if lost:
+            path.unlink(missing_ok=True)
+            print_text(f"{cell.cell}: {len(lost)} of its records are not in {store.root}/: it runs again", flush=True)
 
 
 def _identity(recipe: Recipe, task: str) -> Settings:
@@ -195,6 +213,7 @@ def main() -> int:
         lines = announcement("the whole grid", list(grid.cells.values()), grid) if COUNTS.exists() else []
         for line in (*lines, *without_git_user()):
             print(line, flush=True)
+        remove_results_without_records(grid.cells.values())
         write_state(grid)
 
     return status_of(work)

@@ -3,8 +3,8 @@
     python -m stages.leaderboard SUITE
 
 It writes reports/SUITE.json, .csv and .md, metrics and plots for DVC, and the HTML page of all suites. It prints a
-table and updates MLflow. Equal records give equal files. Missing or damaged records do not stop it: the row of their
-cell shows what is wrong and how to fix it.
+table and updates MLflow. Equal records give equal files. Missing or damaged records cost no other row: the row of
+their cell shows what is wrong and how to fix it, and the stage ends with exit status 1.
 """
 
 import sys
@@ -55,6 +55,13 @@ def leaderboard(
     write_the_page(grid, reports / "index.html", results, store, print_)
     if mlflow:
         track(suite, found, records, rows, Store(store))
+    whole = {result["cell"] for result in found if all(digest in records for digest in result["runs"])}
+    stored = [cell.cell for cell in grid.suite(suite) if (results / f"{cell.cell}.json").exists()]
+    if unreadable := [name for name in stored if name not in whole]:
+        raise StoreError(
+            f"{', '.join(unreadable)}: the result or a record is missing or damaged; {reports / suite}.json has the "
+            "file and the remedy as the `reason` of the row"
+        )
 
 
 def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -> None:

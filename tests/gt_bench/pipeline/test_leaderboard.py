@@ -163,7 +163,7 @@ def test_a_broken_record_is_named_in_its_row_and_the_rest_continues(project, no_
     path = record_file(CELLS[0], 1)
     damage(path)
     result = run(SUITE, "--no-mlflow")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     found = rows()
     row = found[CELLS[0]]
     assert (row["status"], row["verdict"], row["runs"]) == ("ok 2/3 (1 unreadable)", "reproduced, 2 of 3 runs", 2)
@@ -178,7 +178,7 @@ def test_a_broken_result_is_named_in_its_row(project, no_page, content):
     if content is None:
         content = Path("results", f"{CELLS[0]}.json").read_text()
     path.write_text(content)
-    assert run(SUITE, "--no-mlflow").exit_code == 0
+    assert run(SUITE, "--no-mlflow").exit_code == 1
     row = rows()[CELLS[1]]
     assert row["status"] == "unreadable"
     assert str(path) in row["reason"]
@@ -212,7 +212,7 @@ def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project, no_p
 def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_continues(project, no_page, damage, says):
     path = Path("results", f"{CELLS[0]}.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | damage))
-    assert run(SUITE, "--no-mlflow").exit_code == 0
+    assert run(SUITE, "--no-mlflow").exit_code == 1
     row = rows()[CELLS[0]]
     assert row["status"] == "unreadable"
     assert row["reason"] == f"{path}: not a result ({says}); delete it and run: python -m stages.train {CELLS[0]}"
