@@ -16,14 +16,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import typer
 
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting.counted import announcement
+from gt_bench.pipeline.dependencies import remove_results_without_records
 from gt_bench.pipeline.leaderboard import leaderboard, show_written
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.resources import at_once
@@ -49,14 +53,16 @@ def reproduce(suite: str) -> int:
         print(line, flush=True)
     for line in (*without_git(), *repaired()):
         print(line, flush=True)
+    remove_results_without_records(grid.suite(suite))
     train_side_by_side([cell for cell in grid.suite(suite) if not Path("results", f"{cell.cell}.json").exists()], grid)
     status, died = repro(f"leaderboard@{suite}")
     if status == 0:
         show_written(suite, grid)
         return 0
     messages = [after(command, code, grid) for command, code in died]
-    with contextlib.suppress(typer.Exit):  # the error was printed
-        leaderboard(suite)
+    if not any("stages.leaderboard" in command for command, _ in died):
+        with contextlib.suppress(typer.Exit):  # the error was printed
+            leaderboard(suite)
     for line in messages:
         print(line, file=sys.stderr)
     print("the leaderboard above is partial", file=sys.stderr)
@@ -105,7 +111,12 @@ def train_side_by_side(cells: list[Cell], grid: Grid) -> None:
 
 def _dvc(*arguments: str) -> int:
     """Run `dvc ...` in a new process, because its threads would make forks unsafe; return its exit status."""
-    return subprocess.run([sys.executable, "-m", "dvc", *arguments]).returncode
+    process = subprocess.Popen([sys.executable, "-m", "dvc", *arguments])
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        _interrupt_children(lambda: process.poll() is not None)
+        raise
 
 
 def repro(target: str) -> tuple[int, list[tuple[str, int]]]:
@@ -118,10 +129,28 @@ def repro(target: str) -> tuple[int, list[tuple[str, int]]]:
 
     failures = _Failures()
     logging.getLogger("dvc").addHandler(failures)
-    try:
-        return main(["repro", target]), list(dict.fromkeys(failures.found))
-    finally:
-        logging.getLogger("dvc").removeHandler(failures)
+    # in the main thread, DVC ignores interrupts while a stage runs
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(main, ["repro", target])
+        try:
+            return running.result(), list(dict.fromkeys(failures.found))
+        except KeyboardInterrupt:
+            _interrupt_children(running.done)
+            raise
+        finally:
+            logging.getLogger("dvc").removeHandler(failures)
+
+
+def _interrupt_children(ended: Callable[[], bool]) -> None:
+    """Send SIGINT once to each process that this one started, until `ended()`. DVC does not stop between stages."""
+    interrupted = set()
+    while not ended():
+        for child in psutil.Process().children(recursive=True):
+            if child.pid not in interrupted:
+                interrupted.add(child.pid)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.send_signal(signal.SIGINT)
+        time.sleep(0.1)
 
 
 class _Failures(logging.Handler):

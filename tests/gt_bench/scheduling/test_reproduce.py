@@ -4,8 +4,10 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,24 @@ def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch)
     assert (row["status"], row["runs"], row["reason"], row["verdict"]) == ("ok 1/2", 1, words, "no published number")
     assert row["mean"] is not None
     assert words in Path("reports/small.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["encode", "train"])
+def test_an_interrupt_of_this_process_alone_stops_its_stages(project, stage):
+    project.recipe()
+    if stage == "encode":  # DVC is another process before cells train side by side
+        project.recipe(row="other", run={"parallel": 2})
+    waits = "touch begun; sleep 100"
+    chain([CELL], **{"train": "true", "encode": "true"} | {stage: waits})
+    command = [sys.executable, "-m", "gt_bench.scheduling.reproduce", "small"]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
+        while not Path("begun").exists():
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert not Path("reports").exists()
 
 
 @pytest.fixture
