@@ -1,7 +1,6 @@
 """The pages of the documentation and their blocks."""
 
 import re
-from collections.abc import Iterator
 
 from tests.conftest import ROOT
 
@@ -14,13 +13,3 @@ def blocks(text: str) -> list[tuple[str, str]]:
     rest = re.sub(r"^```.*?^```", "", text, flags=re.S | re.M)
     indented = re.findall(r"(?:^\n)((?:^    [^\n]*\n)+)", rest, re.M)
     return [*fenced, *(("", re.sub(r"^    ", "", block, flags=re.M)) for block in indented)]
-
-
-def prose(text: str) -> Iterator[tuple[int, str]]:
-    """Yields (number, text) of the lines outside of blocks, without code in backticks and targets of links."""
-    fenced = False
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.startswith("```"):
-            fenced = not fenced
-        elif not fenced and not line.startswith("    "):
-            yield number, re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
