@@ -51,6 +51,7 @@ class Shape:
         directed: whether some edge has no reverse edge.
         self_loops: number of edges from a node to itself.
         isolated: number of nodes without edges to other nodes.
+        missing: whether node features have missing values.
         bytes: size of data.safetensors.
         source: where the numbers are from.
     """
@@ -72,6 +73,7 @@ class Shape:
     directed: bool = False
     self_loops: int = 0
     isolated: int = 0
+    missing: bool = False
     bytes: int | None = None
     source: str = "measured"
 
@@ -172,12 +174,19 @@ def miniature(spec: DatasetSpec, folder: Path, data: Path = Path("data"), life_s
         "edge_index": np.concatenate(edges, axis=1),
         "x": _features(shape.in_dim, int(sizes.sum()), rng, shape.row_normalise),
     }
+    if shape.missing:
+        arrays["x"][::5, 0] = np.nan
     if shape.edge_dim is not None:
         arrays["edge_attr"] = _features(shape.edge_dim, arrays["edge_index"].shape[1], rng)
-    arrays |= _targets(spec, shape, sizes, rng)
+    arrays |= _targets(spec, shape, sizes, int(arrays["num_edges"].sum()), rng)
     arrays |= _extras(spec, shape, sizes, arrays, rng, HYPEREDGES if life_size is None else sum(_parts(shape)))
     if shape.num_splits:
-        rows = {"node": sizes.sum(), "graph": len(sizes), "hyperedge": len(arrays.get("hyperedges", ()))}
+        rows = {
+            "node": sizes.sum(),
+            "graph": len(sizes),
+            "hyperedge": len(arrays.get("hyperedges", ())),
+            "edge": len(arrays.get("target_pair", ())),
+        }
         arrays["split"] = _splits(spec, shape, rows[spec.split_kind], life_size is not None)
     fields = {key: getattr(shape, key) for key in _HEADER_FIELDS}
     header = spec.header(**fields, notes=("a miniature with random features, not the dataset",))
@@ -211,7 +220,7 @@ def _parts(shape: Shape) -> list[int]:
 
 
 def _sizes(spec: DatasetSpec, rng: np.random.Generator) -> np.ndarray:
-    if spec.split_kind in ("node", "hyperedge"):
+    if spec.split_kind in ("node", "hyperedge", "edge"):
         return np.array([NODES])
     if spec.task in PROTOCOLS:
         return PROTOCOLS[spec.task].miniature_sizes(rng, SMALLEST, LARGEST)
@@ -248,9 +257,11 @@ def _features(dim: int | list[int], rows: int, rng: np.random.Generator, counts:
     return np.stack([rng.integers(0, vocabulary, rows) for vocabulary in dim], axis=1)
 
 
-def _targets(spec: DatasetSpec, shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def _targets(
+    spec: DatasetSpec, shape: Shape, sizes: np.ndarray, edges: int, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Make targets. Three consecutive rows have the same class, so that all parts have the same classes."""
-    rows = int(sizes.sum()) if spec.level == "node" else len(sizes)
+    rows = {"node": int(sizes.sum()), "edge": edges}.get(spec.level, len(sizes))
     number = np.arange(rows) // 3
     if spec.task.endswith("-classification"):
         return {"y": number % shape.out_dim}
@@ -303,6 +314,8 @@ def _extras(
             made[name] = of_protocol[name]
         elif name == "flavour":
             made[name] = np.array([5, 4, 0])[np.arange(len(sizes)) // 3 % 3]
+        elif name in ("target_pair", "target_edge", "link", "protocol"):
+            made |= _edge_tables(spec, shape, arrays["edge_index"])
         elif name in _CONFIGURATION_ARRAYS:
             made |= _configurations(shape, sizes, rng)
         else:
@@ -327,6 +340,15 @@ def _configurations(shape: Shape, sizes: np.ndarray, rng: np.random.Generator) -
     width = (each * len(sizes) * nodes, 18) if layout else (each * len(sizes), 24)
     made["config_feat"] = rng.standard_normal(width, np.float32)
     return made | ({"config_node": np.tile(np.arange(nodes), len(sizes))} if layout else {})
+
+
+def _edge_tables(spec: DatasetSpec, shape: Shape, edges: np.ndarray) -> dict[str, np.ndarray]:
+    """Make the tables of targets of edges (`gt_bench.data.custom.edges`) of a graph with `edges` [2, E]."""
+    protocol = np.array([5, 0, int(not shape.directed)])
+    if spec.task != "link-prediction":
+        return {"protocol": protocol, "target_pair": edges.T, "target_edge": np.arange(edges.shape[1])}
+    pairs, link = np.unique(np.sort(edges, axis=0), axis=1, return_inverse=True)
+    return {"protocol": protocol, "target_pair": pairs.T, "link": link.ravel()}
 
 
 def write_shapes(folder: Path) -> list[str]:

@@ -1,11 +1,11 @@
 """Golden values: the results of a short run of each cell, stored to full precision to detect changed numbers.
 
 A cell's golden run trains its recipe on a miniature of its dataset, encodings included. The recipe is shortened but
-complete: each phase, the schedule, early stopping, choice of the best epoch, test. It runs on one thread, in float64,
-with the reference implementation of every operation. suites/SUITE/golden.json contains the results and the versions
-(gt_bench/utils/versions.py) that they belong to. Values are compared up to TOLERANCE, because processors round
-differently. A change that alters golden values must raise a version. Otherwise its runs have a digest of their own and
-are not compared with the published numbers.
+complete: each phase, the schedule, early stopping, choice of the best epoch, test. It stops after its first epoch and
+resumes from the checkpoint. It runs on one thread, in float64, with the reference implementation of every operation.
+suites/SUITE/golden.json contains the results and the versions (gt_bench/utils/versions.py) that they belong to. Values
+are compared up to TOLERANCE, because processors round differently. A change that alters golden values must raise a
+version. Otherwise its runs have a digest of their own and are not compared with the published numbers.
 """
 
 import json
@@ -22,10 +22,11 @@ from gt_bench.utils.code_digest import ROOT, source_file
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.io import write_bytes
-from gt_bench.utils.paths import SUITES
+from gt_bench.utils.paths import SUITES, recipe_file
 from gt_bench.utils.versions import modules_of_encodings
 
 VALUES = "golden.json"  # in the folder of a suite
+RECIPES = "golden"  # in the folder of a suite: recipes that only golden runs use
 TOLERANCE = 1e-6  # relative; processors round differently
 NOISE = 1e-9  # absolute tolerance, for values near 0
 UNSTABLE = "unstable"  # replaces a value that depends on rounding and therefore differs between processors
@@ -69,7 +70,7 @@ def shortened(recipe: Recipe) -> Recipe:
         "search": None,
         "precision": "float64",
         "threads": 1,
-        "processes": 1,
+        "processes": min(recipe.processes, 2),
     }
     changes |= {"eval_every": min(recipe.eval_every, 2), "eval_after": 1 if recipe.eval_after is not None else None}
     if recipe.phases:
@@ -114,6 +115,13 @@ def sealed(entry: Entry) -> Entry:
     """Returns the entry with the checksum of its contents."""
     content = {key: value for key, value in entry.items() if key != "sha256"}
     return cast(Entry, content | {"sha256": digest_of(content)[:16]})
+
+
+def golden_recipe(cell: str, root: Path = SUITES) -> Path:
+    """Returns the file of a cell's recipe: suites/SUITE/golden/DATASET/ROW.yaml if it exists, else `recipe_file`."""
+    suite, _, row = cell.partition("/")
+    path = root / suite / RECIPES / f"{row}.yaml"
+    return path if path.exists() else recipe_file(cell, root)
 
 
 def golden_file(suite: str, root: Path = Path()) -> Path:

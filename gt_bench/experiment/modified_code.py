@@ -22,6 +22,7 @@ from gt_bench.experiment.golden_values import (
     find,
     first_difference,
     golden_file,
+    golden_recipe,
     load,
     recipe_digest,
     same_computation,
@@ -30,7 +31,7 @@ from gt_bench.runtime.fresh_process import child_environment
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.io import WriteError, write_json
-from gt_bench.utils.paths import INSTALLED, SUITES, recipe_file
+from gt_bench.utils.paths import INSTALLED, SUITES
 
 CHECKED = "golden_checked.json"  # in the folder of a suite
 NESTED = "GT_GOLDEN_RUN"  # environment variable of processes that compute golden runs
@@ -114,7 +115,7 @@ def _has_current_recipe(cell: str) -> bool:
     entry = find(cell, INSTALLED)
     with contextlib.suppress(RecipeError):
         return (
-            entry is not None and recipe_digest(load_recipe(recipe_file(cell, INSTALLED / SUITES))) == entry["recipe"]
+            entry is not None and recipe_digest(load_recipe(golden_recipe(cell, INSTALLED / SUITES))) == entry["recipe"]
         )
     return False
 

@@ -18,23 +18,23 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment import golden_values
 from gt_bench.experiment.components import code_of
-from gt_bench.experiment.golden_values import Entry, differs, same_computation
+from gt_bench.experiment.golden_values import Entry, differs, golden_recipe, same_computation
 from gt_bench.experiment.modified_code import checked, save_checked
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.search.space import check_space
 from gt_bench.testing.golden_run import Computed, compute_all
-from gt_bench.utils.paths import SUITES, recipe_file
+from gt_bench.utils.paths import SUITES
 
 
 def cells_of(names: Sequence[str], grid: Grid) -> list[Cell]:
-    """Returns the cells with these names, or all cells, including recipes without an entry in grid.yaml.
+    """Returns the cells with these names, or all cells, including those without an entry in grid.yaml.
 
     Raises:
         RecipeError: there is no such cell or suite.
     """
     cells = {cell.key: cell for cell in grid.cells.values()}
-    for path in sorted(SUITES.glob("*/recipes/*/*.yaml")):
+    for path in sorted((*SUITES.glob("*/recipes/*/*.yaml"), *SUITES.glob(f"*/{golden_values.RECIPES}/*/*.yaml"))):
         suite, dataset, row = path.parts[-4], path.parts[-2], path.stem
         key = f"{suite}-{dataset}-{row}"
         if key not in cells:
@@ -55,8 +55,9 @@ def traits(recipe: Recipe, task: str, family: str) -> set[str]:
     found |= {f"schedule {recipe.schedule.name} by {recipe.schedule.unit}", f"optimizer {recipe.optimizer.name}"}
     found |= {f"encoding {name}" for name in recipe.encodings}
     found |= {f"batch {key}" for key, value in recipe.batch.model_dump().items() if value}
-    sections = ("subgraphs", "patience", "targets", "start", "eval_after", "eval_device", "phases")
+    sections = ("subgraphs", "patience", "targets", "start", "eval_after", "eval_device", "phases", "features", "head")
     found |= {key for key in sections if getattr(recipe, key)}
+    found |= {"processes"} if recipe.processes > 1 else set()
     found |= {"warmup"} if recipe.schedule.warmup else set()
     found |= {"clip_norm"} if recipe.optimizer.clip_norm else set()
     found |= {"weight_decay"} if recipe.optimizer.weight_decay else set()
@@ -69,11 +70,11 @@ def covering(cells: Iterable[Cell]) -> list[Cell]:
 
     The selection is greedy: the cell that adds most traits is next, the first one if several do.
     """
-    from gt_bench.data.registry import get_spec
+    from gt_bench.testing.datasets import spec_of
 
     left: dict[str, tuple[Cell, set[str]]] = {}
     for cell in cells:
-        recipe, spec = load_recipe(cell.recipe_path), get_spec(cell.dataset)
+        recipe, spec = load_recipe(golden_recipe(cell.cell)), spec_of(cell.dataset)
         left[cell.cell] = cell, traits(recipe, spec.task, spec.prepare.__module__)
     chosen, wanted = [], set().union(*(has for _, has in left.values()))
     while wanted:
@@ -86,11 +87,11 @@ def covering(cells: Iterable[Cell]) -> list[Cell]:
 
 def changed(cells: Iterable[Cell]) -> list[Cell]:
     """Returns the cells whose code has changed since their golden values were last compared."""
-    from gt_bench.data.registry import get_spec
+    from gt_bench.testing.datasets import spec_of
 
     known, found = checked(Path()), []
     for cell in cells:
-        model, task = load_recipe(cell.recipe_path).model.name, get_spec(cell.dataset).task
+        model, task = load_recipe(golden_recipe(cell.cell)).model.name, spec_of(cell.dataset).task
         if known.get(cell.cell) != code_of(model, task)[:16]:
             found.append(cell)
     return found
@@ -140,7 +141,7 @@ def check(
 
 def _space_problem(cell: str) -> str | None:
     """Returns the problem of the search in a cell's recipe, which a golden run does not cover."""
-    recipe = load_recipe(recipe_file(cell))
+    recipe = load_recipe(golden_recipe(cell))
     try:
         if recipe.search is not None:
             check_space(
@@ -171,10 +172,10 @@ def _compared(outcome: Computed, kept: Entry | None, update: bool) -> str | None
     lowered = any(now["versions"].get(component, version) < version for component, version in kept["versions"].items())
     if update and not same_computation(kept, now) and not lowered:
         return None
-    from gt_bench.data.registry import get_spec
+    from gt_bench.testing.datasets import spec_of
 
-    recipe = load_recipe(recipe_file(outcome.cell))
-    return differs(outcome.cell, kept, now, golden_values.components(recipe, get_spec(outcome.cell.split("/")[1]).task))
+    recipe = load_recipe(golden_recipe(outcome.cell))
+    return differs(outcome.cell, kept, now, golden_values.components(recipe, spec_of(outcome.cell.split("/")[1]).task))
 
 
 def note_checked(cells: Iterable[str]) -> None:

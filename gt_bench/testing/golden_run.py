@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -32,6 +31,7 @@ from gt_bench.experiment.golden_values import (
     Entry,
     agrees,
     components,
+    golden_recipe,
     recipe_digest,
     sealed,
     shortened,
@@ -43,13 +43,15 @@ from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.errors import DatasetError, UserError
-from gt_bench.utils.paths import SUITES, recipe_file
+from gt_bench.utils.paths import SUITES
 from gt_bench.utils.versions import version_of
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from gt_bench.config.recipe import Recipe
     from gt_bench.experiment.run import Experiment
+    from gt_bench.training.loader import Loader
 
 SECONDS = 300  # time limit of a golden run
 
@@ -116,7 +118,7 @@ def short_experiment(
     from gt_bench.experiment.run import Experiment
     from gt_bench.store.run_store import Store
 
-    path = recipe_file(cell, root / SUITES)
+    path = golden_recipe(cell, root / SUITES)
     recipe, dataset, source = load_recipe(path), cell.split("/")[1], None
     if recipe.start is not None:
         source = short_experiment(recipe.start.cell, data, store, root, kind, **changes)
@@ -131,10 +133,7 @@ def short_experiment(
 
 def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
     """Runs the golden run of a cell, with initial weights that differ by the fraction `jitter`."""
-    import torch
-
-    from gt_bench.experiment.run import Experiment
-    from gt_models.kernels import use
+    from gt_bench.testing.golden_experiment import GoldenExperiment, reference
 
     models: list[nn.Module] = []
     norms: list[float] = []
@@ -144,46 +143,43 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
         if len(losses) == 1:
             gradients.append(_gradient(models[-1]))
 
-    class Watched(Experiment):
-        """An experiment that records its models and their initial norms, without its own golden values."""
-
-        modified = None
-
-        def __post_init__(self) -> None:
-            super().__post_init__()
-            evaluate = self.task.evaluate
-            # rounding errors of equal nodes would otherwise determine their order
-            rounded = lambda outputs, targets: evaluate([o.round(decimals=9) for o in outputs], targets)  # noqa: E731
-            self.task.evaluate = rounded  # type: ignore[method-assign]
+    class Watched(GoldenExperiment):
+        """An experiment that records its models and their initial norms. Other processes cannot import it."""
 
         def build(self) -> "nn.Module":
             models.append(_moved(super().build(), jitter))
             norms.append(_norm(models[-1]))
             return models[-1]
 
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with (
-            use("reference"),
-            _in_float64(),
-            _losses(differentiated) as losses,
-            tempfile.TemporaryDirectory(prefix="gt-golden-") as store,
-        ):
-            experiment = short_experiment(cell, data, Path(store), root, Watched)
-            for seen in (models, norms, gradients, losses):  # of the run that it starts from
-                seen.clear()
-            recipe = load_recipe(recipe_file(cell, root / SUITES))
-            record, _ = experiment.run(recipe.seeds[0])
-    finally:
-        torch.set_default_dtype(default)
+    recipe = load_recipe(golden_recipe(cell, root / SUITES))
+    seed, shared = recipe.seeds[0], recipe.processes > 1
+    with (
+        reference(),
+        _losses(differentiated) as losses,
+        tempfile.TemporaryDirectory(prefix="gt-golden-") as store,
+    ):
+        experiment = short_experiment(cell, data, Path(store), root, GoldenExperiment if shared else Watched)
+        for seen in (models, norms, gradients, losses):  # of the run that it starts from
+            seen.clear()
+        if experiment.task.runner is None and not shared:
+            experiment.time_limit = 0.0  # the run ends after its first epoch, and resumes from its checkpoint
+            experiment.run(seed)
+            experiment.time_limit = None
+        record, _ = experiment.run(seed)
+        if experiment.task.runner is None:
+            del norms[1:]
     run, task = record["deterministic"], experiment.header.task
     if run["status"] != "ok":
         raise RecipeError(f"{run['status']}: {run['error']}")
     values: dict[str, Json] = {"encodings": cast(Json, _encoding_norms(experiment)), "parameters": run["parameters"]}
     values |= {"initial_norm": cast(Json, norms), "gradient": cast(Json, gradients), "losses": cast(Json, losses)}
     values |= {name: cast(Json, curve) for name, curve in run["epochs"].items() if name != "epoch"}
-    values |= {"best_epoch": run["best_epoch"], "test": cast(Json, run["test_metrics"]), "norm": _norm(models[-1])}
+    values |= {"best_epoch": run["best_epoch"], "test": cast(Json, run["test_metrics"])}
+    values |= {"norm": _norm(models[-1])} if models else {}
+    if experiment.header.num_splits > 1:  # the miniatures of consecutive splits begin with different rows
+        values["first_row_of_next_seed"] = int(cast("Loader", experiment.loader(seed + 1)).ids["train"][0])
+    if recipe.precision == "bf16":
+        values["precision"] = cast(Json, _precision(cell, data, root, recipe))
     entry: Entry = {
         "model": recipe.model.name,
         "task": task,
@@ -194,6 +190,33 @@ def _run(cell: str, data: Path, root: Path, jitter: float = 0.0) -> Entry:
         "operations": sorted({operation for taken in record["measured"]["forms"].values() for operation in taken}),
     }
     return sealed(entry)
+
+
+def _precision(cell: str, data: Path, root: Path, recipe: "Recipe") -> list[str]:
+    """Returns the types of the outputs of linear layers in an epoch of the precision that the recipe requests.
+
+    The golden run itself has float64, because numbers of lower precision differ between processors.
+    """
+    import torch
+
+    from gt_bench.testing.golden_experiment import GoldenExperiment, reference
+
+    found: set[str] = set()
+
+    def note(module: "nn.Module", _: object, output: "torch.Tensor") -> None:
+        if isinstance(module, torch.nn.Linear):
+            found.add(str(output.dtype))
+
+    hook = torch.nn.modules.module.register_module_forward_hook(note)
+    try:
+        with reference(torch.float32), tempfile.TemporaryDirectory(prefix="gt-golden-") as store:
+            changes: dict[str, object] = {"precision": recipe.precision}
+            experiment = short_experiment(cell, data, Path(store), root, GoldenExperiment, **changes)
+            experiment.time_limit = 0.0
+            experiment.run(recipe.seeds[0])
+    finally:
+        hook.remove()
+    return sorted(found)
 
 
 def _encoding_norms(experiment: "Experiment") -> dict[str, float]:
@@ -228,23 +251,6 @@ def _losses(then: Callable[[list[float]], None] = lambda losses: None) -> Iterat
         yield losses
     finally:
         torch.Tensor.backward = backward  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def _in_float64() -> Iterator[None]:
-    """Computes encodings in float64; stored ones are rounded to float32 afterwards."""
-    import torch
-
-    from gt_bench.encodings import cache
-    from gt_bench.encodings import compute as encoding
-
-    stored, computed = encoding.compute_with_flags, cache.compute
-    encoding.compute_with_flags = partial(stored, dtype=torch.float64)
-    cache.compute = partial(computed, dtype=torch.float64)
-    try:
-        yield
-    finally:
-        encoding.compute_with_flags, cache.compute = stored, computed
 
 
 def _moved(model: "nn.Module", share: float) -> "nn.Module":
@@ -388,8 +394,8 @@ def miniatures(cells: Iterable[str], data: Path, root: Path = Path()) -> dict[st
     Returns:
         {cell: why it has no miniature}.
     """
-    from gt_bench.data.registry import get_spec
     from gt_bench.data.standin import miniature
+    from gt_bench.testing.datasets import spec_of
 
     packed: dict[str, str | None] = {}
     failed: dict[str, str] = {}
@@ -399,7 +405,7 @@ def miniatures(cells: Iterable[str], data: Path, root: Path = Path()) -> dict[st
             if dataset not in packed:
                 packed[dataset] = None
                 try:
-                    miniature(get_spec(dataset), data / "packed" / dataset)
+                    miniature(spec_of(dataset), data / "packed" / dataset)
                 except DatasetError as error:
                     packed[dataset] = str(error)
             if (error_text := packed[dataset]) is not None:
@@ -412,7 +418,7 @@ def _with_sources(cell: str, root: Path) -> list[str]:
     found = [cell]
     with contextlib.suppress(RecipeError):
         while (
-            start := load_recipe(recipe_file(found[-1], root / SUITES)).start
+            start := load_recipe(golden_recipe(found[-1], root / SUITES)).start
         ) is not None and start.cell not in found:
             found.append(start.cell)
     return found

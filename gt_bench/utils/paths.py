@@ -10,6 +10,7 @@ Everything of a suite is in its folder, `suites/NAME/`:
     recipes/DATASET/ROW.yaml          one recipe per cell
     records/DATASET/ROW.json.gz       shipped records of finished cells
     golden.json                       golden values of the cells
+    golden/DATASET/ROW.yaml           recipes that only golden runs use
 
 An installed package adds a suite by an entry point of the group `gt_bench.suites`. Its name is the name of the suite,
 and its value is the package that contains these files.

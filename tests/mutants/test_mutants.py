@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from gt_bench.utils.paths import recipe_file
+from gt_bench.experiment.golden_values import golden_recipe
 from tests.gt_bench.data.raw_files import RAW
 from tests.mutants.__main__ import job, problem, title
 from tests.mutants.mutations import MUTATIONS
@@ -25,7 +25,7 @@ def test_a_change_fits_the_current_code(item):
     for file, text in texts.items():
         compile(text, file, "exec")
         assert text != before[file]
-    assert all(cell in RAW or (recipe_file(cell, ROOT / "suites")).is_file() for cell in cells)
+    assert all(cell in RAW or golden_recipe(cell, ROOT / "suites").is_file() for cell in cells)
 
 
 def test_each_group_has_three_mutations_at_least():

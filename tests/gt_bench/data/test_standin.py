@@ -10,6 +10,7 @@ from gt_bench.data.packed import PackedDataset
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.data.standin import measure, miniature, shape_of, shapes, write_shapes
+from gt_bench.testing.datasets import DATASETS, spec_of
 from gt_bench.utils.errors import DatasetError
 from tests.conftest import ROOT
 from tests.gt_bench.data.checks import HEADER_FIELDS
@@ -18,9 +19,9 @@ PACKED = Path(os.environ.get("GT_PACKED", ROOT / "data" / "packed"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(catalog()))
+@pytest.mark.parametrize("name", [*sorted(catalog()), *DATASETS])
 def test_every_dataset_has_a_miniature_in_which_every_part_is_filled(name, tmp_path):
-    spec = catalog()[name]
+    spec = spec_of(name)
     miniature(spec, tmp_path / "mini")
     packed = PackedDataset.open(tmp_path / "mini")
     packed.verify()

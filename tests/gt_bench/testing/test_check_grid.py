@@ -8,10 +8,11 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.data.registry import get_spec
 from gt_bench.experiment import golden_values
+from gt_bench.experiment.golden_values import golden_recipe
 from gt_bench.testing import check_grid
 from gt_bench.testing.check_grid import cells_of, check, covering, main, traits
+from gt_bench.testing.datasets import spec_of
 from tests.conftest import ROOT
 from tests.gt_bench.testing.cases import CELL, one
 
@@ -135,7 +136,10 @@ def test_the_covering_cells_have_every_trait_of_the_grid(monkeypatch):
 
     def has(some):
         return set().union(
-            *(traits(load_recipe(c.recipe_path), (s := get_spec(c.dataset)).task, s.prepare.__module__) for c in some)
+            *(
+                traits(load_recipe(golden_recipe(c.cell)), (s := spec_of(c.dataset)).task, s.prepare.__module__)
+                for c in some
+            )
         )
 
     some = covering(cells)
@@ -143,3 +147,4 @@ def test_the_covering_cells_have_every_trait_of_the_grid(monkeypatch):
     assert len(some) < len(cells) / 3
     models = {trait for trait in has(some) if trait.startswith("model ")}
     assert "model ppgt-released" in models, "a released form is a model of its own"
+    assert {"task link-prediction", "batch targets", "features", "head", "processes"} <= has(some)

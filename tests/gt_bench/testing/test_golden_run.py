@@ -46,6 +46,24 @@ def test_a_golden_run_is_short_and_complete(grid):
     assert {p for p in Path().rglob("*") if "mini" not in p.parts and p.name[0] != "."} == before
 
 
+def test_state_that_a_checkpoint_loses_changes_values(grid, monkeypatch):
+    grid.recipe()
+    before = one().entry["values"]
+    monkeypatch.setattr("gt_bench.training.trainer.restore_optimizer", lambda optimizer, tensors: None)
+    after = one().entry["values"]
+    assert after["losses"][:2] == before["losses"][:2]
+    assert after["losses"][2] != before["losses"][2]
+
+
+def test_the_requested_precision_and_another_split_are_recorded(grid):
+    grid.recipe(precision="bf16")
+    values = one().entry["values"]
+    assert "torch.bfloat16" in values["precision"]
+    assert values["first_row_of_next_seed"] == 2
+    grid.recipe()
+    assert "precision" not in one().entry["values"]
+
+
 def test_a_factor_of_a_small_gradient_counts_as_much_as_that_of_a_large_one():
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)).double()
     gradients = [torch.randn_like(parameter) for parameter in model.parameters()]
