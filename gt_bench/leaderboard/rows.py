@@ -32,7 +32,9 @@ def rows_of(
     result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None
 ) -> list[Row]:
     """Returns the rows of a cell with their verdicts: its metric first, then further published numbers."""
-    rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
+    modified = bool(modified_records(records))
+    row = with_verdict(summarise(result, records, problems), result, rules, modified=modified)
+    rows = [with_expectation(row, rules)]
     try:
         others = further(result.get("published"), result["dataset"], result.get("metric"))
     except PublishedError as error:
@@ -42,8 +44,13 @@ def rows_of(
     for printed in others:
         row = summarise(result, records, problems, printed)
         if row["values"] or not row["runs"]:
-            rows.append(with_verdict(row, result, rules, printed))
+            rows.append(with_verdict(row, result, rules, printed, modified))
     return rows
+
+
+def modified_records(records: Sequence[Record]) -> list[Record]:
+    """Returns the records of code that was changed without raising a version."""
+    return [record for record in records if "modified" in record["deterministic"]["digests"]]
 
 
 def summarise(
@@ -114,7 +121,7 @@ def summarise(
         if ensemble := search.get("ensemble"):
             row["ensemble"] = ensemble
             row["notes"].append(_ensemble_note(ensemble, row["metric"]))
-    if modified := [r for r in records if "modified" in r["deterministic"]["digests"]]:
+    if modified := modified_records(records):
         versions = version_text(modified[0]["deterministic"]["versions"], modified=True)
         row["notes"].append(f"computed by code that was changed without raising a version ({versions})")
         row["status"] += ", modified"

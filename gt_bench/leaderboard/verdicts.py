@@ -20,11 +20,24 @@ from gt_bench.stats.equivalence import (
 )
 
 
-def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: Published | None = None) -> Row:
+def with_verdict(
+    row: Row,
+    result: Result,
+    rules: Rules | None = None,
+    printed: Published | None = None,
+    modified: bool = False,
+) -> Row:
     """Returns the row with its verdict on the published number (gt_bench/stats/equivalence.py).
 
     A cell where only seeds are missing has a provisional verdict, which is marked. A cell whose runs failed, or that is
     `reduced` otherwise, gets none; neither does a cost, which depends on the authors' machine.
+
+    Args:
+        row: the row of `summarise`.
+        result: result of the cell.
+        rules: rules of verdicts.
+        printed: another published number than that of the cell.
+        modified: whether a run was computed by code that was changed without raising a version; it gets no verdict.
     """
     cuts = [seeds_in(line) for line in row["reduced"]]
     full = runs_in_full(row)
@@ -32,7 +45,7 @@ def with_verdict(row: Row, result: Result, rules: Rules | None = None, printed: 
     failed = _failed(row["status"].partition(", stale")[0])
     if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
         return row | {"verdict": "none: no result"}
-    if row["status"].endswith(", modified"):
+    if modified:
         return row | {"verdict": "none: modified code"}
     if failed:
         return row | {"verdict": f"none: {failed} of {full} runs failed"}

@@ -34,8 +34,7 @@ def no_run_solves(paper: str, table: str, method: str, dataset: str, metric: str
     said = f"{method} is published with {published.printed} on {dataset}"
     if published.number >= SOLVED:
         return CheckResult(False, said)
-    ours = [row for row in rows if row["published_place"] == list(published.place) and row["mean"] is not None]
-    complete = [row for row in ours if not row["provisional"]]
+    complete = _complete(published, rows)
     if not complete:
         return CheckResult(True, said)
     values = [value for row in complete for value in row["values"]]
@@ -151,11 +150,15 @@ def best_of_further(paper: str, method: str, source: str, metric: str | None = N
     return CheckResult(False if lost else None if tied else True, why, comparisons=tuple(comparisons))
 
 
+def _complete(number: Published, rows: Any) -> list[Any]:
+    """Returns the rows of a published number with a complete verdict, so none of modified code or reduced runs."""
+    return [
+        row
+        for row in rows
+        if row["published_place"] == list(number.place) and row["interval_low"] is not None and not row["provisional"]
+    ]
+
+
 def _complete_mean(number: Published, rows: Any) -> float | None:
     """Returns the mean of our complete runs of a published number."""
-    means = [
-        row["mean"]
-        for row in rows
-        if row["published_place"] == list(number.place) and row["mean"] is not None and not row["provisional"]
-    ]
-    return means[0] if means else None
+    return next((row["mean"] for row in _complete(number, rows)), None)

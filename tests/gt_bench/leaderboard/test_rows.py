@@ -48,6 +48,15 @@ def test_errors_of_standardised_targets_have_another_unit(metric, shown):
         assert cells(with_verdict(row, result))[2] == head
 
 
+@pytest.mark.parametrize("imported", [None, {"commit": "0123abc", "stale": ["modified code"]}])
+def test_modified_code_gets_no_verdict(imported):
+    runs = records()
+    for run in runs:
+        run["deterministic"]["digests"]["modified"] = "m" * 64
+    (row,) = rows_of(make_result(ET, runs) | {"imported": imported}, runs)
+    assert (row["verdict"], row["interval_low"], row["mean"]) == ("none: modified code", None, pytest.approx(0.65))
+
+
 def test_an_epoch_that_was_chosen_on_test_is_flagged():
     runs = records()
     result = make_result(ET, runs)
