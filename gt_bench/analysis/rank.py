@@ -1,8 +1,11 @@
 """`gt-bench rank`: one ranking of models over datasets.
 
-A *block* is one dataset of one suite with one metric: results of one protocol. If two suites have the same runs of
-their common models on a dataset, both are one block, so that runs count once. Models are rows of recipes (`gcn`), or
-methods as the papers name them. A ranking never mixes runs with published numbers, unless `--source all` requests it.
+A *block* is one dataset of one suite: results of one protocol, with one metric. Metrics and parts of a dataset (BREC's
+categories, jets of one flavour) depend on each other, so one of them counts: that which most models have, and of these
+the first (or `--metric`). If two suites have the same runs of their common models on a dataset, both are one block.
+Blocks of a dataset in several suites are one observation of every test (`gt_bench.stats.ranking`). Models are rows of
+recipes (`gcn`), or methods as the papers name them. A ranking never mixes runs with published numbers, unless
+`--source all` requests it.
 
 Rows whose epoch was chosen on the test split are left out.
 
@@ -23,6 +26,7 @@ from gt_bench.analysis.datasets import Filter
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, nearest
+from gt_bench.data.registry import catalog
 from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest, versions_of
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
@@ -33,6 +37,7 @@ from gt_bench.utils.format import print_text
 
 RUNS, PUBLISHED, ALL = "runs", "published", "all"
 PAIRS, WORST = "pairs", "worst"
+TOTAL = "-total"  # ending of the name of all parts of a dataset together
 
 
 class Block(NamedTuple):
@@ -67,19 +72,21 @@ class Ranked:
 
     Attributes:
         model: its name.
-        blocks: number of blocks with a result.
-        published: number of these whose result is a published number.
-        rank: average rank; None if no block has all models.
+        datasets: number of datasets with a result.
+        published: number of its results that are published numbers.
+        rank: average rank; None if no dataset has all models.
         win_rate: share of comparisons won, ties count half; None without a comparison.
-        elo: strength with the ends of its 95 % interval.
+        elo: strength.
+        interval: its 95 % interval; None if it has none (`gt_bench.stats.ranking.strengths`).
     """
 
     model: str
-    blocks: int
+    datasets: int
     published: int
     rank: float | None
     win_rate: float | None
-    elo: tuple[float, float, float]
+    elo: float
+    interval: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -89,10 +96,11 @@ class Ranking:
     Attributes:
         models: the models in order of strength.
         blocks: the blocks of the comparison.
-        ranked_blocks: number of blocks of the average ranks.
+        datasets: number of datasets of the blocks.
+        ranked_datasets: number of datasets of the average ranks, those that all models have.
         missing: number of results that are missing.
         rule: PAIRS or WORST.
-        p_value: of Friedman's test; None if there are too few blocks.
+        p_value: of Friedman's test; None for two models or too few datasets.
         critical: critical difference of Nemenyi; None as above.
         different: pairs of models whose difference is significant (Wilcoxon, Holm).
         tested: pairs that could be tested.
@@ -103,7 +111,8 @@ class Ranking:
 
     models: list[Ranked]
     blocks: list[Block]
-    ranked_blocks: int
+    datasets: int
+    ranked_datasets: int
     missing: int
     rule: str
     p_value: float | None
@@ -212,21 +221,27 @@ def _published(grid: Grid, cells: Sequence[Cell], accepts: Filter) -> list[Entry
 
 
 def rank(
-    found: Sequence[Entry], rule: str = PAIRS, draws: int = 200, level: float = 0.05, at_least: int = 1
+    found: Sequence[Entry],
+    rule: str = PAIRS,
+    draws: int = 200,
+    level: float = 0.05,
+    at_least: int = 1,
+    metric: str | None = None,
 ) -> Ranking:
     """Ranks models.
 
     Args:
         found: numbers; blocks with one model are left out.
         rule: PAIRS or WORST.
-        at_least: number of blocks that a model needs. More than there are blocks count as all of them.
         draws: of the bootstrap.
         level: of the tests.
+        at_least: number of datasets that a model needs. More than there are datasets count as all of them.
+        metric: only this metric.
 
     Raises:
-        RecipeError: no block has two models.
+        RecipeError: no block has two models, or no number is of `metric`.
     """
-    kept, left_out = _comparable(_same_runs_once(found), at_least)
+    kept, left_out = _comparable(one_block_each(_same_runs_once(found), metric), at_least)
     if not kept:
         raise RecipeError(
             "nothing to rank: no dataset has results of two models under these filters; `gt-bench list` shows what was "
@@ -234,29 +249,35 @@ def rank(
         )
     models = sorted({entry.model for entry in kept})
     blocks = list(dict.fromkeys(entry.block for entry in kept))
+    names = list(dict.fromkeys(whole_dataset(block.dataset) for block in blocks))
+    datasets = np.array([names.index(whole_dataset(block.dataset)) for block in blocks])
     values = _matrix(kept, blocks, models)
     used = values if rule == PAIRS else ranking.with_worst(values)
-    rows = np.flatnonzero(~np.isnan(used).any(1)).tolist()  # datasets on which every model has a result
-    ranks = ranking.ranks_of(used[rows]) if rows else None
-    won, elo = ranking.wins(used), ranking.strengths(used, draws)
-    met = won.sum(1) + won.sum(0)
+    ranks = _ranks(used, datasets)
+    won = ranking.wins(used, datasets)
+    elo, total = ranking.strengths(won, draws), won.sum(0)
+    met = total.sum(1) + total.sum(0)
     # the signs of metrics of different kinds are comparable, their differences are not: within-block scale
-    p_values = ranking.wilcoxon_holm(_scaled(used))
+    p_values = ranking.wilcoxon_holm(_scaled(used), datasets)
     order = np.argsort(-elo[0], kind="stable").tolist()
     ranked = []
     for i in order:
         mine = [entry for entry in kept if entry.model == models[i]]
+        ends = None if np.isnan(elo[1:, i]).any() else (float(elo[1, i]), float(elo[2, i]))
         ranked.append(
             Ranked(
                 models[i],
-                len(mine),
+                len({whole_dataset(entry.block.dataset) for entry in mine}),
                 sum(entry.source == PUBLISHED for entry in mine),
-                None if ranks is None else float(ranks[:, i].mean()),
-                float(won[i].sum() / met[i]) if met[i] else None,
-                (float(elo[0, i]), float(elo[1, i]), float(elo[2, i])),
+                float(ranks[:, i].mean()) if len(ranks) else None,
+                float(total[i].sum() / met[i]) if met[i] else None,
+                float(elo[0, i]),
+                ends,
             )
         )
-    other = ranking.bradley_terry(ranking.wins(ranking.with_worst(values) if rule == PAIRS else values))
+    other = ranking.bradley_terry(
+        ranking.wins(ranking.with_worst(values) if rule == PAIRS else values, datasets).sum(0)
+    )
     pairs = [(i, j) for i in range(len(models)) for j in range(i) if not math.isnan(p_values[i, j])]
     different = []
     for i, j in pairs:
@@ -264,12 +285,57 @@ def rank(
             better, worse = (i, j) if elo[0, i] > elo[0, j] else (j, i)
             different.append((models[better], models[worse], float(p_values[i, j])))
     return Ranking(
-        ranked, blocks, len(rows), int(np.isnan(values).sum()), rule,
-        None if ranks is None else ranking.friedman(ranks),
-        None if ranks is None else ranking.critical_difference(len(models), len(rows), level),
-        sorted(different, key=lambda pair: pair[2]), len(pairs), _agreement(elo[0], other),
-        models[int(other.argmax())], left_out,
+        ranked, blocks, len(names), len(ranks), int(np.isnan(values).sum()), rule, ranking.friedman(ranks),
+        ranking.critical_difference(len(models), len(ranks), level), sorted(different, key=lambda pair: pair[2]),
+        len(pairs), _agreement(elo[0], other), models[int(other.argmax())], left_out,
     )  # fmt: skip
+
+
+def _ranks(values: np.ndarray, datasets: np.ndarray) -> np.ndarray:
+    """Returns the ranks on the datasets that have a block with all models, [datasets, models]."""
+    whole = ~np.isnan(values).any(1)
+    if not whole.any():
+        return np.empty((0, values.shape[1]))
+    return ranking.ranks_of(-ranking.mean_by_dataset(ranking.ranks_of(values[whole]), datasets[whole]))
+
+
+def whole_dataset(dataset: str) -> str:
+    """Returns the dataset that a published name is a part of, such as brec for brec-cfi."""
+    known = catalog()
+    wholes = [name for name in known if dataset.startswith(f"{name}-")]
+    return dataset if dataset in known else max(wholes, key=len, default=dataset)
+
+
+def one_block_each(found: Sequence[Entry], metric: str | None = None) -> list[Entry]:
+    """Keeps one metric and one part of each dataset in a suite.
+
+    Args:
+        found: numbers.
+        metric: only this metric, in any unit.
+
+    Returns:
+        Of each dataset the numbers of all its parts together (`brec-total`) if there are any, otherwise of the block
+        with the most models, and of these of the first.
+
+    Raises:
+        RecipeError: no number is of `metric`.
+    """
+    known = list(dict.fromkeys(entry.block.metric.partition(" (")[0] for entry in found))
+    if metric is not None and metric not in known:
+        raise RecipeError(f"--metric {metric}: has no result here{nearest(metric, known)}; known: {', '.join(known)}")
+    counts = Counter(entry.block for entry in found)
+    taken: dict[tuple[str, str], Block] = {}
+    for block in counts:
+        if metric is not None and block.metric.partition(" (")[0] != metric:
+            continue
+        key = block.suite, whole_dataset(block.dataset)
+        if key not in taken or _preferred(block, counts) > _preferred(taken[key], counts):
+            taken[key] = block
+    return [entry for entry in found if entry.block in taken.values()]
+
+
+def _preferred(block: Block, counts: Mapping[Block, int]) -> tuple[bool, int]:
+    return block.dataset.endswith(TOTAL), counts[block]
 
 
 def _same_runs_once(found: Sequence[Entry]) -> list[Entry]:
@@ -296,8 +362,9 @@ def _comparable(found: Sequence[Entry], at_least: int) -> tuple[list[Entry], dic
     while True:  # leaving out a model can leave a block with one model
         blocks = Counter(entry.block for entry in kept)
         shared = [entry for entry in kept if blocks[entry.block] > 1]
-        counts = Counter(entry.model for entry in shared)
-        needed = min(at_least, len({entry.block for entry in shared}))
+        places = {(entry.model, whole_dataset(entry.block.dataset)) for entry in shared}
+        counts = Counter(model for model, _ in places)
+        needed = min(at_least, len({dataset for _, dataset in places}))
         again = [entry for entry in shared if counts[entry.model] >= needed]
         few |= {entry.model for entry in kept} - {entry.model for entry in again}
         if len(again) == len(kept):
@@ -331,9 +398,10 @@ def _agreement(one: np.ndarray, other: np.ndarray) -> float | None:
 
 
 def _scaled(values: np.ndarray) -> np.ndarray:
-    """Divides each block by the range of its known values, so that differences of different metrics are comparable."""
-    spread = np.nanmax(values, axis=1, keepdims=True) - np.nanmin(values, axis=1, keepdims=True)
-    return values / np.where(spread > 0, spread, 1.0)
+    """Maps each block to 0 for its lowest and 1 for its highest value: differences of metrics become comparable."""
+    low = np.nanmin(values, axis=1, keepdims=True)
+    spread = np.nanmax(values, axis=1, keepdims=True) - low
+    return (values - low) / np.where(spread > 0, spread, 1.0)
 
 
 def chosen(found: Sequence[Entry], models: Sequence[str], most_parameters: int | None) -> tuple[list[Entry], list[str]]:
@@ -364,15 +432,18 @@ def show(found: Ranking, source: str, remarks: Sequence[str], level: float = 0.0
     heads = ["model", "Elo [95 %]", "win rate", "rank", "n", *(["published"] if mixed and source == ALL else [])]
     rows = []
     for one in found.models:
-        elo = f"{one.elo[0]:.0f} [{one.elo[1]:.0f}, {one.elo[2]:.0f}]"
-        cells = [one.model, elo, "–" if one.win_rate is None else f"{100 * one.win_rate:.0f} %"]
-        cells += ["–" if one.rank is None else f"{one.rank:.2f}", str(one.blocks)]
+        cells = [one.model, strength(one), "–" if one.win_rate is None else f"{100 * one.win_rate:.0f} %"]
+        cells += ["–" if one.rank is None else f"{one.rank:.2f}", str(one.datasets)]
         rows.append(cells + ([str(one.published)] if mixed and source == ALL else []))
-    datasets = len({block.dataset for block in found.blocks})
-    print_text(f"{_count(len(found.models), 'model')} on {_count(datasets, 'dataset')}, source: {source}")
+    print_text(f"{_count(len(found.models), 'model')} on {_count(found.datasets, 'dataset')}, source: {source}")
     print_table(heads, rows, "model", "Elo [95 %]", "win rate", "rank", "n", right=("rank", "n", "win rate"))
     for line in [*lines(found, level), *remarks]:
         print_wrapped(line)
+
+
+def strength(one: Ranked) -> str:
+    """Returns the strength of a model with its interval, as text."""
+    return f"{one.elo:.0f} " + ("[–]" if one.interval is None else f"[{one.interval[0]:.0f}, {one.interval[1]:.0f}]")
 
 
 def _count(number: int, what: str) -> str:
@@ -390,15 +461,19 @@ def lines(found: Ranking, level: float = 0.05) -> list[str]:
     said = [f"missing: {found.missing} of {total} results. Rule `{found.rule}`: {rule}."]
     if found.missing:
         said.append(f"`--missing {WORST if found.rule == PAIRS else PAIRS}` {other_order(found)}.")
-    if not found.ranked_blocks:
+    if any(one.interval is None for one in found.models):
+        said.append(
+            f"[–]: no interval: it won or lost every comparison, or there are fewer than {ranking.FEWEST} datasets"
+        )
+    if not found.ranked_datasets:
         said.append("rank: no dataset has all models; choose --models, or --missing worst")
-    elif found.critical is None:
-        said.append(f"ranks over {_count(found.ranked_blocks, 'dataset')}: a test needs {ranking.FEWEST}")
-    else:
+    elif found.ranked_datasets < ranking.FEWEST:
+        said.append(f"ranks over {_count(found.ranked_datasets, 'dataset')}: a test needs {ranking.FEWEST}")
+    elif found.critical is not None:
         p = "" if found.p_value is None else f"Friedman p = {found.p_value:.2g}; "
         said.append(
-            f"ranks over {found.ranked_blocks} datasets: {p}ranks that differ by less than {found.critical:.2f} do not "
-            f"differ significantly (Nemenyi, {level:g})"
+            f"ranks over {found.ranked_datasets} datasets: {p}ranks that differ by less than {found.critical:.2f} do "
+            f"not differ significantly (Nemenyi, {level:g})"
         )
     if found.tested:
         pairs = "; ".join(f"{better} > {worse} (p = {p:.2g})" for better, worse, p in found.different[:5])

@@ -48,6 +48,10 @@ def rank(
     at_least: Annotated[
         int, typer.Option(metavar="N", min=1, help="only models with results on at least this many datasets")
     ] = 2,
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="METRIC", help="only this metric; by default, of each dataset that of most models"),
+    ] = None,
     draws: Annotated[int, typer.Option(metavar="N", min=50, help="draws of the bootstrap")] = 200,
     records: Records = RECORDS,
     as_json: AsJson = False,
@@ -86,7 +90,7 @@ def rank(
         for why in reasons
     ]
     try:
-        result = ranking.rank(kept, missing, draws, grid.run.verdict.level, at_least)
+        result = ranking.rank(kept, missing, draws, grid.run.verdict.level, at_least, metric)
     except RecipeError as error:
         raise RecipeError("\n".join([str(error), *remarks])) from None
     if as_json:

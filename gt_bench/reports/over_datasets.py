@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gt_bench.analysis.rank import Block, Entry, Ranking, other_order, rank
+from gt_bench.analysis.rank import TOTAL, Block, Entry, Ranking, other_order, rank, strength, whole_dataset
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.verdicts import runs_in_full
 from gt_bench.leaderboard.whole_paper import most_complete
@@ -24,7 +24,6 @@ RULE = (
     "differ by less than the critical difference (Nemenyi, 0.05) do not differ significantly."
 )
 FEWEST_METHODS = 3
-TOTAL = "-total"  # ending of the name of all parts of a dataset together
 Numbers = dict[tuple[str, str], Published]  # by (method, dataset)
 
 
@@ -83,7 +82,7 @@ def diagram(paper: str, rows: Sequence[Row]) -> Diagram | None:
     numbers: Numbers = {}
     for number in published_of(paper):
         if number.split == "test" and number.mean is not None and not number.measured:
-            key = number.canonical or number.method, _whole(number.dataset)
+            key = number.canonical or number.method, whole_dataset(number.dataset)
             if key not in numbers or (number.dataset.endswith(TOTAL) and not numbers[key].dataset.endswith(TOTAL)):
                 numbers[key] = number
     names, datasets = largest_complete(numbers)
@@ -118,15 +117,6 @@ def diagram(paper: str, rows: Sequence[Row]) -> Diagram | None:
     return Diagram(
         paper, methods, tuple(datasets), ranking.friedman(published), critical, tuple(groups), ran, provisional
     )
-
-
-def _whole(dataset: str) -> str:
-    """Returns the dataset that a published name is a part of, such as brec for brec-cfi."""
-    from gt_bench.data.registry import catalog
-
-    known = catalog()
-    wholes = [name for name in known if dataset.startswith(f"{name}-")]
-    return dataset if dataset in known else max(wholes, key=len, default=dataset)
 
 
 def largest_complete(numbers: Numbers) -> tuple[list[str], list[str]]:
@@ -206,7 +196,7 @@ def all_runs(rows: Sequence[Row]) -> Ranking | None:
         ranked = rank(list(found.values()), at_least=2)
     except RecipeError:
         return None
-    return ranked if len(ranked.blocks) > 1 else None
+    return ranked if ranked.datasets > 1 else None
 
 
 def sentences(found: Diagram) -> list[str]:
@@ -274,9 +264,8 @@ def absent(found: Sequence[Diagram], labels: Mapping[str, str]) -> str:
 
 def said_of_all(overall: Ranking) -> str:
     """Returns what the table of all runs is."""
-    datasets = len({block.dataset for block in overall.blocks})
     said = [
-        f"{len(overall.models)} recipes, each with results on two or more of {datasets} datasets.",
+        f"{len(overall.models)} recipes, each with results on two or more of {overall.datasets} datasets.",
         f"A pair counts where both have a result of one suite; {overall.missing} of "
         f"{len(overall.blocks) * len(overall.models)} results are missing.",
         *([f"To count them as worst {other_order(overall)}."] if overall.missing else []),
@@ -294,9 +283,9 @@ def lines_of_all(overall: Ranking) -> list[list[str]]:
     return [
         [
             one.model,
-            f"{one.elo[0]:.0f} [{one.elo[1]:.0f}, {one.elo[2]:.0f}]",
+            strength(one),
             "–" if one.win_rate is None else f"{100 * one.win_rate:.0f} %",
-            str(one.blocks),
+            str(one.datasets),
         ]
         for one in overall.models
     ]

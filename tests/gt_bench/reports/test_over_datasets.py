@@ -122,4 +122,4 @@ def test_runs_that_two_suites_share_count_once():
     rows = [run(f"{s}/a/{m}", v, digests=[m]) for s in "st" for m, v in (("good", 0.9), ("bad", 0.1))]
     assert all_runs(rows) is None  # one dataset
     rows += [run("t/b/good", 0.9, digests=["other"]), run("t/b/bad", 0.1, digests=["others"])]
-    assert [one.blocks for one in all_runs(rows).models] == [2, 2]
+    assert [one.datasets for one in all_runs(rows).models] == [2, 2]
