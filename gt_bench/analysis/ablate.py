@@ -13,16 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gt_bench.analysis.paired_examples import example_error
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.protocols import PROTOCOLS
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import tested_values, versions_of
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
-from gt_bench.papers.units import PERCENT, difference_text, metric_label
+from gt_bench.papers.units import PERCENT, difference_text, metric_label, span_of
 from gt_bench.schemas import Record
-from gt_bench.stats.paired import EQUAL, FIRST, SECOND, Paired, paired
+from gt_bench.stats.paired import EQUAL, FIRST, SECOND, TOO_FEW, ExampleError, Paired, paired
 from gt_bench.store.archive import ROOT
+from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.nested import flat
@@ -42,6 +44,7 @@ class Arm:
         protocol: what two cells of a pair must share besides their recipes.
         recipe: {dotted key: value}, with the defaults of the model's arguments.
         values: {(seed, split): test metric}.
+        runs: {(seed, split): record}.
         metric: name of the metric.
         direction: "max" or "min".
     """
@@ -51,6 +54,7 @@ class Arm:
     protocol: tuple[object, ...]
     recipe: Mapping[str, object]
     values: Mapping[tuple[int, int], float]
+    runs: Mapping[tuple[int, int], Record]
     metric: str
     direction: str
 
@@ -106,7 +110,8 @@ def _arm(cell: Cell, source: str, records: Sequence[Record]) -> Arm:
     values = {key: value for key, value in flat(recipe) if value != {} and key != "split"}
     # an encoding without arguments is a value, too
     values |= {f"encodings.{name}": "present" for name in recipe.get("encodings") or ()}
-    return Arm(cell.cell, source, protocol, values, tested_values(records), run["metric"], run["direction"])
+    runs = {(one["deterministic"]["seed"], one["deterministic"]["split"]): one for one in records}
+    return Arm(cell.cell, source, protocol, values, tested_values(records), runs, run["metric"], run["direction"])
 
 
 def _is_of(key: str, factor: Sequence[str]) -> bool:
@@ -133,8 +138,9 @@ def _order(arm: Arm, factor: Sequence[str]) -> tuple[int, float, str]:
     return (1, float(number), "") if isinstance(number, bool | int | float) else (2, 0.0, text)
 
 
-def effects(found: Sequence[Arm], factor: Sequence[str], rules: Rules | None = None) -> list[Effect]:
+def effects(found: Sequence[Arm], factor: Sequence[str], rules: Rules | None = None, root: Path = ROOT) -> list[Effect]:
     """Compares all pairs that differ in the factor alone and have common seeds and splits."""
+    store = Store()
     groups: dict[object, list[Arm]] = {}
     for arm in found:
         rest = {k: v for k, v in arm.recipe.items() if not _is_of(k, factor)}
@@ -148,7 +154,11 @@ def effects(found: Sequence[Arm], factor: Sequence[str], rules: Rules | None = N
                 before, after = value_of(first, factor), value_of(second, factor)
                 if common and before != after:
                     old, new = ([side.values[run] for run in common] for side in (first, second))
-                    pairs.append(Effect(first, second, before, after, paired(new, old, first.direction, rules)))
+                    runs = [(second.runs[run], first.runs[run]) for run in common]
+                    error = example_error((second.cell, first.cell), runs, first.metric, store, root)
+                    examples = error if isinstance(error, ExampleError) else None
+                    effect = paired(new, old, first.direction, rules, examples, span_of(first.metric))
+                    pairs.append(Effect(first, second, before, after, effect))
     return pairs
 
 
@@ -251,7 +261,7 @@ def show(
     names = [name.strip() for name in factor.split(",") if name.strip()]
     if not names:
         raise RecipeError("gt-bench ablate: expected a dotted key of a recipe, such as model.dropout or encodings.rrwp")
-    pairs = effects(found, names, rules)
+    pairs = effects(found, names, rules, root)
     if not pairs:
         raise nothing_to_compare(found, names)
     pairs.sort(key=lambda one: (one.before, one.after, one.first.metric, -one.found.difference))
@@ -303,7 +313,7 @@ def _names(one: Effect) -> str:
 
 def _verdict(found: Paired) -> str:
     more = f" (+{found.more_pairs})" if found.more_pairs else ""
-    return {FIRST: "better", SECOND: "worse", EQUAL: "equal"}.get(found.word, f"inconclusive{more}")
+    return {FIRST: "better", SECOND: "worse", EQUAL: "equal", TOO_FEW: TOO_FEW}.get(found.word, f"inconclusive{more}")
 
 
 def forest(factor: str, pairs: Sequence[Effect], suffix: str) -> bytes:

@@ -23,13 +23,19 @@ from gt_bench.analysis.score import aligned, check_metrics, loaded
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.terminal import print_table, print_wrapped
+from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
-from gt_bench.store.archive import ROOT
-from gt_bench.store.predictions import Part, Predictions
+from gt_bench.schemas import Record
+from gt_bench.stats.paired import ExampleError
+from gt_bench.store.archive import ROOT, file_of
+from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, shipped_file
+from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_json, print_text
 
 RESAMPLES = 1000
 LEVEL = 0.95
+DRAWS = 100  # of a standard error
+FEW_SEEDS = 3  # whose metrics are drawn, if a draw of the metric takes long
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,18 @@ def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) ->
     """Paired bootstrap of the difference of a metric, averaged over the seeds."""
     values = [(one.first.score(metric, one.part), one.second.score(metric, one.part, one.rows)) for one in pairs]
     first, second = (statistics.fmean(column) for column in zip(*values, strict=True))
+    draws = _draws(pairs, metric, resamples)
+    known = draws[~np.isnan(draws)]
+    if len(known) < 0.9 * resamples:
+        return Difference(metric, first, second, None, "inconclusive")
+    low, high = (float(v) for v in np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    sign = 1 if pairs[0].first.create_task(metric).direction == "max" else -1
+    word = "inconclusive" if low <= 0 <= high else "first" if sign * low > 0 else "second"
+    return Difference(metric, first, second, (low, high), word)
+
+
+def _draws(pairs: Sequence[Pair], metric: str, resamples: int) -> np.ndarray:
+    """Returns mean differences over the seeds in draws of the examples; NaN where undefined, [resamples]."""
     draws = np.zeros(resamples)
     rng, shared = np.random.default_rng(0), _same_examples(pairs)
     per_example = [_per_example(one, metric) for one in pairs]
@@ -147,13 +165,63 @@ def bootstrap(pairs: Sequence[Pair], metric: str, resamples: int = RESAMPLES) ->
         for pair, of, losses in zip(pairs, graphs, per_example, strict=True):
             rows = common if common is not None else _drawn(rng, of, len(pair.rows))
             draws[draw] += _difference(pair, metric, rows, losses) / len(pairs)
-    known = draws[~np.isnan(draws)]
-    if len(known) < 0.9 * resamples:
-        return Difference(metric, first, second, None, "inconclusive")
-    low, high = (float(v) for v in np.quantile(known, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
-    sign = 1 if pairs[0].first.create_task(metric).direction == "max" else -1
-    word = "inconclusive" if low <= 0 <= high else "first" if sign * low > 0 else "second"
-    return Difference(metric, first, second, (low, high), word)
+    return draws
+
+
+def example_error(
+    cells: tuple[str, str],
+    runs: Sequence[tuple[Record, Record]],
+    metric: str,
+    store: Store,
+    root: Path = ROOT,
+) -> ExampleError | str:
+    """Returns the standard error of a mean difference over draws of the test examples.
+
+    Counts of pairs (BREC) are binomial and independent; other metrics are drawn from stored predictions.
+
+    Args:
+        cells: names of the cells.
+        runs: their runs of the same seeds and splits.
+        metric: the metric.
+        store: the run store.
+        root: folder of shipped records.
+
+    Returns:
+        The error, or why it is unknown.
+    """
+    if metric == COUNT:
+        return ExampleError(_binomial(runs, len(runs[0][0]["deterministic"]["epochs"]["pair"])), shared=True)
+    pairs = []
+    try:
+        for of_run in runs:
+            first, second = (
+                load(cell, record, store, shipped_file(file_of(cell, root)))
+                for cell, record in zip(cells, of_run, strict=True)
+            )
+            rows = aligned(first.parts["test"], second.parts["test"])
+            if rows is None:
+                return f"{cells[0]} and {cells[1]} have different test examples"
+            pairs.append(Pair(first.record["deterministic"]["seed"], first, second, rows, "test"))
+    except PredictionsError as error:
+        return str(error)
+    shared = _same_examples(pairs)
+    if shared and _per_example(pairs[0], metric) is None:
+        pairs = pairs[:FEW_SEEDS]  # what they share is what counts
+    draws = _draws(pairs, metric, DRAWS)
+    draws = draws[~np.isnan(draws)]
+    return (
+        ExampleError(float(draws.std(ddof=1)), shared)
+        if len(draws) > 1
+        else f"{metric} is undefined in draws of examples"
+    )
+
+
+def _binomial(runs: Sequence[tuple[Record, Record]], pairs: int) -> float:
+    """Returns the standard error of the difference of two mean counts: binomial, with 1/2 added to both outcomes."""
+    sides = zip(*runs, strict=True)
+    means = [statistics.fmean(record["deterministic"]["test"] or 0.0 for record in side) for side in sides]
+    shares = [(mean + 0.5) / (pairs + 1) for mean in means]
+    return math.sqrt(sum(pairs * share * (1 - share) for share in shares))
 
 
 def graphs_of(part: Part) -> list[np.ndarray] | None:

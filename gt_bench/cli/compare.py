@@ -45,7 +45,7 @@ def compare(
     held = gather(grid, root=records)
     for problem in held.problems:
         print_text(problem, file=sys.stderr)
-    arguments = names, grid, held, dataset or [], rope if bayes else None
+    arguments = names, grid, held, dataset or [], rope if bayes else None, records
     if as_json:
         print_json(comparisons.as_json(*arguments))
     else:

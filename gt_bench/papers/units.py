@@ -16,6 +16,11 @@ PERCENT = {
 SIGNIFICANT = 4
 
 
+def span_of(metric: str) -> float:
+    """Returns the largest possible difference of two values of a metric: 1 for shares, otherwise infinite."""
+    return 1.0 if metric in PERCENT else math.inf
+
+
 def metric_label(metric: str) -> str:
     """Returns the name of a metric with its unit: `accuracy %`."""
     return f"{metric} %" if metric in PERCENT else metric

@@ -8,18 +8,24 @@ A name is a row (`gcn`: all its cells), `SUITE/ROW`, or a cell `SUITE/DATASET/RO
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import NamedTuple
 
+from gt_bench.analysis.paired_examples import example_error
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import OWN, SHIPPED, Gathered, Version, tested_values
-from gt_bench.papers.units import PERCENT, difference_text, number_texts
+from gt_bench.papers.units import PERCENT, difference_text, number_texts, span_of
 from gt_bench.stats import ranking
 from gt_bench.stats.paired import (
     EQUAL,
+    FEWEST_PAIRS,
     FIRST,
-    INCONCLUSIVE,
+    SECOND,
+    SPREADLESS,
+    TOO_FEW,
+    ExampleError,
     Paired,
     Ranks,
     bayesian,
@@ -27,6 +33,7 @@ from gt_bench.stats.paired import (
     paired,
     ranks,
 )
+from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_text
 
@@ -57,6 +64,7 @@ class Comparison(NamedTuple):
         dataset, metric: what is compared.
         first, second: the sides.
         found: result of the paired comparison.
+        without_examples: why the uncertainty of the test examples is unknown; empty if it is known.
         left_out: number of runs that only one side has.
         bayes: probabilities that the first is better, equal, worse; None if not requested.
     """
@@ -66,6 +74,7 @@ class Comparison(NamedTuple):
     first: Side
     second: Side
     found: Paired
+    without_examples: str
     left_out: int
     bayes: tuple[float, float, float] | None
 
@@ -144,7 +153,11 @@ def _attempt(cell: str, number: int, held: Gathered) -> Version:
 
 
 def compare(
-    first: Mapping[str, Sequence[Side]], second: Mapping[str, Sequence[Side]], rules: Rules, rope: float | None = None
+    first: Mapping[str, Sequence[Side]],
+    second: Mapping[str, Sequence[Side]],
+    rules: Rules,
+    rope: float | None = None,
+    root: Path = ROOT,
 ) -> tuple[list[Comparison], list[str]]:
     """Compare two names.
 
@@ -153,6 +166,7 @@ def compare(
         second: sides of each dataset.
         rules: settings of the tests.
         rope: differences below it count as equal, for Bayesian probabilities; None for none.
+        root: folder of shipped records.
 
     Returns:
         A comparison per common dataset, and why others are left out. If several suites have a dataset, cells of the
@@ -182,10 +196,23 @@ def compare(
         values = [a.values[run] for run in common], [b.values[run] for run in common]
         bayes = bayesian(*values, direction, rope) if rope is not None and len(common) > 1 else None
         left_out = len(a.values.keys() ^ b.values.keys())
-        found.append(Comparison(dataset, metric, a, b, paired(*values, direction, rules), left_out, bayes))
+        examples = _example_error(a, b, common, metric, root)
+        known = examples if isinstance(examples, ExampleError) else None
+        result = paired(*values, direction, rules, known, span_of(metric))
+        found.append(Comparison(dataset, metric, a, b, result, "" if known else str(examples), left_out, bayes))
     return found, why + [
         f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first
     ]
+
+
+def _example_error(a: Side, b: Side, common: Sequence[Run], metric: str, root: Path) -> ExampleError | str:
+    """Return the standard error of the mean difference by the test examples, or why it is unknown."""
+    runs = [
+        {(run["seed"], run["split"]): record for record in side.version.records if (run := record["deterministic"])}
+        for side in (a, b)
+    ]
+    cells = a.version.result["cell"], b.version.result["cell"]
+    return example_error(cells, [(runs[0][run], runs[1][run]) for run in common], metric, Store(), root)
 
 
 def _measure(side: Side) -> str:
@@ -221,13 +248,13 @@ def _means(named: Mapping[str, Mapping[str, Sequence[Side]]], common: Sequence[s
 
 
 def _compared(
-    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None
+    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None, root: Path
 ) -> tuple[dict[str, dict[str, list[Side]]], list[tuple[str, list[Comparison]]], list[str]]:
     """Return (sides of each name, comparisons of each other name with the first, why datasets are left out)."""
     named = {name: sides(name, grid, held, datasets) for name in names}
     everything, reasons = [], []
     for other in names[1:]:
-        found, why = compare(named[names[0]], named[other], grid.run.verdict, rope)
+        found, why = compare(named[names[0]], named[other], grid.run.verdict, rope, root)
         everything.append((other, found))
         reasons += why
     if not any(found for _, found in everything):
@@ -236,10 +263,15 @@ def _compared(
 
 
 def as_json(
-    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
+    names: Sequence[str],
+    grid: Grid,
+    held: Gathered,
+    datasets: Sequence[str] = (),
+    rope: float | None = None,
+    root: Path = ROOT,
 ) -> dict[str, object]:
     """Return the comparisons as JSON (docs/json.md); arguments and errors as for `show`."""
-    named, everything, reasons = _compared(names, grid, held, datasets, rope)
+    named, everything, reasons = _compared(names, grid, held, datasets, rope, root)
     lines = []
     for other, found in everything:
         for one in found:
@@ -257,6 +289,7 @@ def as_json(
                     **sides_of,
                     **asdict(one.found),
                     "verdict": verdict_of(one.found),
+                    "without_examples": one.without_examples or None,
                     "left_out": one.left_out,
                     "bayes": one.bayes,
                 }
@@ -271,7 +304,12 @@ def as_json(
 
 
 def show(
-    names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str] = (), rope: float | None = None
+    names: Sequence[str],
+    grid: Grid,
+    held: Gathered,
+    datasets: Sequence[str] = (),
+    rope: float | None = None,
+    root: Path = ROOT,
 ) -> None:
     """Print the comparison of every other name with the first, dataset by dataset, and mean ranks over all datasets.
 
@@ -281,6 +319,7 @@ def show(
         held: all results.
         datasets: only these; default: all.
         rope: as for `compare`.
+        root: folder of shipped records.
 
     Raises:
         RecipeError: a name does not exist, or nothing is in common.
@@ -288,7 +327,7 @@ def show(
     from gt_bench.leaderboard.terminal import print_table
 
     rules = grid.run.verdict
-    named, everything, reasons = _compared(names, grid, held, datasets, rope)
+    named, everything, reasons = _compared(names, grid, held, datasets, rope, root)
     sure = f"{100 * (1 - rules.level):g} %"
     for other, found in everything:
         heads = ["dataset", "metric", "first", "second", f"difference [{sure}]", "d", "first ahead", "verdict"]
@@ -314,6 +353,8 @@ def show(
         print_text(f"  left out, as the other has no run of the same seed and split: {', '.join(lonely)}")
     for remark in dict.fromkeys(side.remark for one in compared for side in (one.first, one.second) if side.remark):
         print_text(f"  {remark}")
+    if unknown := dict.fromkeys(one.without_examples for one in compared if one.without_examples):
+        print_text(f"  without the uncertainty of the test examples: {'; '.join(unknown)}")
     stale = {
         side.name: side.version.stale for one in compared for side in (one.first, one.second) if side.version.stale
     }
@@ -323,8 +364,9 @@ def show(
             f"{'; '.join(name + ': ' + ' and '.join(why) for name, why in stale.items())}"
         )
     print_text(
-        "A positive difference is in favour of the first. d: Cohen's, of the pairs. inconclusive (+n): n more pairs "
-        "would decide at this spread."
+        "A positive difference is in favour of the first. Intervals contain the spread over runs and over test "
+        "examples. d: Cohen's, of the pairs. inconclusive (+n): n more pairs would decide at this spread. too few "
+        f"runs: fewer than {FEWEST_PAIRS} pairs, or at most {SPREADLESS} without a spread."
     )
     _show_ranks(named, rules, rope)
 
@@ -381,12 +423,9 @@ def _texts(one: Comparison, bayes: bool) -> list[str]:
 
 def verdict_of(found: Paired) -> str:
     """Return the verdict in words, with the number of additional pairs that would decide."""
-    if found.word == EQUAL:
-        return "equal in every pair"
-    if found.word != INCONCLUSIVE:
-        return "first is better" if found.word == FIRST else "second is better"
-    if found.pairs == 1:
-        return "inconclusive: one pair has no spread"
+    words = {FIRST: "first is better", SECOND: "second is better", EQUAL: "equal in every pair", TOO_FEW: TOO_FEW}
+    if found.word in words:
+        return words[found.word]
     return (
         f"inconclusive (+{found.more_pairs})"
         if found.more_pairs

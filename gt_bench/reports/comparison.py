@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 
+from gt_bench.analysis.paired_examples import example_error
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
 from gt_bench.leaderboard.collect import OWN, collect, gather, tested_values
 from gt_bench.leaderboard.rows import spread, summarise
 from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
-from gt_bench.papers.units import difference_text, mean_and_std
+from gt_bench.papers.units import difference_text, mean_and_std, span_of
 from gt_bench.reports.compare import verdict_of
 from gt_bench.reports.paper_table import tex_text
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
 from gt_bench.reports.tuned_columns import show as show_columns
 from gt_bench.schemas import Record, Result, Row
-from gt_bench.stats.paired import Paired, paired
+from gt_bench.stats.paired import FIRST, SECOND, ExampleError, Paired, paired
 from gt_bench.store.archive import ROOT
 from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
@@ -220,10 +221,10 @@ def comparison(
             source = f"{row['cell'].split('/')[0]}, {row.get('source', OWN)}"
             other: Compared = {**row, "of": source, "targets": targets, **NOT_COMPARED}
             if _measure(other) == _measure(ours):
-                found_pairs = _against(here, theirs, grid)
+                found_pairs = _against((ours["cell"], here), (row["cell"], theirs), grid, runs, records)
                 if isinstance(found_pairs, Paired):
-                    word = verdict_of(found_pairs)
-                    other["against"] = {"first is better": "better", "second is better": "worse"}.get(word, word)
+                    words = {FIRST: "better", SECOND: "worse"}
+                    other["against"] = words.get(found_pairs.word) or verdict_of(found_pairs)
                     other["against_difference"] = found_pairs.difference
                     other["against_interval"] = found_pairs.interval
                 else:
@@ -241,17 +242,29 @@ def _measure(row: Compared) -> tuple[str | None, str | None]:
     return row["metric"], row["targets"]
 
 
-def _against(here: Sequence[Record], theirs: Sequence[Record], grid: Grid) -> Paired | str:
-    """Compare this run with another over their common seeds and splits, or return why they cannot be compared."""
-    data = [{record["deterministic"]["digests"]["data"] for record in side} for side in (here, theirs)]
-    if here and theirs and data[0] != data[1]:
+def _against(
+    ours: tuple[str, Sequence[Record]], others: tuple[str, Sequence[Record]], grid: Grid, store: Store, root: Path
+) -> Paired | str:
+    """Compare the runs of two cells over their common seeds and splits, or return why they cannot be compared."""
+    data = [{record["deterministic"]["digests"]["data"] for record in side} for _, side in (ours, others)]
+    if ours[1] and others[1] and data[0] != data[1]:
         return OTHER_DATA
-    ours, others = tested_values(here), tested_values(theirs)
-    common = sorted(ours.keys() & others.keys())
+    values = [tested_values(side) for _, side in (ours, others)]
+    common = sorted(values[0].keys() & values[1].keys())
     if not common:
         return "no seed in common"
-    direction = here[0]["deterministic"]["direction"]
-    return paired([ours[run] for run in common], [others[run] for run in common], direction, grid.run.verdict)
+    runs = [
+        {(run["seed"], run["split"]): record for record in side if (run := record["deterministic"])}
+        for _, side in (ours, others)
+    ]
+    run = ours[1][0]["deterministic"]
+    pairs = [(runs[0][one], runs[1][one]) for one in common]
+    examples = example_error((ours[0], others[0]), pairs, run["metric"], store, root)
+    first, second = ([side[one] for one in common] for side in values)
+    return paired(
+        first, second, run["direction"], grid.run.verdict,
+        examples if isinstance(examples, ExampleError) else None, span_of(run["metric"]),
+    )  # fmt: skip
 
 
 def _metric(row: Compared) -> str:

@@ -1,16 +1,17 @@
 """Comparison of two models on the same seeds and splits, and of several models over several datasets.
 
 One dataset: paired differences, their mean with Student's interval, and how many pairs would decide. Effects of the
-split and the seed cancel in the differences, so fewer runs are needed than for unpaired sets. Several datasets: ranks
-of the means per dataset, with the tests of `gt_bench.stats.ranking` (Wilcoxon for two models, Friedman with Nemenyi's
-critical difference for more). Bayesian: the correlated t-test for one dataset and the signed-rank test for several
-(Benavoli et al. 2017), with baycomp.
+split and the seed cancel in the differences, so fewer runs are needed than for unpaired sets. Runs that are tested on
+the same examples share what these examples favour, which no number of runs averages out: the variance of the test set
+is added. Several datasets: ranks of the means per dataset, with the tests of `gt_bench.stats.ranking` (Wilcoxon for two
+models, Friedman with Nemenyi's critical difference for more). Bayesian: the correlated t-test for one dataset and the
+signed-rank test for several (Benavoli et al. 2017), with baycomp.
 """
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +19,22 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.stats import ranking
 from gt_bench.stats.equivalence import first_count, quantile, slack_of, upper_tail
 
-FIRST, SECOND, INCONCLUSIVE, EQUAL = "first", "second", "inconclusive", "equal"
+FIRST, SECOND, INCONCLUSIVE, EQUAL, TOO_FEW = "first", "second", "inconclusive", "equal", "too few runs"
+FEWEST_PAIRS = 3
+SPREADLESS = 5  # so many equal differences, or fewer, show no spread: by the sign test, six have p value 0.03
+
+
+@dataclass(frozen=True)
+class ExampleError:
+    """What the choice of test examples adds to the uncertainty of a mean difference.
+
+    Attributes:
+        error: standard error of the mean difference over draws of the test examples.
+        shared: whether all pairs are tested on the same examples. If not, the spread over pairs has most of it.
+    """
+
+    error: float
+    shared: bool
 
 
 @dataclass(frozen=True)
@@ -28,14 +44,16 @@ class Paired:
     Attributes:
         pairs: number of pairs.
         difference: mean of first minus second.
-        interval: its confidence interval. None for one pair.
-        effect: Cohen's d of the pairs.
+        interval: its confidence interval. None for one pair, and for equal differences of unknown test examples.
+        effect: Cohen's d of the pairs. None without a spread.
         ahead: number of pairs in which the first model is better.
         ties: number of pairs with equal values.
-        p_value: of the paired t-test.
-        word: "first" or "second" for the better model, "inconclusive", or "equal" if all pairs are equal.
-        more_pairs: number of additional pairs that would decide at this difference and spread. None if decided, or
-            beyond MOST_SEEDS.
+        p_value: of the test for a difference. None where nothing can be decided.
+        word: FIRST or SECOND for the better model, INCONCLUSIVE, EQUAL if all pairs are equal, or TOO_FEW for fewer
+            than three pairs or at most five with the same difference.
+        more_pairs: number of additional pairs that would decide at this difference and spread. None if decided, too
+            few, or beyond MOST_SEEDS.
+        example_error: standard error by the test examples. None if it is unknown.
     """
 
     pairs: int
@@ -47,6 +65,7 @@ class Paired:
     p_value: float | None
     word: str
     more_pairs: int | None = None
+    example_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,40 +87,67 @@ class Ranks:
     critical: float | None = None
 
 
-def paired(first: Sequence[float], second: Sequence[float], direction: str, rules: Rules | None = None) -> Paired:
-    """Compares two models on one dataset.
+def paired(
+    first: Sequence[float],
+    second: Sequence[float],
+    direction: str,
+    rules: Rules | None = None,
+    examples: ExampleError | None = None,
+    span: float = math.inf,
+) -> Paired:
+    """Compares two models on one dataset by the paired t-test (`scipy.stats.ttest_rel` without `examples`).
+
+    With `examples`, the variance of the mean is s^2 / n plus that of the test set, with the degrees of freedom of
+    Satterthwaite (1946), or the larger of the two if each pair has examples of its own.
 
     Args:
         first: values of the first model, at least one.
         second: values of the second model. `second[i]` has the same seed and split as `first[i]`.
         direction: "max" or "min".
         rules: settings of the tests.
+        examples: uncertainty by the test examples, if it is known.
+        span: largest possible difference of two values of the metric, which ends the interval.
     """
     level, sign = (rules or Rules()).level, 1 if direction == "max" else -1
     differences = [sign * (a - b) for a, b in zip(first, second, strict=True)]
     slack = slack_of(max(map(abs, (*first, *second))))
     differences = [0.0 if abs(d) <= slack else d for d in differences]
     count, mean = len(differences), statistics.fmean(differences)
-    ahead, ties = sum(d > 0 for d in differences), differences.count(0.0)
-    if not any(differences):
-        return Paired(count, 0.0, (0.0, 0.0) if count > 1 else None, None, 0, ties, None, EQUAL)
-    if count == 1:
-        return Paired(count, mean, None, None, ahead, ties, None, INCONCLUSIVE)
-    std = statistics.stdev(differences)
+    std = statistics.stdev(differences) if count > 1 else 0.0
+    std = std if std > slack else 0.0
+    error = examples.error if examples else 0.0
+
+    def error_of(runs: int) -> tuple[float, float]:
+        """Returns the standard error of the mean of so many pairs, and its degrees of freedom."""
+        of_runs = std**2 / runs
+        if examples is None or examples.shared:
+            total = of_runs + error**2
+            return math.sqrt(total), (total / of_runs) ** 2 * (runs - 1) if of_runs else math.inf
+        return math.sqrt(max(of_runs, error**2 * count / runs)), runs - 1
 
     def half_width(runs: int) -> float:
-        return quantile(1 - level / 2, runs - 1) * std / math.sqrt(runs)
+        se, df = error_of(runs)
+        return quantile(1 - level / 2, df) * se
 
-    half = half_width(count)
-    # t is infinite if all differences are equal
-    p_value = 2 * upper_tail(abs(mean) / std * math.sqrt(count), count - 1) if std > slack else 0.0
-    effect = mean / std if std > slack else math.copysign(math.inf, mean)
-    base = Paired(count, mean, (mean - half, mean + half), effect, ahead, ties, p_value, FIRST if mean > 0 else SECOND)
-    if abs(mean) > half:
-        return base
-    total = first_count(lambda runs: abs(mean) > half_width(runs), count + 1) if mean else None
-    more = None if total is None else total - count
-    return replace(base, word=INCONCLUSIVE, more_pairs=more)
+    spread = std > 0 or (error > 0 and count > 1)
+    half = half_width(count) if spread else math.nan
+    interval = (max(mean - half, -span), min(mean + half, span)) if spread else None
+    more = None
+    if count < FEWEST_PAIRS or (std == 0 and count <= SPREADLESS):
+        word, p_value = TOO_FEW, None
+    elif not any(differences):
+        word, p_value = EQUAL, None
+    else:
+        # without any spread: the sign test of equal differences
+        p_value = 2 * upper_tail(abs(mean) / error_of(count)[0], error_of(count)[1]) if spread else 2.0 ** (1 - count)
+        word = INCONCLUSIVE if p_value >= level else FIRST if mean > 0 else SECOND
+        if word == INCONCLUSIVE and mean and spread:
+            total = first_count(lambda runs: abs(mean) > half_width(runs), count + 1)
+            more = None if total is None else total - count
+    return Paired(
+        count, mean, interval, mean / std if std else None, sum(d > 0 for d in differences), differences.count(0.0),
+        p_value, word, more, examples and examples.error,
+    )  # fmt: skip
 
 
 def bayesian(

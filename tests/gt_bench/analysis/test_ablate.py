@@ -17,16 +17,14 @@ from tests.gt_bench.conftest import RECIPE
 from tests.gt_bench.shipping import run
 
 
-def arm(cell: str, recipe: dict, values=(0.5, 0.6, 0.7), dataset: str = "web", direction: str = "max") -> Arm:
+def arm(
+    cell: str, recipe: dict, values=(0.5, 0.6, 0.7), dataset: str = "web", direction: str = "max", first: int = 0
+) -> Arm:
+    name = f"s/{dataset}/{cell}"
+    runs = {(seed, seed): make_record(name, seed) for seed in range(first, first + len(values))}
     return Arm(
-        f"s/{dataset}/{cell}",
-        "own",
-        (dataset,),
-        recipe,
-        {(s, s): v for s, v in enumerate(values)},
-        "accuracy",
-        direction,
-    )
+        name, "own", (dataset,), recipe, dict(zip(runs, values, strict=True)), runs, "accuracy", direction
+    )  # fmt: skip
 
 
 BASE = {"model.name": "gcn", "model.dropout": 0.0, "epochs": 6}
@@ -92,7 +90,7 @@ def test_what_is_tested_is_no_factor():
 def test_only_common_seeds_count():
     first, second = arm("a", BASE, (0.1, 0.2)), arm("b", BASE | {"epochs": 9}, (0.3, 0.4, 0.5))
     assert effects([first, second], ["epochs"])[0].found.pairs == 2
-    apart = Arm("s/web/c", "own", ("web",), BASE | {"epochs": 9}, {(7, 7): 0.3}, "accuracy", "max")
+    apart = arm("c", BASE | {"epochs": 9}, (0.3,), first=7)
     assert effects([first, apart], ["epochs"]) == []
 
 

@@ -8,11 +8,13 @@ import torch
 from scipy.stats import binomtest
 
 from gt_bench.analysis import paired_examples
-from gt_bench.analysis.paired_examples import Pair, bootstrap, mcnemar
+from gt_bench.analysis.paired_examples import Pair, bootstrap, example_error, mcnemar
 from gt_bench.analysis.score import aligned
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
+from gt_bench.store.run_store import Store
 from tests.gt_bench.analysis.cases import drawn, predictions
+from tests.gt_bench.cells import make_record
 from tests.gt_bench.shipping import CELL, run, train
 
 
@@ -45,6 +47,40 @@ def test_the_interval_of_the_paired_bootstrap_covers_the_true_difference():
         low, high = bootstrap([paired(*sides)], "accuracy", 200).interval
         covered += low <= 0.2 <= high
     assert 52 <= covered <= 60
+
+
+def both_runs(monkeypatch, first, second):
+    """Pairs of records, whose predictions are given."""
+    by_record = {id(one.record): one for one in (*first, *second)}
+    monkeypatch.setattr(paired_examples, "load", lambda cell, record, *_: by_record[id(record)])
+    return [(a.record, b.record) for a, b in zip(first, second, strict=True)]
+
+
+def test_the_error_by_examples_of_an_accuracy_is_that_of_paired_counts(monkeypatch):
+    first, second = ([drawn(seed, n=300, noise=noise) for seed in range(4)] for noise in (0.8, 1.5))
+    runs = both_runs(monkeypatch, first, second)
+    found = example_error(("a", "b"), runs, "accuracy", Store())
+    parts = [[one.parts["test"] for one in side] for side in (first, second)]
+    right = [np.stack([(part.output.argmax(1) == part.labels).numpy() for part in side]) for side in parts]
+    differences = (right[0].astype(float) - right[1]).mean(0)
+    assert found.shared
+    assert found.error == pytest.approx(differences.std(ddof=1) / 300**0.5, rel=0.25)
+    same = example_error(("a", "a"), [(one, one) for one, _ in runs], "accuracy", Store())
+    assert same.error == 0
+
+
+def test_the_error_by_examples_of_counts_is_binomial():
+    records = [make_record("ppgt/brec/ppgt", seed, test=200.0) for seed in range(2)]
+    for record in records:
+        record["deterministic"]["epochs"]["pair"] = list(range(400))
+    found = example_error(("a", "b"), [(records[0], records[1])], "pairs-distinguished", Store())
+    assert found.error == pytest.approx((2 * 400 * 0.25) ** 0.5, rel=1e-3)
+
+
+def test_without_predictions_the_error_by_examples_is_unknown(tmp_path):
+    record = make_record("small/web/mlp", 0)
+    said = example_error(("small/web/mlp", "small/web/gcn"), [(record, record)], "accuracy", Store(tmp_path), tmp_path)
+    assert isinstance(said, str)
 
 
 def test_nodes_of_a_graph_are_drawn_together(capsys, monkeypatch):

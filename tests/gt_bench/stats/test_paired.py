@@ -1,13 +1,14 @@
 """Paired tests on one dataset, and ranks over several."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.stats.paired import bayesian, bayesian_over_datasets, paired, ranks
+from gt_bench.stats.paired import TOO_FEW, ExampleError, bayesian, bayesian_over_datasets, paired, ranks
 
 
 def draws(count: int, shift: float, spread: float, shared: float, seed: int = 0) -> tuple[list[float], list[float]]:
@@ -54,16 +55,77 @@ def test_so_many_more_pairs_would_decide_and_no_fewer():
     assert not decided(6 + found.more_pairs - 1)
 
 
-def test_equal_pairs_and_single_ones_claim_nothing():
-    same = paired([0.5, 0.6], [0.5, 0.6], "max")
-    assert (same.word, same.ties, same.interval) == ("equal", 2, (0.0, 0.0))
-    single = paired([0.5], [0.6], "max")
-    assert (single.word, single.interval, single.more_pairs) == ("inconclusive", None, None)
-    # equal differences have p value 0
-    assert paired([0.6, 0.7, 0.8], [0.5, 0.6, 0.7], "max").word == "first"
-    # no number of pairs decides a mean difference of 0
-    zero = paired([0.5, 0.6], [0.6, 0.5], "max")
-    assert (zero.word, zero.more_pairs) == ("inconclusive", None)
+@pytest.mark.parametrize(
+    ("first", "second", "word", "interval", "p"),
+    [
+        ([0.5], [0.6], TOO_FEW, False, None),
+        ([0.5, 0.6], [0.6, 0.8], TOO_FEW, True, None),
+        ([0.5, 0.6], [0.5, 0.6], TOO_FEW, False, None),
+        ([0.5] * 5, [0.4] * 5, TOO_FEW, False, None),
+        ([0.5] * 5, [0.5] * 5, TOO_FEW, False, None),
+        ([0.5] * 6, [0.4] * 6, "first", False, 2 / 2**6),
+        ([0.5] * 6, [0.5] * 6, "equal", False, None),
+        ([0.6, 0.7, 0.85], [0.5, 0.6, 0.7], "first", True, None),
+        ([0.5, 0.6, 0.5, 0.6], [0.6, 0.5, 0.6, 0.5], "inconclusive", True, 1),
+    ],
+)
+def test_few_pairs_and_pairs_without_a_spread_decide_nothing(first, second, word, interval, p):
+    found = paired(first, second, "max")
+    assert (found.word, found.interval is not None) == (word, interval)
+    assert p is None or found.p_value == pytest.approx(p)
+    assert found.effect is None or math.isfinite(found.effect)
+    if word in (TOO_FEW, "equal") or not found.difference:
+        assert found.more_pairs is None
+
+
+def test_the_error_of_test_examples_is_added_to_that_of_runs():
+    first, second = draws(6, 0.02, 0.02, 0.1)
+    alone, found = paired(first, second, "max"), paired(first, second, "max", examples=ExampleError(0.03, True))
+    variance = np.subtract(first, second).var(ddof=1) / 6
+    total = variance + 0.03**2
+    half = stats.t.ppf(0.975, 5 * (total / variance) ** 2) * math.sqrt(total)
+    assert found.interval == pytest.approx((found.difference - half, found.difference + half))
+    assert found.example_error == 0.03
+    # runs with examples of their own: at least that error, and it is not counted twice
+    assert paired(first, second, "max", examples=ExampleError(1e-6, False)) == replace(alone, example_error=1e-6)
+    own = paired(first, second, "max", examples=ExampleError(0.03, False)).interval
+    assert own[1] - own[0] == pytest.approx(2 * stats.t.ppf(0.975, 5) * 0.03)
+
+
+def test_one_example_of_thirty_decides_nothing():
+    """Both seeds, or six of them, have one node less right: -3.33."""
+    error = math.sqrt((1 / 30) * (29 / 30) / 30)
+    for count, word in ((2, TOO_FEW), (6, "inconclusive")):
+        found = paired([0.5] * count, [0.5 + 1 / 30] * count, "max", examples=ExampleError(error, True), span=1.0)
+        assert found.word == word
+        assert found.interval[0] < -1 / 30 < 0 < found.interval[1]
+
+
+def test_no_accuracy_is_above_one():
+    assert paired([1.0, 0.1], [0.0, 0.0], "max", span=1.0).interval[1] == 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [True, False])
+def test_equal_models_on_drawn_examples_are_called_different_in_at_most_five_cases_of_a_hundred(shared):
+    """Each example has an effect in favour of one model, each run a noise; without `examples` shared sets fail."""
+    rng, wrong, naive = np.random.default_rng(0), 0, 0
+    for _ in range(1500):
+        runs = []
+        own = rng.standard_normal(100)
+        for _ in range(5):
+            own = own if shared else rng.standard_normal(100)
+            runs.append((own, 0.05 * rng.standard_normal()))
+        differences = [effects.mean() + noise for effects, noise in runs]
+        deviations = [effects.std(ddof=1) / 10 for effects, _ in runs]
+        error = deviations[0] if shared else math.sqrt(sum(d**2 for d in deviations)) / 5
+        words = [
+            paired(differences, [0.0] * 5, "max", examples=given).word for given in (ExampleError(error, shared), None)
+        ]
+        wrong += words[0] in ("first", "second")
+        naive += words[1] in ("first", "second")
+    assert wrong / 1500 < 0.065
+    assert (naive / 1500 > 0.3) == shared
 
 
 def test_equal_truth_is_called_better_in_five_cases_of_a_hundred():
