@@ -6,7 +6,7 @@ It shows the published value 97.46 ± 0.36 of ten runs, and five outcomes of a r
 from pathlib import Path
 
 from gt_bench.papers.published import Published, lookup
-from gt_bench.stats.equivalence import judge
+from gt_bench.stats.verdict import judge
 
 # mean, population deviation, runs
 OUTCOMES = ((97.40, 0.36, 10), (97.15, 0.36, 10), (96.90, 0.36, 10), (97.60, 0.40, 3), (97.20, 0.0, 1))

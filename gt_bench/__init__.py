@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
-    from gt_bench.reports.comparison import Comparison
+    from gt_bench.reports.dataset_comparison import Comparison
 
 __all__ = ["evaluate", "load_results", "load_runs"]
 

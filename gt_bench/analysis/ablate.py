@@ -19,7 +19,6 @@ from gt_bench.config.protocols import PROTOCOLS
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import tested_values, versions_of
-from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, span_of
 from gt_bench.schemas import Record
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, TOO_FEW, ExampleError, Paired, paired
@@ -28,6 +27,7 @@ from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.nested import flat
+from gt_bench.utils.terminal import print_table, print_wrapped
 
 ABSENT = "absent"
 OF_DATA = ("in_dim", "out_dim", "edge_dim", "level")  # arguments that the dataset decides

@@ -6,10 +6,10 @@ from gt_bench.config.option_text import values_in
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.experiment.match_size import FAR, count_in, matched, usual_width
-from gt_bench.leaderboard.terminal import print_wrapped
 from gt_bench.plugins.models import find
 from gt_bench.schemas import Settings
 from gt_bench.utils.format import print_json, print_text
+from gt_bench.utils.terminal import print_wrapped
 
 
 def show(model: str, dataset: str, parameters: str, by: str | None, given: Sequence[str], as_json: bool) -> None:

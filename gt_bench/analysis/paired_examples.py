@@ -22,7 +22,6 @@ from torch import Tensor
 from gt_bench.analysis.score import aligned, check_metrics, loaded
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.leaderboard.terminal import print_table, print_wrapped
 from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
 from gt_bench.schemas import Record
@@ -31,6 +30,7 @@ from gt_bench.store.archive import ROOT, file_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, shipped_file
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_json, print_text
+from gt_bench.utils.terminal import print_table, print_wrapped
 
 RESAMPLES = 1000
 LEVEL = 0.95

@@ -19,7 +19,6 @@ from gt_bench.data.custom.edges import LINK
 from gt_bench.data.custom.metric import is_custom, load_metric
 from gt_bench.data.custom.summary import TWO_CLASSES
 from gt_bench.leaderboard.collect import OWN, SHIPPED
-from gt_bench.leaderboard.terminal import print_table
 from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import Record
 from gt_bench.store.archive import ROOT, file_of, read, read_result
@@ -27,6 +26,7 @@ from gt_bench.store.attempts import records_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_json, print_text
+from gt_bench.utils.terminal import print_table
 
 BY = ("class", "graph-size")
 _PERCENT = {*PERCENT, "recall", "precision", "f1"}  # of classes, next to the accuracy

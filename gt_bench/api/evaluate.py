@@ -29,7 +29,7 @@ from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import NOTHING, dataset_name
 from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, taken_names
-from gt_bench.reports.comparison import Comparison, comparison
+from gt_bench.reports.dataset_comparison import Comparison, comparison
 from gt_bench.schemas import Result, Settings
 from gt_bench.search.methods import check_method
 from gt_bench.search.space import check_space, size_text, space_size

@@ -56,7 +56,7 @@ def restates_tables(claim: Claim, verdict: str, why: str) -> bool:
 
 def show(claims: Sequence[Claim], verdicts: Mapping[str, tuple[str, str]]) -> None:
     """Prints all claims on the terminal."""
-    from gt_bench.leaderboard.terminal import print_table
+    from gt_bench.utils.terminal import print_table
 
     texts = [(claim.paper, claim.place, claim.text, *verdicts[claim.id]) for claim in claims]
     print_table(

@@ -37,7 +37,7 @@ def compare(
     """Test whether models differ: the others against the first, paired over common seeds and splits. Trains nothing."""
     from gt_bench.config.schema import RecipeError
     from gt_bench.leaderboard.collect import gather
-    from gt_bench.reports import compare as comparisons
+    from gt_bench.reports import paired_runs
 
     if len(set(names)) != len(names) or len(names) < 2:
         raise RecipeError("expected two or more different names: gt-bench compare A B")
@@ -47,9 +47,9 @@ def compare(
         print_text(problem, file=sys.stderr)
     arguments = names, grid, held, dataset or [], rope if bayes else None, records
     if as_json:
-        print_json(comparisons.as_json(*arguments))
+        print_json(paired_runs.as_json(*arguments))
     else:
-        comparisons.show(*arguments)
+        paired_runs.show(*arguments)
 
 
 def claims(

@@ -127,7 +127,7 @@ def try_(
     from gt_bench.config.option_text import seeds_in, values_in
     from gt_bench.config.search_options import options_of
     from gt_bench.config.space_text import space_in
-    from gt_bench.reports.comparison import shown
+    from gt_bench.reports.dataset_comparison import shown
 
     if save is not None:
         check_suite(save)

@@ -69,8 +69,8 @@ def board(
     A stale row lists what has changed since. Trains nothing.
     """
     from gt_bench.config.schema import RecipeError
-    from gt_bench.reports.results_page import board as suite_rows
-    from gt_bench.reports.results_page import dataset_rows, show_dataset, show_suite
+    from gt_bench.reports.results_markdown import board as suite_rows
+    from gt_bench.reports.results_markdown import dataset_rows, show_dataset, show_suite
 
     if suite is not None and dataset is None:
         grid = every_cell()

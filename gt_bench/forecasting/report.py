@@ -61,7 +61,7 @@ def summary(forecasts: Sequence["Forecast"]) -> str:
 
 def show(forecasts: Sequence["Forecast"]) -> None:
     """Print the rows and the summary."""
-    from gt_bench.leaderboard.terminal import print_table
+    from gt_bench.utils.terminal import print_table
 
     priority = ("cell", "in all", "memory", "measured on")
     print_table(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from gt_bench.leaderboard.rows import spread
 from gt_bench.papers.units import difference_text, mean_and_std, number_text
 from gt_bench.schemas import Row
-from gt_bench.stats.equivalence import MOST_SEEDS
+from gt_bench.stats.verdict import MOST_SEEDS
 from gt_bench.utils.format import markdown_line, markdown_text
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.registry import get_spec
 from gt_bench.papers.units import PERCENT
 from gt_bench.schemas import Row
-from gt_bench.stats.equivalence import quantile, sample_std
+from gt_bench.stats.verdict import quantile, sample_std
 from gt_bench.utils.paths import SUITES, place
 
 THEORY = "theory.yaml"  # in the folder of a suite

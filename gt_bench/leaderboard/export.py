@@ -11,7 +11,7 @@ from gt_bench.leaderboard.columns import table_lines
 from gt_bench.leaderboard.verdicts import p_of_comparisons
 from gt_bench.papers.published import lookup
 from gt_bench.schemas import COLUMNS, Row
-from gt_bench.stats.equivalence import false_discovery
+from gt_bench.stats.verdict import false_discovery
 from gt_bench.store.run_store import StoreError
 from gt_bench.utils.format import csv_text
 from gt_bench.utils.io import read_text, write_bytes

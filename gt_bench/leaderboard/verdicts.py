@@ -8,7 +8,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.published import Published, PublishedError, lookup, resolve
 from gt_bench.schemas import Result, Row
-from gt_bench.stats.equivalence import (
+from gt_bench.stats.verdict import (
     COUNT_STD,
     Claim,
     Number,
@@ -27,7 +27,7 @@ def with_verdict(
     printed: Published | None = None,
     modified: bool = False,
 ) -> Row:
-    """Returns the row with its verdict on the published number (gt_bench/stats/equivalence.py).
+    """Returns the row with its verdict on the published number (gt_bench/stats/verdict.py).
 
     A cell where only seeds are missing has a provisional verdict, which is marked. A cell whose runs failed, or that is
     `reduced` otherwise, gets none; neither does a cost, which depends on the authors' machine.

@@ -66,7 +66,7 @@ def leaderboard(
 
 def show(suite: str, rows: Sequence[Row], files: Sequence[Path], rules: Rules) -> None:
     """Print the rows, the count of verdicts and the names of the written files."""
-    from gt_bench.leaderboard.terminal import print_rows
+    from gt_bench.leaderboard.printed_rows import print_rows
 
     print_rows(suite, rows)
     print_text(tally(rows, rules))

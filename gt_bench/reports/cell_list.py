@@ -70,8 +70,8 @@ def _two_lines(cell: str) -> str:
 
 def show_listing(found: Sequence[Listed], problems: Sequence[str]) -> None:
     """Print the list, and what could not be read below it."""
-    from gt_bench.leaderboard.terminal import console
     from gt_bench.utils.column_widths import fitting_table
+    from gt_bench.utils.terminal import console
 
     texts = [[one["cell"], one["settings"], one["seeds"], one["state"]] for one in found]
     columns, out = ("cell", "settings", "seeds", "state"), console()

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from gt_bench.leaderboard import terminal
 from gt_bench.papers.table_layout import find, layouts, of_paper
 from gt_bench.reports.html.build import table_html
 from gt_bench.reports.paper_table import caption, entries, legend, paper_table, to_csv, to_markdown, to_terminal, to_tex
 from gt_bench.schemas import Row
+from gt_bench.utils import terminal
 from gt_bench.utils.format import print_json, print_text, terminal_text
 
 

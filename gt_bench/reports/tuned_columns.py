@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.terminal import print_table
 from gt_bench.papers.units import PERCENT, difference_text, mean_and_std, metric_label, number_text
 from gt_bench.schemas import Settings
-from gt_bench.stats.equivalence import STD_DDOF
 from gt_bench.stats.paired import Paired, paired
+from gt_bench.stats.verdict import STD_DDOF
+from gt_bench.utils.terminal import print_table
 
 DEFAULT, TUNED, ENSEMBLED = "default", "tuned", "tuned and ensembled"
 HEADS = ("settings", "test", "validation", "against default [95 %]", "trials", "runs", "hours", "parameters")

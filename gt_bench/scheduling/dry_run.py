@@ -64,7 +64,7 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], me
 
 def show_dry_run(entries: Sequence[Entry], grid: Grid, measure: bool = False) -> None:
     """Print `dry_run` as a table, and how its times were obtained."""
-    from gt_bench.leaderboard.terminal import print_table
+    from gt_bench.utils.terminal import print_table
 
     rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr), measure)
     columns = ("resources of a job", "jobs", "runs, trials", "total time", "cells")

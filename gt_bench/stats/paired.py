@@ -17,7 +17,7 @@ import numpy as np
 
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.stats import ranking
-from gt_bench.stats.equivalence import first_count, quantile, slack_of, upper_tail
+from gt_bench.stats.verdict import first_count, quantile, slack_of, upper_tail
 
 FIRST, SECOND, INCONCLUSIVE, EQUAL, TOO_FEW = "first", "second", "inconclusive", "equal", "too few runs"
 FEWEST_PAIRS = 3

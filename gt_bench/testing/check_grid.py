@@ -231,7 +231,7 @@ def report(outcomes: Mapping[str, tuple[Computed, str | None]], seconds: float) 
     Returns:
         The number of failures.
     """
-    from gt_bench.leaderboard.terminal import print_table
+    from gt_bench.utils.terminal import print_table
 
     failed = [(name, wrong) for name, (_, wrong) in outcomes.items() if wrong]
     if failed:

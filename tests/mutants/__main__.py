@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from gt_bench.leaderboard.terminal import print_table
+from gt_bench.utils.terminal import print_table
 from tests.mutants.mutations import MUTATIONS, Mutation
 from tests.mutants.refactorings import REFACTORINGS, Refactoring
 from tests.mutants.runner import Checked, Edit, check_all

@@ -9,7 +9,7 @@ from pydantic import Field
 from gt_bench.claims.checks.registry import CheckResult, Comparison, register_check
 from gt_bench.config.schema import nearest
 from gt_bench.papers.published import RESULTS, Published, PublishedError, lookup, printed_at, read_entries
-from gt_bench.stats.equivalence import sample_std
+from gt_bench.stats.verdict import sample_std
 
 Rank = Annotated[int, Field(ge=1)]
 

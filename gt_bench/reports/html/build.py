@@ -25,7 +25,7 @@ from gt_bench.papers.coverage import added, coverage, spent
 from gt_bench.papers.published import paper_titles
 from gt_bench.provenance import uncommitted
 from gt_bench.reports import over_datasets
-from gt_bench.reports.html import cell_details, content, custom_plots, overview, plots, progress
+from gt_bench.reports.html import cell_details, content, custom_plots, overview, plot_data, progress
 from gt_bench.reports.html.critical_diagram import draw
 from gt_bench.reports.html.custom_plots import CustomPlot
 from gt_bench.reports.paper_summary import Summary, every_in_short
@@ -98,10 +98,10 @@ def page_html(
     every_cell = cell_details.of_cells(grid, held)
     problems += [problem for one in every_cell.values() for problem in cast(list[str], one.get("problems", []))]
     shown = {
-        "rows": plots.rows_for_plots(held.rows, every_cell, overview.rows_of_numbers(covered, held.rows)),
-        "scaling": plots.scaling(held.rows),
-        "growth": plots.growth(),
-        "hot": plots.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
+        "rows": plot_data.rows_for_plots(held.rows, every_cell, overview.rows_of_numbers(covered, held.rows)),
+        "scaling": plot_data.scaling(held.rows),
+        "growth": plot_data.growth(),
+        "hot": plot_data.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
         "custom": [plot.figure for plot in custom],
     }
     lines = overview.of_papers(covered, held.rows)

@@ -206,9 +206,9 @@ def test_shipped_numbers_are_listed_next_to_it(ours, monkeypatch):
     from tests.conftest import ROOT
 
     grid = load_grid(ROOT / "params.yaml")
-    monkeypatch.setattr("gt_bench.reports.comparison.ROOT", ROOT / "suites")
+    monkeypatch.setattr("gt_bench.reports.dataset_comparison.ROOT", ROOT / "suites")
     from gt_bench.config.tried import TriedCell
-    from gt_bench.reports.comparison import comparison
+    from gt_bench.reports.dataset_comparison import comparison
 
     cell = TriedCell(key="tried-texas-x", cell="tried/texas/x", dataset="texas", model="x", settings="recipes")
     result = {

@@ -86,7 +86,7 @@ def check_csv(text: str) -> None:
 def test_a_hostile_text_does_nothing_in_any_output(capsys):
     from gt_bench.config.verdict_settings import Rules
     from gt_bench.leaderboard.export import to_csv, to_json, to_markdown
-    from gt_bench.leaderboard.terminal import print_rows, print_table
+    from gt_bench.leaderboard.printed_rows import print_rows
     from gt_bench.papers.table_layout import layouts
     from gt_bench.reports.attempt_history import Attempt, changes, history_lines
     from gt_bench.reports.cell_list import show_listing
@@ -94,6 +94,7 @@ def test_a_hostile_text_does_nothing_in_any_output(capsys):
     from gt_bench.reports.paper_table import paper_table
     from gt_bench.reports.show_table import show
     from gt_bench.tracking.payload import describe_cell, describe_run
+    from gt_bench.utils.terminal import print_table
 
     rows, result, record = hostile_rows()
     print_rows(HOSTILE, rows)

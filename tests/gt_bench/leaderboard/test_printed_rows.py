@@ -8,7 +8,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
-from gt_bench.leaderboard import terminal
+from gt_bench.utils import terminal
 from gt_bench.utils.column_widths import fitting_table
 from tests.conftest import ROOT
 from tests.gt_bench.table_width import fits

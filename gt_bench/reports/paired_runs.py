@@ -57,7 +57,7 @@ class Side(NamedTuple):
     remark: str = ""
 
 
-class Comparison(NamedTuple):
+class PairedRuns(NamedTuple):
     """Two sides on one dataset.
 
     Attributes:
@@ -158,7 +158,7 @@ def compare(
     rules: Rules,
     rope: float | None = None,
     root: Path = ROOT,
-) -> tuple[list[Comparison], list[str]]:
+) -> tuple[list[PairedRuns], list[str]]:
     """Compare two names.
 
     Args:
@@ -199,7 +199,7 @@ def compare(
         examples = _example_error(a, b, common, metric, root)
         known = examples if isinstance(examples, ExampleError) else None
         result = paired(*values, direction, rules, known, span_of(metric))
-        found.append(Comparison(dataset, metric, a, b, result, "" if known else str(examples), left_out, bayes))
+        found.append(PairedRuns(dataset, metric, a, b, result, "" if known else str(examples), left_out, bayes))
     return found, why + [
         f"{dataset}: only {second[dataset][0].name} has runs" for dataset in second if dataset not in first
     ]
@@ -249,7 +249,7 @@ def _means(named: Mapping[str, Mapping[str, Sequence[Side]]], common: Sequence[s
 
 def _compared(
     names: Sequence[str], grid: Grid, held: Gathered, datasets: Sequence[str], rope: float | None, root: Path
-) -> tuple[dict[str, dict[str, list[Side]]], list[tuple[str, list[Comparison]]], list[str]]:
+) -> tuple[dict[str, dict[str, list[Side]]], list[tuple[str, list[PairedRuns]]], list[str]]:
     """Return (sides of each name, comparisons of each other name with the first, why datasets are left out)."""
     named = {name: sides(name, grid, held, datasets) for name in names}
     everything, reasons = [], []
@@ -324,7 +324,7 @@ def show(
     Raises:
         RecipeError: a name does not exist, or nothing is in common.
     """
-    from gt_bench.leaderboard.terminal import print_table
+    from gt_bench.utils.terminal import print_table
 
     rules = grid.run.verdict
     named, everything, reasons = _compared(names, grid, held, datasets, rope, root)
@@ -371,7 +371,7 @@ def show(
     _show_ranks(named, rules, rope)
 
 
-def _left_out(one: Comparison) -> list[str]:
+def _left_out(one: PairedRuns) -> list[str]:
     """Return how many runs of each side the other side does not have."""
     sides = (one.first, one.second), (one.second, one.first)
     return [
@@ -404,7 +404,7 @@ def _show_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules,
         )
 
 
-def _texts(one: Comparison, bayes: bool) -> list[str]:
+def _texts(one: PairedRuns, bayes: bool) -> list[str]:
     percent, found = one.metric in PERCENT, one.found
     common = one.first.values.keys() & one.second.values.keys()
     means = number_texts([_mean(one.first, common), _mean(one.second, common)], percent)

@@ -11,7 +11,7 @@ from gt_bench.leaderboard.collect import every_row
 from gt_bench.leaderboard.columns import cells
 from gt_bench.papers.published import lookup
 from gt_bench.reports.paper_table import our_number
-from gt_bench.reports.results_page import board, page
+from gt_bench.reports.results_markdown import board, page
 from gt_bench.store.archive import problems_of, read
 from gt_bench.store.run_store import StoreError, sealed
 from tests.conftest import ROOT
@@ -74,7 +74,7 @@ def shipped():
 @pytest.mark.slow
 def test_the_page_of_results_is_up_to_date(shipped):
     shown = (ROOT / "docs/results.md").read_text()
-    assert shown == shipped[0], "run: python -m gt_bench.reports.results_page > docs/results.md"
+    assert shown == shipped[0], "run: python -m gt_bench.reports.results_markdown > docs/results.md"
     for row in shipped[1]:
         if row["published_place"]:
             text = our_number(row, lookup(*row["published_place"]))

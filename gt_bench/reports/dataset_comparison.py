@@ -15,10 +15,10 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.tried import tried_cells
 from gt_bench.data.custom.metric import is_custom
 from gt_bench.leaderboard.collect import OWN, collect, gather, tested_values
+from gt_bench.leaderboard.printed_rows import short_names
 from gt_bench.leaderboard.rows import spread, summarise
-from gt_bench.leaderboard.terminal import print_table, print_wrapped, short_names
 from gt_bench.papers.units import difference_text, mean_and_std, span_of
-from gt_bench.reports.compare import verdict_of
+from gt_bench.reports.paired_runs import verdict_of
 from gt_bench.reports.paper_table import tex_text
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
 from gt_bench.reports.tuned_columns import show as show_columns
@@ -28,6 +28,7 @@ from gt_bench.store.archive import ROOT
 from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
 from gt_bench.utils.column_widths import fitting_table
+from gt_bench.utils.terminal import print_table, print_wrapped
 
 if TYPE_CHECKING:
     import pandas
@@ -146,8 +147,9 @@ class Comparison:
 
     def __str__(self) -> str:
         texts = self.texts()
-        short = {name: short_names([row[COLUMNS.index(name)] for row in texts]) for name in ("model", "of")}
-        table = fitting_table(COLUMNS, texts, PRINTED_WIDTH, wrapped=WRAPPED, right=RIGHT, stacks=STACKS, shorter=short)
+        table = fitting_table(
+            COLUMNS, texts, PRINTED_WIDTH, wrapped=WRAPPED, right=RIGHT, stacks=STACKS, shorter=_short_names(texts)
+        )
         table.box, table.caption = SIMPLE_HEAD, None
         out = Console(width=PRINTED_WIDTH, file=io.StringIO(), color_system=None, force_jupyter=False)
         out.print(table)
@@ -267,6 +269,10 @@ def _against(
     )  # fmt: skip
 
 
+def _short_names(texts: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    return {name: short_names([row[COLUMNS.index(name)] for row in texts]) for name in ("model", "of")}
+
+
 def _metric(row: Compared) -> str:
     """Return the metric of a row; for standardised targets with its divisor."""
     divided_by = (
@@ -311,7 +317,7 @@ def shown(comparison: Comparison, lines: Sequence[str] = ()) -> None:
         bold=here,
         title=f"{comparison.dataset}: {comparison._summary()}",
         stacks=STACKS,
-        shortened=("model", "of"),
+        shorter=_short_names(comparison.texts()),
     )
     if comparison.tuned:
         show_columns(comparison.tuned)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from scipy import special, stats
 
 from gt_bench.papers.published import lookup, papers, read_entries
-from gt_bench.stats.equivalence import (
+from gt_bench.stats.verdict import (
     COUNT_STD,
     MOST_SEEDS,
     Number,

@@ -13,7 +13,7 @@ from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import gather
-from gt_bench.reports.compare import compare, mean_ranks, sides, verdict_of
+from gt_bench.reports.paired_runs import compare, mean_ranks, sides, verdict_of
 from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store, run_digest, sealed
 from tests.gt_bench.cells import make_record, make_result, write

@@ -1,6 +1,6 @@
 """Leaderboards of suites from shipped records, on a terminal and as docs/results.md.
 
-python -m gt_bench.reports.results_page > docs/results.md
+python -m gt_bench.reports.results_markdown > docs/results.md
 """
 
 import sys
@@ -18,7 +18,7 @@ from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.collect import collect, every_row, gather, shipped_of, shipped_rows
 from gt_bench.leaderboard.columns import SHOWN, cells, remarks_of
 from gt_bench.leaderboard.export import tally, write_reports
-from gt_bench.leaderboard.terminal import print_rows, print_table
+from gt_bench.leaderboard.printed_rows import print_rows, short_names
 from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
@@ -33,6 +33,7 @@ from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
 from gt_bench.utils.format import print_text
 from gt_bench.utils.paths import place, suite_folders
+from gt_bench.utils.terminal import print_table
 
 ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = (
@@ -163,7 +164,7 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT, notes: bool = Fals
         title=dataset,
         files=" (--json)",
         stacks=((name, "metric"), ("mean ± std", "published"), (difference, "verdict"), ("runs", "from")),
-        shortened=(name,),
+        shorter={name: short_names([line[0] for line in lines])},
     )
     remarks = dict.fromkeys(remark for row in rows for remark in remarks_of(row))
     if notes:
@@ -196,7 +197,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     parts = [
         "# Results so far",
         "",
-        "Generated from the shipped records by `python -m gt_bench.reports.results_page > docs/results.md`.",
+        "Generated from the shipped records by `python -m gt_bench.reports.results_markdown > docs/results.md`.",
         "`gt-bench page` writes all of it with plots and recipes into `reports/index.html`.",
         "`gt-bench table PAPER TABLE` prints one table. `gt-bench store verify` lists the records that",
         "the current code would compute differently.",

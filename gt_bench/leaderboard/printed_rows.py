@@ -1,58 +1,16 @@
-"""What reports print on a terminal."""
+"""Rows of leaderboards on a terminal."""
 
-import os
-import sys
-import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-
-from rich.console import Console
 
 from gt_bench.config.suite import load_suite
 from gt_bench.leaderboard.columns import reason_of, remarks_of, terminal_table
 from gt_bench.schemas import Row
-from gt_bench.utils.column_widths import fitting_table
+from gt_bench.utils import terminal
 from gt_bench.utils.format import print_text
 from gt_bench.utils.paths import suite_folders
 
 NAME_LENGTH = 20  # characters of a shortened name
-
-
-def console() -> Console:
-    """Return a console as wide as the terminal or the variable COLUMNS; otherwise wide enough for most tables."""
-    return Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 180, force_jupyter=False)
-
-
-def print_table(
-    names: Sequence[str], rows: Sequence[Sequence[str]], *priority: str, wrapped: Collection[str] = (),
-    right: Collection[str] = (), title: str | None = None, files: str = "", bold: Collection[int] = (),
-    stacks: Sequence[Sequence[str]] = (), shortened: Collection[str] = (),
-) -> None:  # fmt: skip
-    """Print a table that fits the terminal.
-
-    Args:
-        names: as in `gt_bench.utils.column_widths.fitting_table`.
-        rows: as in `fitting_table`.
-        priority: names of columns in the order in which they get space.
-        wrapped: as in `fitting_table`.
-        right: as in `fitting_table`.
-        title: as in `fitting_table`.
-        files: as in `fitting_table`.
-        bold: as in `fitting_table`.
-        stacks: as in `fitting_table`.
-        shortened: columns of names of models and suites, which are shortened where space is missing.
-    """
-    out = console()
-    texts = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
-    shorter = {name: short_names(texts[name]) for name in shortened if name in texts}
-    out.print(fitting_table(names, rows, out.width, priority, wrapped, right, title, files, bold, stacks, shorter))
-
-
-def print_wrapped(line: str) -> None:
-    """Print a sentence, wrapped at spaces to the width of the terminal."""
-    print_text(
-        textwrap.fill(line, console().width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
-    )
 
 
 def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
@@ -63,7 +21,7 @@ def print_rows(title: str, rows: Sequence[Row], notes: bool = True) -> None:
         rows: the rows.
         notes: whether all remarks are printed below the table, each once; otherwise only why rows have no number.
     """
-    out = console()
+    out = terminal.console()
     names = {"model": [row["model"] for row in rows], "dataset": [row["dataset"] for row in rows]}
     out.print(terminal_table(title, rows, out.width, {name: short_names(texts) for name, texts in names.items()}))
     remarks = dict.fromkeys(remark for row in rows for remark in remarks_of(row))
