@@ -21,7 +21,7 @@ test-fast: $(READY) ## the tests that are not marked slow: about two minutes on 
 test-cluster: $(READY) ## sweeps on a real Slurm, which the test starts itself where it is installed
 	@$(RUN) python -m pytest -m cluster
 
-test-faults: $(READY) ## fifty kills of every stage, a full disk at every write, damaged files: docs/reliability.md
+test-faults: $(READY) ## kills of every stage at random moments, and a full disk at every write: docs/reliability.md
 	@$(RUN) python -m tests.faults
 
 lint: $(READY)

@@ -93,11 +93,11 @@ def full_at(world: World, stage: str, part: str, pages: int, tally: Tally) -> bo
     return met
 
 
-def full_at_every_write(world: World, stage: str, part: str, steps: int = 1) -> Tally:
+def full_at_every_write(world: World, stage: str, part: str) -> Tally:
     """Run a stage with no free page, then with more and more of them until it succeeds."""
     tally, pages = Tally(), 0
     while full_at(world, stage, part, pages, tally):
-        pages += max(steps, pages // 8)  # a database has hundreds of pages
+        pages += max(1, pages // 4)  # a database has hundreds of pages
     return tally
 
 

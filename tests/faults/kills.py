@@ -27,36 +27,27 @@ class Tally:
     differ: list[str] = field(default_factory=list)
 
 
-def counted(stage: str, until: int | None, note: Path):
+def counted(stage: str, until: int | None, note: Path) -> Callable[[], None]:
     """The work of a stage, killed at the given change to a file; if it ends before, `note` has their number."""
 
     def work() -> None:
-        seen = watch(until, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        seen, process = 0, os.getpid()
+
+        def hook(event: str, arguments: tuple) -> None:
+            nonlocal seen
+            changes = event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING)
+            if changes and os.getpid() == process:
+                seen += 1
+                if seen == until:
+                    os.kill(process, signal.SIGKILL)
+
+        sys.addaudithook(hook)
         try:
             STAGES[stage].work()
         finally:
-            note.write_text(str(seen[0]))
+            note.write_text(str(seen))
 
     return work
-
-
-def watch(until: int | None, act: Callable[[], None]) -> list[int]:
-    """Count the changes that this process makes to files from now on, and act at the given one.
-
-    Returns:
-        The list of changes.
-    """
-    seen, process = [0], os.getpid()
-
-    def hook(event: str, arguments: tuple) -> None:
-        changes = event in CHANGES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING)
-        if changes and os.getpid() == process:
-            seen[0] += 1
-            if seen[0] == until:
-                act()
-
-    sys.addaudithook(hook)
-    return seen
 
 
 def kill_one(world: World, stage: str, folder: Path, draw: random.Random, by_change: bool, changes: int) -> bool:

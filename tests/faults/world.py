@@ -208,11 +208,11 @@ def status(work: Callable[[], Any]) -> int:
 class Child:
     """A forked process that does `work` in `folder`.
 
-    `said` is its output, `status` its exit status; `name` names the file with the output, next to the folder.
+    `said` is its output, which is in a file next to the folder, and `status` its exit status.
     """
 
-    def __init__(self, work: Callable[[], Any], folder: Path, name: str | None = None):
-        self.log = folder.with_name(f"{name or folder.name}.log")
+    def __init__(self, work: Callable[[], Any], folder: Path):
+        self.log = folder.with_name(f"{folder.name}.log")
         self.process = fork.Process(target=self._do, args=(work, folder))
         self.process.start()
 
