@@ -82,7 +82,7 @@ def evaluate(
     from gt_bench.config.grid import load_grid
     from gt_bench.plugins.datasets import store_data
     from gt_bench.plugins.models import from_class
-    from gt_bench.runtime.global_state import standard_process
+    from gt_bench.runtime.torch_defaults import torch_defaults
 
     given: dict[str, Any] = {
         "seeds": seeds,
@@ -97,7 +97,7 @@ def evaluate(
     grid = load_grid()
     # one process: a notebook has threads already, which no fork survives
     run = grid.run.model_copy(update={"parallel": 1, "tracking": chosen.track and grid.run.tracking})
-    with standard_process():
+    with torch_defaults():
         return try_pair(
             model if isinstance(model, str) else from_class(model).name,
             str(dataset) if isinstance(dataset, str | Path) else store_data(dataset, chosen.name, chosen.data),

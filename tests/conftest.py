@@ -44,7 +44,7 @@ LONGEST = (
     "test_pipeline", "test_add_a_paper", "test_wheel", "gt_bench/runtime/test_threads",
     "test_notebook", "test_docs_commands", "gt_bench/search/test_optimize", "gt_bench/scheduling/test_local_queue",
     "gt_bench/scheduling/test_reproduce", "gt_bench/test_security", "faults/test_kills",
-    "faults/test_disk", "gt_bench/runtime/test_global_state", "gt_bench/tracking/test_ui",
+    "faults/test_disk", "gt_bench/tracking/test_ui",
     "gt_bench/experiment/test_launch_ddp", "gt_bench/pipeline/test_tune", "gt_bench/runtime/test_exit_status",
     "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard",
     "gt_models/test_compile", "gt_models/kernels/test_triangular_attention",

@@ -28,7 +28,7 @@ from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import NOTHING, dataset_name
 from gt_bench.plugins.default_recipes import recipe_of, settings_lines
-from gt_bench.plugins.models import find, taken_names
+from gt_bench.plugins.models import find, is_importable, is_own, taken_names
 from gt_bench.reports.dataset_comparison import Comparison, comparison
 from gt_bench.schemas import Result, Settings
 from gt_bench.search.methods import check_method
@@ -129,6 +129,13 @@ def try_pair(
     infos = {name: _model(name) for name in (model, *against)}
     for info in infos.values():
         check_pair(info, spec)
+        if is_own(info.name) and not is_importable(info.name):
+            print_text(
+                f"{info.name}: no new process can import this class, of a notebook, the running script or a function: "
+                "its runs are computed each time and never taken from the store; move it to the top level of a .py "
+                "file to reuse them",
+                flush=True,
+            )
     if ensemble:
         check_ensemble(spec.task, spec.metric, grid, members, method.objectives)
         grid = grid.model_copy(update={"run": grid.run.model_copy(update={"require_predictions": True})})

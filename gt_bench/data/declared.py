@@ -30,10 +30,10 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
 from gt_bench.schemas import Settings
-from gt_bench.utils.code_digest import text_digest
 from gt_bench.utils.entry_points import described, loaded, package_of
 from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import is_plain_name
+from gt_bench.utils.user_code import source_digest
 
 if TYPE_CHECKING:
     from torch_geometric.data.data import BaseData
@@ -177,7 +177,7 @@ def _pyg_source(text: str) -> Given:
                 "file and use file.py:load"
             ) from error
 
-    return Given(load, f"{text} torch_geometric {torch_geometric.__version__}", text)
+    return Given(load, f"{text} torch_geometric {torch_geometric.__version__}", text, fixed=True)
 
 
 def _python_source(path: Path, function: str) -> Given:
@@ -194,7 +194,7 @@ def _python_source(path: Path, function: str) -> Given:
 
 def _text_of(path: Path, function: str) -> str:
     """Return the text that decides the data of a function of a file."""
-    digest = text_digest(path.resolve(), path.resolve().parent)
+    digest = source_digest(path)
     return digest if function == "load" else f"{function} {digest}"
 
 

@@ -92,7 +92,7 @@ def prepare(
                 shutil.rmtree(leftover)
         pins = read_pins()
         header = valid(spec, folder, pins, say)
-        if header is not None:
+        if header is not None and not _may_have_changed(spec):
             _pin({path: Pin(**pin) for path, pin in header.pins.items()}, root)  # restores a lost lock file
             return Prepared("up to date", folder, header)
         try:
@@ -149,7 +149,7 @@ def valid(
 
     Returns:
         The header if the dataset is undamaged, was made from this spec by this version, and of files that agree with
-        `pins`; else None. Files that a user's function read must not have changed.
+        `pins`; else None.
     """
     try:
         header = PackedDataset.open(folder).header
@@ -158,16 +158,11 @@ def valid(
     except DatasetError as error:
         say(" ".join(str(error).partition("; prepare it again")[0].split()))
         return None
-    if changed := _changed_files(header):
-        say(f"{changed[0]}: has changed since {spec.name} was packed; it is packed again")
-        return None
     return header if header.provenance.get("spec") == spec.digest and not _contradictions(header, pins) else None
 
 
 def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
     """Find raw files whose pin in data.lock.json differs from the file the packed dataset was made from.
-
-    Files that a user's function read count too, if their content has changed.
 
     Args:
         name: name of the dataset.
@@ -180,8 +175,7 @@ def contradicted(name: str, data_root: str | Path = "data") -> list[str]:
     if not header.exists():
         return []
     try:
-        found = PackedHeader.model_validate_json(header.read_bytes())
-        return _contradictions(found, pins) + _changed_files(found)
+        return _contradictions(PackedHeader.model_validate_json(header.read_bytes()), pins)
     except (OSError, ValueError):  # damaged: the download stage prepares it again
         return []
 
@@ -207,20 +201,19 @@ def open_unchanged(folder: Path) -> PackedDataset:
     source = getattr(spec.arguments.get("reader"), "source", None)
     if isinstance(source, str | Path) and not Path(source).exists():
         return packed
-    changed = _changed_files(header)
-    if header.provenance.get("spec") != spec.digest or changed:
-        what = changed[0] if changed else f"dataset {header.name!r}: its files, function or entry in datasets.yaml"
+    if header.provenance.get("spec") != spec.digest:
         raise DatasetError(
-            f"{what} changed after {folder} was packed; pack it again: python -m stages.download {header.name} and "
-            f"python -m stages.encode {header.name}, or gt-bench try MODEL {header.name}"
+            f"dataset {header.name!r}: its files, function or entry in datasets.yaml changed after {folder} was "
+            f"packed; pack it again: python -m stages.download {header.name} and python -m stages.encode "
+            f"{header.name}, or gt-bench try MODEL {header.name}"
         )
     return packed
 
 
-def _changed_files(header: PackedHeader) -> list[str]:
-    """Return the files that a user's function read and that have another content now. A removed file is none."""
-    read = header.provenance.get("read", {})
-    return [path for path, digest in read.items() if Path(path).is_file() and file_digest(Path(path)) != digest]
+def _may_have_changed(spec: DatasetSpec) -> bool:
+    """Return whether only calling a user's function shows if its data are still the same."""
+    source = getattr(spec.arguments.get("reader"), "source", None)
+    return source is not None and not isinstance(source, str | Path) and not getattr(source, "fixed", False)
 
 
 def _contradictions(header: PackedHeader, pins: Mapping[str, Pin]) -> list[str]:

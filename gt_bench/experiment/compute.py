@@ -13,10 +13,8 @@ import torch
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.record import make_record
 from gt_bench.experiment.setup import Setup
-from gt_bench.plugins.models import is_own
 from gt_bench.runtime.environment import Clock, PeakMemory, Usage
 from gt_bench.runtime.fresh_process import OnEpoch
-from gt_bench.runtime.global_state import DETERMINISTIC, global_state
 from gt_bench.runtime.startup import freeze_loaded_objects, prepare_process
 from gt_bench.runtime.threads import computing_with
 from gt_bench.schemas import Record, StoredPredictions
@@ -79,13 +77,13 @@ def compute(
         recomputed: start with activation checkpointing; see `Run.recomputed`.
 
     Raises:
-        RecipeError: recipe, model and dataset do not fit, or the model changes global state.
+        RecipeError: recipe, model and dataset do not fit.
     """
     recipe, folder, writes = experiment.recipe, experiment.store.folder(digest), share is None or share.rank == 0
     with computing_with(recipe.threads):
         freeze_loaded_objects()
         clock, memory, usage = Clock(), PeakMemory(experiment.device), Usage(experiment.device)
-        after_epoch = _after_epoch(experiment, usage, on_epoch)
+        after_epoch = _after_epoch(usage, on_epoch)
         loader, run = _create_run(experiment, seed, folder, clock, after_epoch, share, recomputed)
         run.examples_limit = int(experiment.predictions_mib * 2**20) if test else 0
         memory.start()
@@ -107,21 +105,11 @@ def compute(
         return record
 
 
-def _after_epoch(experiment: Setup, usage: Usage, on_epoch: OnEpoch | None) -> OnEpoch:
-    """Returns a callback that measures usage and calls `on_epoch`.
-
-    It raises RecipeError if a user-supplied model has changed the global state of this moment.
-    """
-    user_supplied = is_own(experiment.recipe.model.name)
-    expected = global_state() | {DETERMINISTIC: experiment.device.type == "cpu"} if user_supplied else {}
+def _after_epoch(usage: Usage, on_epoch: OnEpoch | None) -> OnEpoch:
+    """Returns a callback that measures usage and calls `on_epoch`."""
 
     def after_epoch(epoch: int, values: dict[str, float]) -> None:
         usage.epoch(epoch)
-        if expected and (changed := [what for what, value in global_state().items() if value != expected[what]]):
-            raise RecipeError(
-                f"{experiment.path}: model: it changes {changed[0]} of the whole process; remove this from the model's "
-                "code, because a run may not change global state"
-            )
         if on_epoch:
             on_epoch(epoch, values)
 

@@ -94,13 +94,7 @@ def check_digest(experiment: Setup, record: Record, digest: str, test: bool) -> 
     mine: dict[str, object] = {**experiment.digests, **experiment.versions, "recipe": recipe}
     theirs: dict[str, object] = {**run["digests"], **run["versions"], "recipe": run["recipe"]}
     differing = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
-    message = (
+    raise RecipeError(
         f"{experiment.path}: seed {run['seed']}: {', '.join(differing or ['split'])} changed during the run, because "
         "code, data or the model's files were edited; nothing is stored; run the same command again"
     )
-    if differing == ["files"]:
-        message += (
-            ". If no file was edited, the model reads a value that differs in each process, such as a random number or "
-            "the time: compute it from a fixed seed, or make it an argument of the constructor"
-        )
-    raise RecipeError(message)

@@ -127,7 +127,7 @@ class Setup:
             "data": self.packed.digest,
             "encodings": self.encoded.digest,
         }
-        if files := files_digest(recipe.model.name, recipe.model.arguments):
+        if files := files_digest(recipe.model.name):
             digests["files"] = files
         if custom := [metric_digest(name) for name in self.task.custom]:
             digests["metric"] = digest_of(custom)

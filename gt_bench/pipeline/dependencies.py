@@ -135,7 +135,7 @@ def _identity(recipe: Recipe, task: str) -> Settings:
     if not (model in list_models() and model_module(model).startswith("gt_models.")):
         from gt_bench.plugins.models import files_digest
 
-        files = files_digest(model, recipe.model.arguments)
+        files = files_digest(model)
     versions = run_versions(None if files else model, task, recipe.decisive())
     return {"versions": versions} | ({"files": files} if files else {})
 

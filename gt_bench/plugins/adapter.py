@@ -16,7 +16,6 @@ from pydantic import AfterValidator
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from gt_bench.runtime.global_state import REMEDIES, unchanged_process
 from gt_bench.runtime.signals import Stopped
 from gt_bench.training.failures import is_out_of_memory, one_row
 from gt_bench.utils.errors import UserError
@@ -68,8 +67,7 @@ class PlainModel(nn.Module):
         }
         given = {name: widths[what] for what, name in self.places.items()}
         try:
-            with unchanged_process() as changed:
-                self.model = self.plain(**given, **arguments)
+            self.model = self.plain(**given, **arguments)
         except Stopped:
             raise
         except (Exception, SystemExit) as error:  # whatever a user's constructor may raise
@@ -77,7 +75,6 @@ class PlainModel(nn.Module):
             raise OwnModelError(
                 f"{where(self.plain, '__init__', error)}: {self.plain.__name__}({said}) raises {_text(error)}"
             ) from error
-        self._refuse(changed, "__init__")
         if lazy := [
             name for name, parameter in self.model.named_parameters() if isinstance(parameter, UninitializedParameter)
         ]:
@@ -102,14 +99,6 @@ class PlainModel(nn.Module):
         self._due = True
         return super().train(mode)
 
-    def _refuse(self, changed: Sequence[str], method: str) -> None:
-        if changed:
-            raise OwnModelError(
-                f"{where(self.plain, method)}: {self.plain.__name__} changes {changed[0]} of the whole process, and so "
-                "every later step and run; expected a model that changes nothing outside itself; "
-                f"{REMEDIES.get(changed[0], 'take that out')}"
-            )
-
     def forward(self, batch: GraphBatch) -> Tensor:
         """Returns the output of the plain module, one row per graph, node or pair.
 
@@ -124,12 +113,11 @@ class PlainModel(nn.Module):
             n: (v, v._version, _content(v) if due else None) for n, v in data.to_dict().items() if isinstance(v, Tensor)
         }
         try:
-            with unchanged_process() as altered:
-                output = (
-                    self.model(data)
-                    if self.parts is None
-                    else self.model(**{name: getattr(data, name) for name in self.parts})
-                )
+            output = (
+                self.model(data)
+                if self.parts is None
+                else self.model(**{name: getattr(data, name) for name in self.parts})
+            )
         except (Exception, SystemExit) as error:
             if isinstance(error, UserError | Stopped) or is_out_of_memory(error):
                 raise
@@ -143,7 +131,6 @@ class PlainModel(nn.Module):
             raise OwnModelError(
                 f"{where(self.plain, 'forward', error)}: {_text(error)}{remedy}; it was given {_described(data)}"
             ) from error
-        self._refuse(altered, "forward")
         if changed := [
             n for n, (v, version, content) in given.items() if v._version != version or (due and _content(v) != content)
         ]:

@@ -1,17 +1,16 @@
-"""User-supplied models: `path/to/file.py:MyModel`, or a name of an installed package.
+"""User-supplied models: `path/to/file.py:MyModel`, `package.module:MyModel`, or an entry point `gt_bench.models`.
 
-Packages declare models as entry points `gt_bench.models`. A class with the decorator `gt_models.register_model` is used
-as it is; any other nn.Module is wrapped by `gt_bench.plugins.adapter`. Once found, a model is in the registry under its
-name in recipes.
+A class with the decorator `gt_models.register_model` is used as it is; any other nn.Module is wrapped by
+`gt_bench.plugins.adapter`. Once found, a model is in the registry under its name in recipes.
+
+The identity of a class is the content of its file and of the files of its folder that it imports
+(gt_bench/utils/user_code.py). A class that no new process can import, of a notebook or of the running script, has none:
+its runs are computed each time.
 """
 
-import ast
-import hashlib
 import inspect
-import linecache
-import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import secrets
+import sys
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -20,13 +19,12 @@ from types import ModuleType
 from torch import nn
 
 from gt_bench.config.schema import nearest
-from gt_bench.data.readers import file_digest
 from gt_bench.plugins.adapter import LEVELS, OwnModelError, adapted, line_of, where
-from gt_bench.plugins.captured_values import PICKLED, captured_values
-from gt_bench.runtime.module_loader import PREFIX, imported
-from gt_bench.utils.code_digest import closure, files_of, meaning, project_modules, text_digest
+from gt_bench.runtime.module_loader import imported
+from gt_bench.utils.code_digest import closure
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.entry_points import described, loaded, package_of
+from gt_bench.utils.user_code import project_modules, source_digest, source_files
 from gt_bench.utils.versions import version_of
 from gt_models import registry
 from gt_models.registry import ModelInfo
@@ -36,40 +34,39 @@ GROUP = "gt_bench.models"
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a user-supplied model.
+    """What decides a user-supplied model.
 
     Attributes:
-        path: its file; None for a notebook.
-        root: the folder below which imports of the file count.
-        text: the text of a notebook's cell.
-        values: what a class reads besides its text, from `captured_values`.
+        path: its file.
+        root: folder in which its absolute imports are looked up.
     """
 
-    path: Path | None
-    root: Path | None
-    text: str = ""
-    values: tuple[str, ...] = ()
+    path: Path
+    root: Path
 
     @property
     def digest(self) -> str:
-        """sha256 of what the text means and of `values`: comments and docstrings do not count."""
-        text = text_digest(self.path, self.root) if self.path and self.root else meaning(self.text)
-        return digest_of([text, *self.values]) if self.values else text
-
-    @property
-    def modules(self) -> list[str]:
-        """Modules of this project that the file imports, directly or through others of its folder."""
-        return project_modules(files_of(self.path, self.root)) if self.path and self.root else []
+        """sha256 of its files, and of the versions of the modules of this project that they import."""
+        modules = closure(project_modules(source_files(self.path, self.root)))
+        versions = {module: version for module in sorted(modules) if (version := version_of(module)) > 1}
+        return digest_of([source_digest(self.path, self.root), versions])
 
 
-_SOURCES: dict[str, Source] = {}
+@dataclass(frozen=True)
+class Unidentified:
+    """A class that no new process can import. `digest` is drawn once, so that no other call finds its runs."""
+
+    digest: str
+
+
+_SOURCES: dict[str, Source | Unidentified] = {}
 
 
 def find(name: str) -> ModelInfo:
     """Looks up a model.
 
     Args:
-        name: a name of the library, `file.py:Class`, or the name of an entry point.
+        name: a name of the library, `file.py:Class`, `package.module:Class`, or the name of an entry point.
 
     Returns:
         The model, which is in the registry afterwards.
@@ -78,12 +75,11 @@ def find(name: str) -> ModelInfo:
         KeyError: the name is unknown; the message has the nearest one.
         OwnModelError: a user-supplied model cannot be used.
     """
-    held = registry._INFOS.get(name)
-    if held is not None and getattr(held.cls, "plain", held.cls).__module__ == "__main__":
-        return held  # of the script that is running, which is not run once more
     file, colon, cls = name.rpartition(":")
     if name.endswith(".py") or (colon and file.endswith(".py")):
         return from_file(name, Path(file if colon else name), cls if colon else "")
+    if colon:
+        return from_module(name)
     if name not in registry._INFOS and name not in registry.list_models() and (entry := _entry(name)):
         return from_entry_point(entry)
     return registry.model_info(name)
@@ -107,7 +103,23 @@ def from_file(name: str, path: Path, cls: str) -> ModelInfo:
     held = registry._INFOS.get(name)
     if held is not None and found in (held.cls, getattr(held.cls, "plain", None)):
         return held
-    return _registered(name, found, _source(found, path.resolve(), path.resolve().parent))
+    return _registered(name, found, Source(path.resolve(), path.resolve().parent))
+
+
+def from_module(name: str) -> ModelInfo:
+    """Registers a class `package.module:Class`.
+
+    Raises:
+        OwnModelError: it cannot be imported, or is no model.
+    """
+    try:
+        found = EntryPoint(name, name, GROUP).load()
+    except Exception as error:  # a module may raise anything
+        raise OwnModelError(
+            f"{name}: expected package.module:Class that Python can import; it raises {type(error).__name__}: {error}; "
+            "correct the name, or add its folder to PYTHONPATH"
+        ) from error
+    return _of_module(name, found, name)
 
 
 def from_entry_point(entry: EntryPoint) -> ModelInfo:
@@ -116,64 +128,40 @@ def from_entry_point(entry: EntryPoint) -> ModelInfo:
     Raises:
         OwnModelError: it cannot be loaded, or is no model.
     """
-    found = _checked(loaded(entry, OwnModelError, "module:Class of a torch.nn.Module"), described(entry))
-    path = Path(inspect.getfile(found)).resolve()
-    parts = found.__module__.split(".")
-    root = path.parents[len(parts) - (1 if path.name != "__init__.py" else 0)]
-    return _registered(entry.name, found, _source(found, path, root))
+    return _of_module(entry.name, loaded(entry, OwnModelError, "module:Class of a torch.nn.Module"), described(entry))
+
+
+def _of_module(name: str, found: object, what: str) -> ModelInfo:
+    cls = _checked(found, what)
+    path = Path(inspect.getfile(cls)).resolve()
+    depth = len(cls.__module__.split(".")) - (path.name != "__init__.py")
+    return _registered(name, cls, Source(path, path.parents[depth]))
 
 
 def from_class(cls: type[nn.Module]) -> ModelInfo:
     """Registers a class that a program passes to `gt_bench.evaluate`.
 
+    A class at the top level of an imported module is found by its file or module, as it is there now. Any other class
+    is `Unidentified`.
+
     Raises:
-        OwnModelError: it is no model, or its text cannot be read, which records depend on.
+        OwnModelError: it is no model.
     """
     _checked(cls, repr(cls))
     if cls.__module__.startswith("gt_models."):
         return next(
             registry.model_info(name) for name in registry.list_models() if registry.model_info(name).cls is cls
         )
-    file = _code_file(cls)
-    if file and Path(file).is_file():
-        path = Path(file).resolve()
-        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-        name, parts = f"{shown}:{cls.__qualname__}", cls.__module__.split(".")
-        # a file by itself is read as it is now; the running script and a part of a package cannot be imported alone
-        alone = len(parts) == 1 and cls.__module__ != "__main__"
-        root = path.parents[len(parts) - 1]
-        values = tuple(captured_values(cls, path, root))
-        if not alone:
-            return _registered(name, cls, Source(path, root, values=values))
-        info = find(name)
-        _check_unchanged(shown, cls, values, captured_values(getattr(info.cls, "plain", info.cls), path, root))
-        return info
-    text = _definitions("".join(linecache.getlines(file))) if file else ""
-    if not text:
-        raise OwnModelError(
-            f"the text of {cls.__name__} cannot be read, and records depend on it: write the class into a file or a "
-            "notebook's cell"
-        )
-    return _registered(cls.__qualname__, cls, Source(None, None, text, tuple(captured_values(cls))))
-
-
-def _source(cls: type, path: Path, root: Path) -> Source:
-    """Returns the text of a class that a new process imports, and the values that the import computes."""
-    plain = getattr(cls, "plain", cls)
-    # pickles may differ between processes
-    values = [line for line in captured_values(plain, path, root) if f"={PICKLED} " not in line]
-    return Source(path, root, values=tuple(values))
-
-
-def _check_unchanged(shown: Path, cls: type, values: Sequence[str], in_file: Sequence[str]) -> None:
-    """Raises OwnModelError if a program changed what a class of a file reads, because runs import the file again."""
-    changed = [line for line in sorted({*values} - {*in_file}) if f"={PICKLED} " not in line]
-    if changed:
-        raise OwnModelError(
-            f"{shown}: {cls.__name__} reads {changed[0]:.200}, which was set after the import; runs import the file "
-            'again, where it differs: make it an argument of the constructor and pass set={"model.NAME": ...}, or edit '
-            "the file"
-        )
+    module = sys.modules.get(cls.__module__)
+    file = getattr(module, "__file__", None) or ""
+    importable = cls.__module__ != "__main__" and getattr(module, cls.__qualname__, None) is cls
+    if not (importable and file.endswith(".py") and Path(file).is_file()):
+        return _registered(cls.__qualname__, cls, Unidentified(secrets.token_hex(32)))
+    if "." in cls.__module__:
+        return find(f"{cls.__module__}:{cls.__qualname__}")
+    path = Path(file).resolve()
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return find(f"{shown}:{cls.__qualname__}")
 
 
 def is_own(model: str) -> bool:
@@ -186,57 +174,23 @@ def is_own(model: str) -> bool:
 
 
 def is_importable(model: str) -> bool:
-    """Returns whether a new process finds a user-supplied model by its name.
-
-    True for a model of a file or of an installed package; False for one of a notebook or of the running script.
+    """Returns whether a new process finds a user-supplied model by its name; False for a model of the library.
 
     Raises:
         KeyError: the name is unknown.
         OwnModelError: the model cannot be used.
     """
-    if not is_own(model):
-        return False
-    cls = find(model).cls
-    module = getattr(cls, "plain", cls).__module__
-    return _SOURCES[model].path is not None and (module.startswith(PREFIX) or _entry(model) is not None)
+    return is_own(model) and isinstance(_SOURCES[model], Source)
 
 
-def files_digest(model: str, arguments: Mapping[str, object] | None = None) -> str | None:
-    """Returns a sha256 of everything that decides a user-supplied model; None for a model of the library.
-
-    That is: its file, what this imports next to it, the files that its `arguments` name, and the versions of the
-    modules of this project that it imports.
+def files_digest(model: str) -> str | None:
+    """Returns the sha256 that identifies a user-supplied model; None for a model of the library.
 
     Raises:
         KeyError: the name is unknown.
         OwnModelError: the model cannot be used.
     """
-    if not is_own(model):
-        return None
-    source = _SOURCES[model]
-    versions = {module: version_of(module) for module in sorted(closure(source.modules))}
-    declared = [f"{module}={version}" for module, version in versions.items() if version > 1]
-    return hashlib.sha256(
-        " ".join([source.digest, *_files_named(find(model).cls, arguments or {}), *declared]).encode()
-    ).hexdigest()
-
-
-def _files_named(cls: type[nn.Module], arguments: Mapping[str, object]) -> list[str]:
-    """Returns `argument=sha256` of each argument that is the path of a file or folder, such as weights that are loaded.
-
-    The name of a folder without a slash may be any word, and is not read.
-    """
-    found = []
-    for name, parameter in sorted(inspect.signature(cls).parameters.items()):
-        value = arguments.get(name, parameter.default)
-        with suppress(OSError, ValueError):  # a word too long for a path, or with a NUL, is none
-            if isinstance(value, str | Path) and Path(value).is_file():
-                found.append(f"{name}={file_digest(Path(value))}")
-            elif isinstance(value, str | Path) and value and os.sep in str(value) and Path(value).is_dir():
-                files = sorted(file for file in Path(value).rglob("*") if file.is_file())
-                listed = [f"{file.relative_to(value).as_posix()} {file_digest(file)}" for file in files]
-                found.append(f"{name}={digest_of(listed)}")
-    return found
+    return _SOURCES[model].digest if is_own(model) else None
 
 
 def taken_names() -> list[str]:
@@ -261,7 +215,7 @@ def _entry(name: str) -> EntryPoint | None:
     return found[0] if found else None
 
 
-def _registered(name: str, cls: type[nn.Module], source: Source) -> ModelInfo:
+def _registered(name: str, cls: type[nn.Module], source: Source | Unidentified) -> ModelInfo:
     """Adds a class to the registry under `name`. Raises OwnModelError if the name is taken."""
     stated = next((info for key, info in registry._INFOS.items() if info.cls is cls and key not in _SOURCES), None)
     if stated is not None:
@@ -327,24 +281,3 @@ def _checked(found: object, what: str) -> type[nn.Module]:
     raise OwnModelError(
         f"{what} is {kind}; expected a class that derives from torch.nn.Module: class MyModel(torch.nn.Module):"
     )
-
-
-def _code_file(cls: type) -> str | None:
-    for method in ("__init__", "forward"):
-        code = getattr(cls.__dict__.get(method), "__code__", None)
-        if code is not None:
-            return code.co_filename
-    return None
-
-
-def _definitions(cell: str) -> str:
-    """A notebook's cell without what it only calls, so that another number of seeds is no other model.
-
-    IPython's own lines are left out.
-    """
-    lines = [line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!"))]
-    tree = ast.parse("\n".join(lines))
-    kept = [
-        node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
-    ]
-    return ast.unparse(ast.Module([*kept], []))

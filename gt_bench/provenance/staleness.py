@@ -108,7 +108,7 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     try:
         inductive = {"inductive": True} if "inductive" in ran["versions"] else {}  # a property of the data
         now = run_versions(None if is_own(model) else model, task, ran["recipe"] | inductive)
-        files = files_digest(model, {key: value for key, value in ran["recipe"]["model"].items() if key != "name"})
+        files = files_digest(model)
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
         return ["code"]
     if code_now(shipped.records[0], task) is None:

@@ -1,5 +1,6 @@
 """Import of a user's file as a module, once per content of the file; errors name file and line."""
 
+import contextlib
 import hashlib
 import importlib.util
 import inspect
@@ -10,13 +11,13 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
-from gt_bench.runtime.global_state import unchanged_process
 from gt_bench.runtime.signals import Stopped
-from gt_bench.utils.code_digest import modules_of
+from gt_bench.runtime.torch_defaults import torch_defaults
 from gt_bench.utils.errors import UserError
+from gt_bench.utils.user_code import source_files
 
 PREFIX = "_own_"  # of the names of such modules
-_NEIGHBOURS: set[str] = set()  # all files that users' files imported
+_LOADED: set[str] = set()  # names of modules of users' folders that were imported here
 
 
 class ImportFails(UserError, ValueError):
@@ -26,48 +27,39 @@ class ImportFails(UserError, ValueError):
 def imported(path: Path, shown: str) -> ModuleType:
     """Import a file, which may import other files of the user.
 
+    The working directory and torch's defaults are as before afterwards.
+
     Args:
         path: of the file.
         shown: name of the file in messages.
 
     Raises:
-        ImportFails: the import fails, or it changes the working directory.
+        ImportFails: the import fails.
     """
-    try:
-        files = modules_of(path, path.parent)
-    except SyntaxError:  # the import reports where
-        files = {path: path.name}
-    return _version(path, shown, tuple((file, name, file.read_bytes()) for file, name in sorted(files.items())))
+    files = sorted(source_files(path).items())
+    return _version(path, shown, tuple((name, file, file.read_bytes()) for name, file in files))
 
 
 @cache
-def _version(path: Path, shown: str, texts: tuple[tuple[Path, str, bytes], ...]) -> ModuleType:
-    neighbours = {str(file) for file, _, _ in texts}
-    names = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for _, name, _ in texts}
-    for key, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        # an older content, or a module of the same name in another folder
-        if file in neighbours or (key in names and file in _NEIGHBOURS):
-            del sys.modules[key]
-            package, _, name = key.rpartition(".")
-            if vars(sys.modules.get(package, sys)).get(name) is module:  # `from package import name` reads it
-                delattr(sys.modules[package], name)
-    _NEIGHBOURS.update(neighbours)
-    name = f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
-    loader = _SourceLoader(name, str(path))
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+def _version(path: Path, shown: str, texts: tuple[tuple[str, Path, bytes], ...]) -> ModuleType:
+    # an older content, or modules of the same names in another folder
+    names = {name for text in texts for name in _module_names(text[0])}
+    for name in _LOADED & names & sys.modules.keys():
+        del sys.modules[name]
+    before = set(sys.modules)
+    own = f"{PREFIX}{hashlib.sha256(str(path).encode()).hexdigest()[:12]}_{path.stem}"
+    loader = _SourceLoader(own, str(path))
+    spec = importlib.util.spec_from_file_location(own, path, loader=loader)
     assert spec is not None  # it is None only without a loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    sys.modules[own] = module
     sys.path.insert(0, str(path.parent))
     written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # for other files of the folder
     try:
-        with unchanged_process() as changed:
+        with torch_defaults(), contextlib.chdir("."):
             loader.exec_module(module)
-        if "the working directory" in changed:
-            raise ImportError("it changes the working directory, and with it every relative path")
     except (Exception, SystemExit) as error:  # a user's file may raise anything
-        del sys.modules[name]
+        del sys.modules[own]
         if isinstance(error, Stopped):
             raise
         line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(path) else line_in(path, error)
@@ -81,7 +73,14 @@ def _version(path: Path, shown: str, texts: tuple[tuple[Path, str, bytes], ...])
     finally:
         sys.path.remove(str(path.parent))
         sys.dont_write_bytecode = written
+        _LOADED.update(names & sys.modules.keys() - before)
     return module
+
+
+def _module_names(file: str) -> list[str]:
+    """Return the name of the module of a file below a folder of imports, and of the packages that it is in."""
+    parts = file.removesuffix(".py").removesuffix("/__init__").split("/")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 class _SourceLoader(SourceFileLoader):

@@ -1,22 +1,17 @@
-"""Digests of source code, and the modules and files that code imports. Files are parsed, never executed.
+"""Digests of the code of this project, and the modules that it imports. Files are parsed, never executed.
 
-`code_digest` covers modules of this project: it shows where golden values must be compared again
-(gt_bench/experiment/modified_code.py) and is part of no key. `text_digest` covers a user's file and the user's files
-that it imports: of its folder, of PYTHONPATH, and of packages that are installed with `pip install -e`. Comments,
-docstrings and layout do not count.
+`code_digest` shows where golden values must be compared again (gt_bench/experiment/modified_code.py). It is part of no
+key. Comments, docstrings and layout do not count.
 """
 
 import ast
 import contextlib
 import hashlib
 import json
-import linecache
 import sys
-import sysconfig
 from collections.abc import Collection, Iterable
-from functools import cache, lru_cache
-from pathlib import Path, PurePosixPath
-from types import CodeType
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from gt_bench.utils.io import WriteError, write_json
@@ -24,7 +19,6 @@ from gt_bench.utils.io import WriteError, write_json
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("gt_bench", "gt_models")
 PARSED = ROOT / ".golden" / "parsed.json"  # cache of `_read`: parsing 200 modules takes half a second in each process
-_STDLIB = tuple({Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")})
 
 
 def code_digest(modules: Iterable[str], root: Path = ROOT, packages: Collection[str] = ()) -> str:
@@ -77,67 +71,6 @@ def source_file(module: str, root: Path = ROOT) -> Path | None:
     return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None)
 
 
-def text_digest(path: Path, root: Path) -> str:
-    """Return the sha256 of the meaning of a file and of all user's files that it imports, directly or not.
-
-    Args:
-        path: the file.
-        root: the first folder in which imports are looked up.
-    """
-    digest = hashlib.sha256()
-    for file, name in sorted(modules_of(path, root).items(), key=lambda one: PurePosixPath(one[1])):
-        digest.update(f"{name} {meaning(file.read_bytes())}\n".encode())
-    return digest.hexdigest()
-
-
-def files_of(path: Path, root: Path) -> list[Path]:
-    """Return `path` and all user's files that it imports, directly or not, sorted. Arguments as in `text_digest`."""
-    return sorted(modules_of(path, root))
-
-
-def modules_of(path: Path, root: Path) -> dict[Path, str]:
-    """Return {file: its path in the folder from which it is imported} of `files_of`. Arguments as in `text_digest`."""
-    root = root.resolve()
-    found: dict[Path, str] = {}
-    todo = [(path.resolve(), root)]
-    while todo:
-        file, folder = todo.pop()
-        if file not in found:
-            found[file] = file.relative_to(folder).as_posix()
-            for base, names in _imports_of_text(file.read_bytes()):
-                prefix = base if base.endswith(".") else f"{base}."  # of `from . import name`
-                for name in (base, *(f"{prefix}{n}" for n in names)):
-                    todo += _user_files(name, file, folder, root)
-    return found
-
-
-def is_installed(path: Path) -> bool:
-    """Return whether a file belongs to Python, to an installed package or to this project, and not to the user."""
-    return (
-        bool({"site-packages", "dist-packages"} & set(path.parts))
-        or any(path.is_relative_to(folder) for folder in _STDLIB)
-        or any(path.is_relative_to(ROOT / package) for package in PACKAGES)
-    )
-
-
-def is_user_code(code: CodeType) -> bool:
-    """Return whether code is the user's. Generated code, such as the constructor of a dataclass, is not."""
-    return _is_user_file(code.co_filename) and not (
-        code.co_filename.startswith("<") and not linecache.getlines(code.co_filename)
-    )
-
-
-@cache
-def _is_user_file(name: str) -> bool:
-    return not is_installed(Path(name).resolve())
-
-
-def project_modules(files: Iterable[Path]) -> list[str]:
-    """Return the modules of this project that the files import."""
-    bases = {base for file in files for base, _ in imports(file.read_bytes())}
-    return sorted(base for base in bases if base.split(".")[0] in PACKAGES and base not in PACKAGES)
-
-
 def imports(text: str | bytes | ast.AST) -> list[tuple[str, tuple[str, ...]]]:
     """Return (module, imported names) of every import in a source text; relative modules begin with their dots."""
     tree = text if isinstance(text, ast.AST) else ast.parse(text)
@@ -148,12 +81,6 @@ def imports(text: str | bytes | ast.AST) -> list[tuple[str, tuple[str, ...]]]:
         elif isinstance(node, ast.ImportFrom):
             found.append(("." * node.level + (node.module or ""), tuple(alias.name for alias in node.names)))
     return found
-
-
-@lru_cache(maxsize=512)
-def _imports_of_text(text: bytes) -> list[tuple[str, tuple[str, ...]]]:
-    """`imports`, once per content: the page of results asks for the same files 150 times."""
-    return imports(text)
 
 
 def meaning(text: str | bytes | ast.AST) -> str:
@@ -180,58 +107,6 @@ def _imports(name: str, root: Path) -> list[str]:
             # `from package import module` names a module; `from module import thing` names the module itself
             found += [f"{base}.{n}" if source_file(f"{base}.{n}", root) else base for n in names] or [base]
     return [f for f in found if source_file(f, root)]
-
-
-def _local_files(name: str, file: Path, root: Path) -> list[Path]:
-    """Return the files below `root` that an import of `name` in `file` may read."""
-    level = len(name) - len(name.lstrip("."))
-    folder = file.parents[level - 1] if level else root
-    places = [folder.joinpath(*name.lstrip(".").split("."))]
-    if not level:
-        places.append(file.parent.joinpath(*name.split(".")))
-    found = [file for place in places if place.name for file in (place.with_suffix(".py"), place / "__init__.py")]
-    parents = [parent / "__init__.py" for place in places for parent in place.parents[: name.lstrip(".").count(".")]]
-    if any(file.is_file() for file in found):
-        found += [file for file in parents if file.is_file() and meaning(file.read_bytes()) != meaning("")]
-    return [file.resolve() for file in found if file.is_file() and file.resolve().is_relative_to(root)]
-
-
-def _user_files(name: str, file: Path, folder: Path, root: Path) -> list[tuple[Path, Path]]:
-    """Return (file, folder from which it is imported) of the user's files that an import of `name` in `file` reads."""
-    top = name.partition(".")[0]
-    if found := _local_files(name, file, folder):
-        # below site-packages, the neighbours of a package are other packages
-        return [(one, folder) for one in found if not (is_installed(one) and _top(one, folder) != _top(file, folder))]
-    if not top:  # relative
-        return []
-    if folder != root and (found := _local_files(name, root / "_", root)):
-        return [(one, root) for one in found]
-    elsewhere = _import_folder(top)
-    return [] if elsewhere is None else [(one, elsewhere) for one in _local_files(name, elsewhere / "_", elsewhere)]
-
-
-def _top(file: Path, folder: Path) -> str:
-    return file.relative_to(folder).parts[0]
-
-
-def _import_folder(top: str) -> Path | None:
-    """Return the folder from which Python imports a user's top-level module; None for other modules.
-
-    `sys.modules` is not read: it may have a module of this name that another file imported from its own folder.
-    """
-    if top in sys.stdlib_module_names or top in PACKAGES:
-        return None
-    specs = (finder.find_spec(top, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    spec = next((spec for spec in specs if spec is not None), None)
-    if spec is None:
-        return None
-    if spec.submodule_search_locations:
-        place = Path(next(iter(spec.submodule_search_locations))).resolve()
-    elif spec.origin and spec.origin.endswith(".py"):
-        place = Path(spec.origin).resolve()
-    else:
-        return None
-    return None if is_installed(place) else place.parent
 
 
 class _Source(NamedTuple):

@@ -192,8 +192,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             arguments |= {"negatives": spec.arguments["negatives"]}
         if reader.section or reader.inductive:
             arguments |= {"split_made": summary.drawn.stated}
-        provenance = header.provenance | {"arguments": arguments} | ({"read": reader.files} if reader.files else {})
-        writer.finish(header.model_copy(update={"provenance": provenance}))
+        writer.finish(header.model_copy(update={"provenance": header.provenance | {"arguments": arguments}}))
 
 
 def check(spec: DatasetSpec) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
-from gt_bench.utils.code_digest import text_digest
 from gt_bench.utils.errors import UserError, nearest
+from gt_bench.utils.user_code import source_digest
 
 DIRECTIONS = ("max", "min")
 Metric = Callable[[Any, Any], float]
@@ -63,9 +63,8 @@ def load_metric(name: str) -> tuple[Metric, str]:
 
 
 def metric_digest(name: str) -> str:
-    """Returns the sha256 of the text of a user-supplied metric and of the files that it imports from its folder."""
-    path = Path(name.partition(":")[0]).resolve()
-    return text_digest(path, path.parent)
+    """Returns the sha256 of the file of a user-supplied metric and of the files that it imports from its folder."""
+    return source_digest(Path(name.partition(":")[0]))
 
 
 def _checked(function: Callable[..., Any], name: str, path: Path) -> Metric:

@@ -15,8 +15,7 @@ from gt_bench.data.custom.frames import tables_of
 from gt_bench.data.custom.pyg import Graphs, from_graphs
 from gt_bench.data.custom.reading import Reading
 from gt_bench.data.custom.splits import SplitSection, named_column
-from gt_bench.data.readers import file_digest, read_npz
-from gt_bench.runtime.opened_files import files_read, shown_path
+from gt_bench.data.readers import read_npz
 from gt_bench.utils.errors import DatasetError, nearest
 
 BY = "split."  # prefix of arrays of an npz file that a split can name
@@ -32,11 +31,14 @@ class Given:
         load: returns the data.
         text: text that decides the digest of the dataset.
         where: name of the data for error messages.
+        fixed: whether `text` decides the data. Those of a user's function may come from files that have changed, so
+            that each `prepare` calls it again.
     """
 
     load: Callable[[], Graphs]
     text: str
     where: str
+    fixed: bool = False
 
 
 Source = str | Path | Callable[[], Graphs] | Given
@@ -57,7 +59,6 @@ class Reader:
         inductive: whether training sees neither validation nor test nodes.
         remarks: remarks for the user, added while the data are read.
         labels: words of the classes in the order of their numbers, if targets are words; set while the data are read.
-        files: {file that a function read: its sha256}; set while the data are read.
     """
 
     source: Source
@@ -70,7 +71,6 @@ class Reader:
     inductive: bool = False
     remarks: list[str] = field(default_factory=list, compare=False)
     labels: list[str] = field(default_factory=list, compare=False)
-    files: dict[str, str] = field(default_factory=dict, compare=False)
 
     def content(self) -> str:
         """Compute a digest of the content of the files or of the text of the function, in hexadecimal."""
@@ -140,9 +140,7 @@ class Reader:
         if callable(source):
             source = Given(source, "", f"{source.__module__}.{source.__qualname__}()")
         if isinstance(source, Given):
-            with files_read() as files:
-                data = source.load()
-            self.files.update({shown_path(file): file_digest(file) for file in files})
+            data = source.load()
             tables = tables_of(data, source.where)
             if tables is None:
                 yield from from_graphs(data, source.where, reading)

@@ -1,5 +1,8 @@
 """User-supplied models: a torch module in a file, added to the grid by one recipe; errors for each mistake."""
 
+import importlib
+import shutil
+import sys
 import textwrap
 from pathlib import Path
 
@@ -112,80 +115,86 @@ def test_it_joins_the_grid_by_one_recipe(ours, forked):
     assert train_cell(grid.find("mine/web/plain"), grid, bar=False)["status"] == "ok"
 
 
-def test_a_class_of_a_notebook(ours):
-    """Run a cell as IPython does: compiled under a unique name, source in linecache, module __main__."""
-    import linecache
-
+def test_a_class_that_no_new_process_can_import_is_computed_each_time(ours, capsys):
     from gt_bench import evaluate
 
-    def cell(text: str) -> type:
-        text, name = textwrap.dedent(text), f"/tmp/ipykernel_1/{abs(hash(text))}.py"
-        linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-        scope = {"__name__": "__main__"}
-        exec(compile(text, name, "exec"), scope)
-        return scope["Plain"]
-
+    scope = {"__name__": "__main__"}
+    exec(textwrap.dedent(PLAIN), scope)
     options = {"seeds": 1, "set": FAST, "track": False}
-    first = evaluate(cell(PLAIN), "web", **options)
-    assert first.row["model"] == "plain-epochs-2"
-    # a call below the class does not change the model, a change of the class does
-    assert evaluate(cell(PLAIN + "\n    print(1)\n"), "web", **options).row["digests"] == first.row["digests"]
-    assert evaluate(cell(PLAIN.replace("width=8", "width=9")), "web", **options).row["digests"] != first.row["digests"]
-    with pytest.raises(OwnModelError, match="the text of Hidden cannot be read"):
-        evaluate(type("Hidden", (torch.nn.Module,), {"__module__": "__main__"}), "web", **options)
+    rows = [evaluate(scope["Plain"], "web", **options).row for _ in "12"]
+    assert rows[0]["mean"] == rows[1]["mean"]
+    assert rows[0]["digests"] != rows[1]["digests"]
+    assert capsys.readouterr().out.count("computed each time") == 2
 
 
-def test_the_text_decides_and_comments_do_not(ours):
+@pytest.mark.parametrize("name", ["nets", "acme.nets"])
+def test_a_class_of_an_imported_module_is_that_of_its_file(ours, name, monkeypatch, forked):
+    from gt_bench import evaluate
+
+    monkeypatch.syspath_prepend(str(ours / "lab"))
+    file = write(f"lab/{name.replace('.', '/')}.py", PLAIN)
+    (Path(file).parent / "__init__.py").touch()
+    options = {"seeds": 1, "set": FAST, "track": False}
+    found = [evaluate(importlib.import_module(name).Plain, "web", **options) for _ in "12"]
+    model = load_recipe(found[0].recipe).model.name
+    assert model == ("acme.nets:Plain" if "." in name else "lab/nets.py:Plain")
+    again = run(model, "web")
+    assert found[0].row["digests"] == found[1].row["digests"] == again.row["digests"]
+    sys.modules.pop(name)
+
+
+def test_what_the_program_set_for_torch_decides_no_number(ours):
+    from gt_bench import evaluate
+
+    digests, means = [], []
+    for dtype in (torch.float32, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            row = evaluate("mlp", "web", 1, set=FAST | {"model.hidden_dim": 8}, track=False).row
+            assert torch.get_default_dtype() == dtype
+        finally:
+            torch.set_default_dtype(torch.float32)
+        digests.append(row["digests"])
+        means.append(next(Store().records())["deterministic"]["epochs"]["train_loss"])
+        shutil.rmtree("store")
+    assert digests[0] == digests[1]
+    assert means[0] == means[1]
+
+
+def test_the_bytes_of_its_files_are_its_identity(ours):
     write("lab/helper.py", "SIZE = 3\n")
     write("lab/plain.py", "import helper\n" + textwrap.dedent(PLAIN))
-
-    def digest() -> str:
-        return files_digest("lab/plain.py:Plain")
-
-    before = digest()
-    write("lab/plain.py", "import helper  # of sizes\n" + textwrap.dedent(PLAIN))
-    assert digest() == before
-    write("lab/helper.py", "SIZE = 4\n")
-    changed = digest()
-    assert changed != before
-    write("lab/plain.py", "import helper\n" + textwrap.dedent(PLAIN).replace("relu", "tanh"))
-    assert digest() not in (before, changed)
+    digests = [files_digest("lab/plain.py:Plain")]
+    for file, text in (("helper", "SIZE = 4\n"), ("plain", "import helper  # of sizes\n" + textwrap.dedent(PLAIN))):
+        write(f"lab/{file}.py", text)
+        digests.append(files_digest("lab/plain.py:Plain"))
+    assert len({*digests}) == 3
+    write("lab/other.py", "")
+    assert files_digest("lab/plain.py:Plain") == digests[-1]
     assert files_digest("gcn") is None
 
 
-def test_values_that_the_import_of_a_file_computes_decide_too(ours, monkeypatch):
-    """Otherwise a second run with another environment variable would be the stored one of the first."""
-    text = "import os\nWIDTH = int(os.environ['E_WIDTH'])\n" + textwrap.dedent(PLAIN).replace("width=8", "width=WIDTH")
-    digests = []
-    for folder, width in (("a", "4"), ("b", "4"), ("c", "64")):
-        monkeypatch.setenv("E_WIDTH", width)
-        digests.append(files_digest(write(f"{folder}/m.py", text) + ":Plain"))
-    assert digests[0] == digests[1] != digests[2]
+@pytest.mark.parametrize(("version", "same"), [(1, True), (2, False)])
+def test_a_version_of_a_module_of_this_project_that_it_imports_counts(ours, monkeypatch, version, same):
+    write("lab/plain.py", "from gt_models.layers import pooling\n" + textwrap.dedent(PLAIN))
+    before = files_digest("lab/plain.py:Plain")
+    monkeypatch.setattr("gt_bench.plugins.models.version_of", lambda name: version if name.endswith("pooling") else 1)
+    assert (files_digest("lab/plain.py:Plain") == before) is same
 
 
-def test_a_file_that_an_argument_names_decides_too(ours, forked):
-    """Pretrained weights: other weights under the same name are another run; a text that names no file is a text."""
-    write("plain.py", PLAIN.replace('act: str = "relu"', 'act: str = "relu", weights: str | None = None'))
-
-    def digest(**arguments: object) -> str:
-        return files_digest("plain.py:Plain", arguments)
-
-    without = digest()
-    assert digest(weights="weights.pt") == digest(act="tanh", weights="x" * 5000) == without
-    Path("weights.pt").write_bytes(b"one")
-    first = digest(weights="weights.pt")
-    assert first not in (without, digest())
-    Path("weights.pt").write_bytes(b"two")
-    assert digest(weights="weights.pt") not in (first, without)
-    Path("lab/weights").mkdir(parents=True)
-    empty = digest(weights="lab/weights")
-    Path("lab/weights/a.bin").write_bytes(b"one")
-    assert empty != digest(weights="lab/weights") == digest(weights="lab/weights")
-    rows = []
-    for content in (b"one", b"two", b"two"):
-        Path("weights.pt").write_bytes(content)
-        rows.append(run("plain.py:Plain", "web", {"model.weights": "weights.pt"}).row)
-    assert rows[0]["digests"] != rows[1]["digests"] == rows[2]["digests"]
+def test_a_seed_has_the_same_numbers_whatever_ran_before_it(ours):
+    head = "import random, torch\nimport numpy as np\nG, COUNT = torch.Generator(), [0]\n"
+    noise = "data.x = data.x * (COUNT[0] + torch.rand(1, generator=G) + random.random() + np.random.rand())"
+    lines = f"if self.training: COUNT[0] += 1; {noise}\n        h = get"
+    write("a.py", head + textwrap.dedent(PLAIN).replace("h = get", lines))
+    losses = {}
+    for seeds in ([0, 1], [1]):
+        shutil.rmtree("store", ignore_errors=True)
+        try_pair("a.py:Plain", "web", FAST, seeds, bar=False)
+        for record in Store().records():
+            run = record["deterministic"]
+            losses.setdefault(run["seed"], []).append(run["epochs"]["train_loss"])
+    assert losses[1][0] == losses[1][1] != losses[0][0]
 
 
 def test_an_edited_file_is_read_again(ours, forked):
