@@ -68,14 +68,8 @@ def test_the_digest_states_whether_the_last_batch_is_joined(make):
     assert "last_batch" in make("many", batch={"nodes": 20}).digests
 
 
-@pytest.mark.parametrize(
-    ("key", "words"),
-    [
-        ("data", "data changed during the run, .* nothing is stored"),
-        ("files", "files changed during the run, .* reads a value that differs in each process"),
-    ],
-)
-def test_nothing_is_stored_if_something_changed_during_the_run(make, monkeypatch, key, words):
+@pytest.mark.parametrize("key", ["data", "files"])
+def test_nothing_is_stored_if_something_changed_during_the_run(make, monkeypatch, key):
     experiment = make()
     compute = run.compute
 
@@ -85,6 +79,6 @@ def test_nothing_is_stored_if_something_changed_during_the_run(make, monkeypatch
         return record
 
     monkeypatch.setattr(run, "compute", compute_from_another)
-    with pytest.raises(RecipeError, match=f"mlp.yaml: seed 0: {words}"):
+    with pytest.raises(RecipeError, match=f"{key} changed during the run"):
         experiment.run(0)
     assert not list(experiment.store.records())
