@@ -35,20 +35,12 @@ def is_plain_name(name: str) -> bool:
 
 
 def write_json(path: Path, content: Any) -> Path:
-    """Write JSON atomically.
-
-    Raises:
-        WriteError: the disk is full, or permission is missing.
-    """
+    """Write JSON with `atomic_file`. Raises WriteError."""
     return write_bytes(path, (json.dumps(content, indent=1, allow_nan=True) + "\n").encode())
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a file atomically: a temporary file next to `path` is flushed to disk and renamed.
-
-    Raises:
-        WriteError: the disk is full, or permission is missing. `path` is unchanged.
-    """
+    """Write a file with `atomic_file`, and return it. Raises WriteError; `path` is then unchanged."""
     with atomic_file(path) as temporary:
         Path(temporary).write_bytes(content)
     return path
@@ -56,19 +48,26 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[str]:
-    """Yield a temporary file next to `path`. After the block it is flushed to disk and renamed.
+    """Yield a temporary file, which is flushed to disk after the block and then replaces the file that `path` leads to.
+
+    A symbolic link remains, and its target is replaced.
 
     Raises:
-        WriteError: the disk is full, or permission is missing. `path` is unchanged, as after any other exception.
+        WriteError: the disk is full, permission is missing, or `path` exists and is not a regular file. `path` is
+            unchanged, as after any other exception.
     """
     with write_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = new_file(path)
+        target = Path(os.path.realpath(path))
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise WriteError(f"{path}: not a regular file; choose another name")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = new_file(target)
         try:
             yield temporary
             with open(temporary, "r+b") as file:
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
