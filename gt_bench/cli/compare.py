@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, every_cell
+from gt_bench.cli.options import RECORDS, AsJson, CellName, Paper, Records, Trust, every_cell
 from gt_bench.utils.format import print_json, print_text
 
 
@@ -69,6 +69,7 @@ def claims(
     case: Annotated[
         list[str] | None, typer.Option(metavar="CASE", help="with --recompute: only this case; repeatable")
     ] = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the claims of papers, each with a verdict from published numbers, shipped records, data and experiments."""
@@ -87,11 +88,14 @@ def claims(
         if not registry.recompute(recompute, case or (), data):
             raise typer.Exit(1)
         return
+    from gt_bench.claims.checks.registry import trust_suites
     from gt_bench.claims.show import show_claims
     from gt_bench.config.grid import load_grid
 
     if case:
         raise OptionError(f"--case {case[0]}: needs the finding: --recompute NAME")
+    if trust:
+        trust_suites()
     show_claims(paper, load_grid(), records, data, write, as_json)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gt_bench.cli.options import Trust
 from gt_bench.utils.format import print_text
 
 SuiteName = Annotated[str, typer.Argument(metavar="SUITE", help="name of a suite, such as hot")]
@@ -39,16 +40,21 @@ def suite_new(
     print_text(f"next: docs/add_a_paper.md; `gt-bench suite check {name}` shows problems")
 
 
-def suite_check(name: SuiteName) -> None:
+def suite_check(name: SuiteName, trust: Trust = False) -> None:
     """Check the files of a suite: recipes, published numbers, flags and claims. Exit 1 on problems."""
+    from gt_bench.claims.checks.registry import SUITE_CHECKS, is_withheld, trust_suites
     from gt_bench.config.grid import load_grid
     from gt_bench.suites.check import suite_problems
-    from gt_bench.utils.paths import suite_name
+    from gt_bench.utils.paths import suite_folders, suite_name
 
+    if trust:
+        trust_suites()
     grid = load_grid()
     problems = suite_problems(name, grid)
     for problem in problems:
         print_text(problem)
+    if is_withheld(folder := suite_folders()[suite_name(name)]):
+        print_text(f"{folder / SUITE_CHECKS}: not run, because it is code; read it and use --trust")
     cells = sum(cell.suite == suite_name(name) for cell in grid.cells.values())
     print_text(f"{suite_name(name)}: {cells} cells, {len(problems)} problems")
     if problems:

@@ -25,6 +25,7 @@ from gt_bench.utils.io import read_bytes, read_text, write_bytes
 from gt_bench.utils.paths import INSTALLED, SUITES, is_project, packaged_suites, place, record_file
 
 ROOT = SUITES
+KEYS = {"schema", "result", "origins", "records", "trials"}
 MAX_BYTES = 1 << 29  # size of a file after decompression
 
 
@@ -71,6 +72,8 @@ def read(path: Path) -> Shipped:
             raise StoreError(
                 f"{path}: has schema {content['schema']!r:.80}, but this code reads schema {SCHEMA}; {remedy}"
             )
+        if unknown := sorted(content.keys() - KEYS):
+            raise ValueError(f"unknown key {', '.join(unknown)}")
         result, origins = cast(Result, dict(content["result"])), cast(Origins, dict(content["origins"]))
         return Shipped(path, result, list(content["records"]), origins, list(content["trials"]))
     except (OSError, EOFError, zlib.error, RecursionError, ValueError, KeyError, TypeError) as error:
@@ -88,7 +91,7 @@ def write(shipped: Shipped) -> Path:
     Raises:
         WriteError: the file cannot be written.
     """
-    content = {k: getattr(shipped, k) for k in ("result", "origins", "records", "trials")} | {"schema": SCHEMA}
+    content = {k: SCHEMA if k == "schema" else getattr(shipped, k) for k in KEYS}
     # without name and time, so that equal records produce equal bytes
     file = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=9, mtime=0) as packed:

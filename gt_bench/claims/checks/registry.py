@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic import validate_call
 
 from gt_bench.runtime.module_loader import imported
-from gt_bench.utils.paths import SuiteError, suite_folders
+from gt_bench.utils.paths import INSTALLED, SuiteError, packaged_suites, suite_folders
 
 Place = tuple[str, ...]
 
@@ -57,6 +57,7 @@ class CheckResult:
 
 GENERAL = ("brec", "growth", "homophily", "our_runs", "tables")  # modules of this package that contain checks
 SUITE_CHECKS = "checks.py"  # checks of a suite, in its folder
+_trusted = False
 _CHECKS: dict[str, dict[str, Callable[..., CheckResult]]] = {}  # {module: {name: check}}
 
 
@@ -66,14 +67,26 @@ def register_check(function: Callable[..., CheckResult]) -> Callable[..., CheckR
     return function
 
 
+def trust_suites() -> None:
+    """Let this process run the checks.py of all suites: of the benchmark, of installed packages, and of any folder."""
+    global _trusted
+    _trusted = True
+
+
+def is_withheld(folder: Path) -> bool:
+    """Returns whether a suite has a checks.py that is not run, because it is code of neither of the first two."""
+    known = folder in packaged_suites().values() or folder.resolve().is_relative_to(INSTALLED.resolve())
+    return not (known or _trusted) and (folder / SUITE_CHECKS).exists()
+
+
 def all_checks() -> Mapping[str, Callable[..., CheckResult]]:
-    """Returns all checks by name: the general ones, and those of the suites of the current folder.
+    """Returns all checks by name: the general ones, and those of suites that are not withheld.
 
     Raises:
         SuiteError: two checks have the same name.
         ImportFails: the checks.py of a suite cannot be imported.
     """
-    paths = (folder / SUITE_CHECKS for folder in suite_folders().values())
+    paths = (folder / SUITE_CHECKS for folder in suite_folders().values() if not is_withheld(folder))
     return _checks_of(tuple((path, path.resolve(), path.stat().st_mtime_ns) for path in paths if path.exists()))
 
 

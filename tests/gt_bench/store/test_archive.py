@@ -10,7 +10,7 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.provenance.transfer import export_cell, import_records
-from gt_bench.store.archive import contribution_of, problems_of, read
+from gt_bench.store.archive import KEYS, contribution_of, problems_of, read
 from gt_bench.store.run_store import StoreError, sealed
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import export, in_first, rewrite, run, train
@@ -56,23 +56,18 @@ ZEROED = gzip.compress(b"{}" * 99)[:10] + bytes(50)
 DEEP = gzip.compress(b'{"schema": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("content", "says"),
+    "content",
     [
-        (b"", "not an export"),
-        (b"no gzip", "not an export"),
-        (gzip.compress(b"{"), "not an export"),
-        (ZEROED, "not an export"),
-        (DEEP, "not an export"),
-        (gzip.compress(b'{"schema": 4}'), "has schema 4, but this code reads schema 2; .* newer version .*: update"),
-        (gzip.compress(b'{"schema": 1}'), "has schema 1, but this code reads schema 2; export it again"),
+        b"", b"no gzip", gzip.compress(b"{"), ZEROED, DEEP, gzip.compress(b'{"schema": 4}'),
+        gzip.compress(b'{"schema": 1}'),
+        gzip.compress(json.dumps({key: {} for key in KEYS} | {"schema": 2, "more": 1}).encode()),
     ],
-)
-def test_a_file_that_is_no_export(trained, content, says):
-    path = export()
+)  # fmt: skip
+def test_a_file_that_is_no_export_is_refused(tmp_path, content):
+    path = tmp_path / "row.json.gz"
     path.write_bytes(content)
-    with pytest.raises(StoreError, match=f"{path}: {says}"):
+    with pytest.raises(StoreError):
         read(path)
 
 

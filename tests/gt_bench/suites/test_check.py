@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-from gt_bench.claims.evaluate import claims_of, evaluate_claim
+from gt_bench.claims.checks import registry
+from gt_bench.claims.evaluate import claims_of, evaluate_claim, load_claims
+from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.suite import load_suite
@@ -172,6 +175,22 @@ def {name}(paper: str, limit: int) -> CheckResult:
 CLAIM = {"id": "x", "place": "here", "sentence": "so", "test": {"kind": "counted_here", "arguments": {"limit": 2}}}
 
 
+@pytest.fixture
+def trusted(monkeypatch):
+    monkeypatch.setattr(registry, "_trusted", True)
+
+
+def test_checks_of_a_folder_outside_the_repository_run_only_with_trust(paper, monkeypatch):
+    monkeypatch.setattr(registry, "_trusted", False)
+    (paper / "checks.py").write_text(CHECKS.format(name="counted_here") + "open('ran', 'w')\n")
+    (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
+    for option, verdict in ([], "not tested"), (["--trust"], "holds"):
+        assert CliRunner().invoke(app, ["suite", "check", "toy", *option]).exit_code == 0
+        assert [evaluate_claim(claim)[0] for claim in load_claims() if claim.paper == "toy"] == [verdict]
+        assert Path("ran").exists() == bool(option)
+
+
+@pytest.mark.usefixtures("trusted")
 def test_a_suite_brings_tests_of_its_own(paper):
     (paper / "checks.py").write_text(CHECKS.format(name="counted_here"))
     (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
@@ -182,6 +201,7 @@ def test_a_suite_brings_tests_of_its_own(paper):
     assert "x: invalid arguments of the test counted_here: limit" in problems()
 
 
+@pytest.mark.usefixtures("trusted")
 def test_a_test_with_the_name_of_another_and_a_file_that_cannot_be_imported(paper):
     (paper / "claims.yaml").write_text(yaml.safe_dump({"claims": [CLAIM]}))
     (paper / "checks.py").write_text(CHECKS.format(name="best"))
