@@ -19,7 +19,7 @@ from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.experiment.cell import limited
 from gt_bench.forecasting import step_timing
-from gt_bench.scheduling.planner import printed
+from gt_bench.scheduling.planner import has_own_number
 from gt_bench.search.optimize import trials_left
 from gt_bench.utils.io import write_json
 
@@ -146,7 +146,7 @@ def spread(cells: Sequence[Cell]) -> list[Cell]:
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.suite, cell.dataset), []).append(cell)
-    ordered = [sorted(group, key=lambda cell: printed(cell)[0]) for group in groups.values()]
+    ordered = [sorted(group, key=lambda cell: not has_own_number(cell)) for group in groups.values()]
     return [cell for turn in zip_longest(*ordered) for cell in turn if cell is not None]
 
 

@@ -10,7 +10,6 @@ from unittest import mock
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.forecasting.cache import Cost
-from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.planner import Job, jobs_of, plan
 from gt_bench.scheduling.slurm_sweep import SHARED
 
@@ -57,7 +56,7 @@ def jobs_by(seconds: Callable[[dict[str, Any]], float], kept: dict[str, Any], gr
     with tempfile.TemporaryDirectory() as empty, mock.patch("gt_bench.forecasting.cache._measured", cost):
         from gt_bench.store.run_store import Store
 
-        found = plan([Entry(tuple(grid.cells.values()))], grid, Store(Path(empty, "store")), Path(empty, "data"))
+        found = plan(grid.cells.values(), grid, Store(Path(empty, "store")), Path(empty, "data"))
     return [job for job in jobs_of(found, shared=SHARED) if job.kind != "data" and job.seconds is not None]
 
 

@@ -82,8 +82,6 @@ NOT_RUN = {
     "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --jobs 4": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
-    "gt-bench work --plan plan.yaml --export /elsewhere/records":
-        "computes for hours; tests/gt_bench/scheduling/test_plan_file.py",
     "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/gt_bench/scheduling/test_slurm_sweep.py",
     "gt-bench sweep polynormer --at-most 64":
         "needs Slurm; tests/gt_bench/scheduling/test_slurm.py, with `make test-cluster`",
@@ -106,7 +104,7 @@ NOT_RUN = {
         "trains for minutes; tests/gt_bench/search/test_warm_start.py",
     "gt-bench try gin ring-molecules --search 8 --epochs 20 --seeds 0-2 --ensemble":
         "trains for minutes; tests/gt_bench/api/test_ensemble.py",
-    "gt-bench work --plan ablation.yaml": "trains; tests/gt_bench/scheduling/test_ablation_design.py",
+    "gt-bench work ablation embedded/torus-colours/mlp": "trains; tests/gt_bench/scheduling/test_ablation_design.py",
     "gt-bench ablate model.dropout ablation embedded":
         "needs the cells of that design; tests/gt_bench/scheduling/test_ablation_design.py",
     "gt-bench ablate model.dropout embedded/torus-colours/mlp --design one-at-a-time --values 0.0,0.2,0.5":

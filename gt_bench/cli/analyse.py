@@ -115,22 +115,15 @@ def ablate(
     ] = None,
     design: Annotated[
         Literal["one-at-a-time", "random"] | None,
-        typer.Option(
-            help="write recipes of missing cells and a plan: CELLs with each of --values, or in random recipes"
-        ),
+        typer.Option(help="write recipes of new cells: CELLs with each of --values, or in random recipes"),
     ] = None,
-    values: Annotated[
-        list[str] | None, typer.Option(metavar="VALUES", help="of the factor: 0.0,0.25,0.5; of several: KEY=VALUES")
-    ] = None,
+    values: Annotated[str | None, typer.Option(metavar="VALUES", help="of the factor: 0.0,0.25,0.5")] = None,
     over: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUES", help="drawn at random: model.num_layers=2,4,8")
     ] = None,
     draws: Annotated[int, typer.Option(metavar="N", min=1, help="of a random design, per CELL")] = 5,
     seed: Annotated[int, typer.Option(metavar="N", help="of a random design")] = 0,
-    into: Annotated[str, typer.Option(metavar="SUITE", help="suite of the missing cells")] = "ablation",
-    plan: Annotated[
-        Path, typer.Option(metavar="FILE", help="plan of the design, for `gt-bench work --plan FILE`")
-    ] = Path("ablation.yaml"),
+    into: Annotated[str, typer.Option(metavar="SUITE", help="suite of the new cells")] = "ablation",
     records: Records = RECORDS,
     as_json: AsJson = False,
 ) -> None:
@@ -145,9 +138,9 @@ def ablate(
     if design is not None:
         from gt_bench.scheduling.ablation_design import design as make
 
-        if not names:
-            raise RecipeError(f"--design {design}: name the cells whose recipes are varied")
-        for line in make(factor, grid.chosen(names), grid, design, values or [], over or [], draws, seed, into, plan):
+        if not (factor and names and values):
+            raise RecipeError(f"--design {design}: expected a factor, the cells whose recipes are varied, and --values")
+        for line in make(factor, grid.chosen(names), design, values, over or [], draws, seed, into):
             print_text(line)
         return
     if given := [option for option, value in (("--values", values), ("--over", over)) if value]:

@@ -25,10 +25,6 @@ Names = Annotated[
 Paper = Annotated[
     str | None, typer.Argument(metavar="SUITE", help="a suite with published numbers, such as hot; default: all")
 ]
-Plan = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="YAML: what to run, entry by entry (gt_bench/scheduling/plan_file.py)"),
-]
 Records = Annotated[Path, typer.Option(metavar="FOLDER", help="folder of suites with shipped records")]
 Trust = Annotated[bool, typer.Option("--trust", help="run the checks.py of suites that are not the benchmark's")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON (docs/json.md)")]

@@ -15,7 +15,6 @@ from gt_bench.cli.options import (
     AsJson,
     CellName,
     Names,
-    Plan,
     SearchOptions,
     UserDataOptions,
     every_cell,
@@ -181,21 +180,17 @@ def work(
             metavar="N", help="runs at once, each with the threads of its recipe; default: the number of cores"
         ),
     ] = None,
-    plan: Plan = None,
-    export: Annotated[Path, typer.Option(metavar="FOLDER", help="folder for the records of finished cells")] = Path(
-        "suites"
-    ),
 ) -> None:
-    """Compute missing runs in parallel on this machine: the longest first, with --hours those of the highest value.
+    """Compute missing runs in parallel on this machine, the longest first.
 
-    The order is that of gt_bench/scheduling/planner.py. Exit 1 if a run failed.
+    With --hours: the papers' own numbers first, then the shortest runs, and none that cannot end in time by its
+    forecast. Exit 1 if a run failed.
     """
     from gt_bench.config.grid import load_grid
     from gt_bench.scheduling.local_queue import work as run_queue
-    from gt_bench.scheduling.plan_file import entries_of
 
     grid = load_grid()
-    if not run_queue(entries_of(names or [], plan, grid), grid, hours, jobs, export) and hours is None:
+    if not run_queue(grid.chosen(names or []), grid, hours, jobs) and hours is None:
         raise typer.Exit(1)
 
 
@@ -210,7 +205,6 @@ def sweep(
         int | None,
         typer.Option(metavar="N", help="jobs at once; slurm: 16; local: by cores and memory", show_default=False),
     ] = None,
-    plan: Plan = None,
     dry: Annotated[bool, typer.Option("--dry-run", help="show what would be submitted")] = False,
     measure: Annotated[
         bool, typer.Option("--measure", help="with --dry-run: time steps of each cell here, seconds per cell")
@@ -224,7 +218,6 @@ def sweep(
     from gt_bench.config.schema import RecipeError
     from gt_bench.scheduling.dry_run import show_dry_run
     from gt_bench.scheduling.local_queue import work as run_queue
-    from gt_bench.scheduling.plan_file import entries_of
     from gt_bench.scheduling.slurm import Slurm
     from gt_bench.scheduling.slurm_sweep import AT_MOST
     from gt_bench.scheduling.slurm_sweep import sweep as submit
@@ -233,16 +226,16 @@ def sweep(
         raise RecipeError(f"--cluster {cluster}: expected slurm or local")
     if at_most is not None and at_most < 1:
         raise RecipeError(f"--at-most {at_most}: give how many jobs run at once, 1 or more")
-    if not names and plan is None:
-        raise RecipeError("a sweep of nothing: name suites or cells, or give --plan; `gt-bench list` shows all")
+    if not names:
+        raise RecipeError("a sweep of nothing: name suites or cells; `gt-bench list` shows all")
     grid = load_grid()
-    entries = entries_of(names or [], plan, grid)
+    cells = grid.chosen(names)
     if dry:
-        show_dry_run(entries, grid, measure)
+        show_dry_run(cells, grid, measure)
     elif not (
-        run_queue(entries, grid, jobs=at_most)
+        run_queue(cells, grid, jobs=at_most)
         if cluster == "local"
-        else submit(entries, grid, Slurm(Path("store/sweep")), at_most or AT_MOST)
+        else submit(cells, grid, Slurm(Path("store/sweep")), at_most or AT_MOST)
     ):
         raise typer.Exit(1)
 

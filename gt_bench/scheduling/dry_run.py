@@ -4,21 +4,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from gt_bench.config.grid import Grid
+from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting.counted import counted_costs
-from gt_bench.scheduling.plan_file import Entry
-from gt_bench.scheduling.planner import Job, jobs_of, plan
+from gt_bench.scheduling.planner import Job, jobs_of, longest_first, plan
 from gt_bench.scheduling.slurm_resources import need_of
 from gt_bench.scheduling.slurm_sweep import SHARED
 from gt_bench.utils.format import duration
 
 
-def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], measure: bool = False) -> list[list[str]]:
+def dry_run(cells: Sequence[Cell], grid: Grid, say: Callable[[str], None], measure: bool = False) -> list[list[str]]:
     """Return what a sweep would submit, without submitting or preparing anything.
 
     Args:
-        entries: what to compute.
+        cells: what to compute.
         grid: the grid.
         say: called for each line of output.
         measure: time steps of cells without a forecast, which takes seconds per cell; otherwise their time is counted
@@ -27,14 +26,14 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], me
     Returns:
         Rows of need, jobs, runs and trials, time of one process, cells.
     """
-    found = plan(entries, grid, say=say, measure=measure)
+    found = plan(cells, grid, say=say, measure=measure)
     if not measure:
         counted = counted_costs(grid)
         missing = [
             run if run.cost.seconds is not None else replace(run, cost=counted.get(run.cell.cell, run.cost))
             for run in found.missing
         ]
-        found = replace(found, missing=missing)
+        found = replace(found, missing=longest_first(missing))
     groups: dict[str, list[Job]] = {}
     for job in jobs_of(found, shared=SHARED):
         cell = None if job.kind == "data" else grid.find(job.name)
@@ -62,11 +61,11 @@ def dry_run(entries: Sequence[Entry], grid: Grid, say: Callable[[str], None], me
     return rows
 
 
-def show_dry_run(entries: Sequence[Entry], grid: Grid, measure: bool = False) -> None:
+def show_dry_run(cells: Sequence[Cell], grid: Grid, measure: bool = False) -> None:
     """Print `dry_run` as a table, and how its times were obtained."""
     from gt_bench.utils.terminal import print_table
 
-    rows = dry_run(entries, grid, lambda line: print(line, file=sys.stderr), measure)
+    rows = dry_run(cells, grid, lambda line: print(line, file=sys.stderr), measure)
     columns = ("resources of a job", "jobs", "runs, trials", "total time", "cells")
     print_table(columns, rows, wrapped=("resources of a job", "cells"))
     if not measure:

@@ -6,7 +6,8 @@
 
     {"say": text}                                   a message
     {"seed": n, "outcome": ..., "why": ...}         the end of a run; of a search {"seed": null, "trials": number}
-    {"whole": true}                                 all runs of the cell are stored, results/<cell>.json is written
+
+When all runs of a cell are stored, its job writes results/<cell>.json.
 
 Outcomes: the status of the record; `stored` (it was in the store); `elsewhere` (another process computes it);
 `unsearched` (the search of its cell has trials left); `failed`; `no data`; `full` (the disk); `changed` (the code on
@@ -38,15 +39,13 @@ SAY_SECONDS = 600.0  # between two progress lines of a run
 class Content(TypedDict):
     """A job as its process reads it.
 
-    `limits` has the given fields of `Limits`; `shared`: whether other runs use the same memory; `processes`: number of
-    processes that share a GPU.
+    `shared`: whether other runs use the same memory; `processes`: number of processes that share a GPU.
     """
 
     kind: str
     name: str
     seeds: list[int]
     trials: int
-    limits: dict[str, int]
     shared: bool
     processes: NotRequired[int]
 
@@ -60,7 +59,6 @@ class Line(TypedDict, total=False):
 
     pid: int
     say: str
-    whole: bool
     seed: int | None
     outcome: str
     why: str | None
@@ -77,8 +75,7 @@ def as_json(job: "Job", shared: bool, processes: int = 1) -> str:
         shared: whether other runs use the same memory.
         processes: number of processes that share a GPU.
     """
-    limits = job.limits.model_dump(exclude_none=True)
-    content = asdict(job) | {"limits": limits, "shared": shared, "processes": processes}
+    content = asdict(job) | {"shared": shared, "processes": processes}
     return json.dumps({key: content[key] for key in Content.__annotations__})
 
 
@@ -142,8 +139,7 @@ def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, 
         tell: called as `tell(**line)` for each line of output.
         began: `sources` at the start of this process.
     """
-    from gt_bench.config.grid import Limits, load_grid
-    from gt_bench.scheduling.plan_file import limited_grid
+    from gt_bench.config.grid import load_grid
     from gt_bench.utils.io import WriteError, is_disk_full
 
     grid = load_grid()
@@ -154,7 +150,6 @@ def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, 
             _data(content["name"], grid, tell)
             return
         cell = grid.find(content["name"])
-        grid = limited_grid(grid, cell, Limits(**content["limits"]))
         if content["kind"] == "search":
             _search(cell, grid, content["trials"], tell)
         else:
@@ -198,7 +193,6 @@ def _runs(
     from gt_bench.experiment.cell import experiment_of, limited, settings_of
     from gt_bench.runtime.startup import prepare_process
     from gt_bench.runtime.worker_pool import Lost
-    from gt_bench.scheduling.run_lock import claimed
     from gt_bench.store.run_store import Store
 
     store, seeds = Store(), content["seeds"]
@@ -225,18 +219,17 @@ def _runs(
         if sources() != began:
             tell(seed=seed, outcome="changed")
             continue
-        with claimed(store, digest) as mine:
-            if not mine:
-                tell(seed=seed, outcome="elsewhere")
-                continue
-            tell(say=f"{cell.cell} seed {seed}: started")
-            try:
-                record, computed = experiment.run(
-                    seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=content["shared"]
-                )
-            except (RecipeError, Lost) as error:
-                tell(seed=seed, outcome="failed", why=str(error))
-                continue
+        if store.is_locked(digest):
+            tell(seed=seed, outcome="elsewhere")
+            continue
+        tell(say=f"{cell.cell} seed {seed}: started")
+        try:
+            record, computed = experiment.run(
+                seed, on_epoch=_Report(cell.cell, seed, recipe.reports, tell), shared=content["shared"]
+            )
+        except (RecipeError, Lost) as error:
+            tell(seed=seed, outcome="failed", why=str(error))
+            continue
         run = record["deterministic"]
         found = f"{run['metric']} {run['test']:.4f}" if run["test"] is not None else run["error"]
         why = f"{found} ({record['measured']['seconds']:.0f} s)"
@@ -246,7 +239,6 @@ def _runs(
 
         with contextlib.redirect_stdout(io.StringIO()):  # each run was reported above
             train_cell(cell, grid, bar=False)
-        tell(whole=True)
 
 
 class _Report:

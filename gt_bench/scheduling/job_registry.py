@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from gt_bench.config.grid import Limits
 from gt_bench.scheduling.job import Line
 from gt_bench.scheduling.planner import Run
 from gt_bench.schemas import Settings
@@ -24,7 +23,6 @@ class Submitted:
     lines: str
     share: int
     name: str
-    limits: Limits
     seeds: tuple[int, ...]
 
     @property
@@ -35,7 +33,7 @@ class Submitted:
     @property
     def runs(self) -> list[Run]:
         """The runs that the job computes, or its search."""
-        return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
+        return [(self.name, seed) for seed in self.seeds or (None,)]
 
     def output(self) -> list[Line]:
         """Return the lines of its output so far."""
@@ -45,7 +43,7 @@ class Submitted:
 def register(store: Store, jobs: Sequence[Submitted]) -> None:
     """Append jobs to the file, for other sweeps of this store."""
     with _file(store).open("a", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(asdict(job) | {'limits': job.limits.model_dump_json()})}\n" for job in jobs)
+        file.writelines(f"{json.dumps(asdict(job))}\n" for job in jobs)
 
 
 def registered(store: Store) -> list[Submitted]:
@@ -53,9 +51,8 @@ def registered(store: Store) -> list[Submitted]:
     found = []
     for content in _objects(_file(store)):
         try:
-            limits = Limits.model_validate_json(content["limits"])
-            found.append(Submitted(**content | {"limits": limits, "seeds": tuple(content["seeds"])}))
-        except (TypeError, KeyError, ValueError):  # the line does not describe a job
+            found.append(Submitted(**content | {"seeds": tuple(content["seeds"])}))
+        except (TypeError, KeyError):  # the line does not describe a job
             continue
     return found
 

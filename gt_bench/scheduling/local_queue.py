@@ -1,7 +1,8 @@
-"""The queue of one machine: compute missing runs in parallel, most valuable first, until all are done or time is over.
+"""The queue of one machine: compute missing runs in parallel, the longest first, until all are done.
 
-Each job (job.py) is a new process, so that a queue of days never mixes old and new code. When the time is over, runs
-finish their epoch and save a checkpoint, from which the next process resumes.
+With a time limit, the papers' own numbers come first, then the cheapest runs, and no job starts that cannot end in time
+by its forecast. A run that still runs at the end finishes its epoch and saves a checkpoint, from which the next process
+resumes. Each job (job.py) is a new process, so that a queue of days never mixes old and new code.
 """
 
 import shutil
@@ -10,48 +11,37 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 
-from gt_bench.config.grid import Cell, Grid, Limits
+from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.resources import at_once, available_mib, resident_mib
 from gt_bench.runtime.worker_pool import MARGIN, TaskResult, WorkerPool
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.order import shared_seconds
-from gt_bench.scheduling.plan_file import Entry, limited_grid
-from gt_bench.scheduling.planner import SHARED, Job, Missing, Plan, jobs_of, longest_first, plan
-from gt_bench.scheduling.run_lock import check_locks
-from gt_bench.scheduling.verdict_changes import changed_results
+from gt_bench.scheduling.planner import SHARED, Job, Missing, Plan, cheapest_first, jobs_of, plan
 from gt_bench.store.run_store import Store
 from gt_bench.utils.code_digest import ROOT
-from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import duration, file_size
 from gt_bench.utils.io import WriteError
-from gt_bench.utils.paths import SUITES, record_file
 
 SHOWN = 5  # jobs that are listed
 
 
 def work(
-    entries: Sequence[Entry],
+    cells: Sequence[Cell],
     grid: Grid,
     hours: float | None = None,
     jobs: int | None = None,
-    export: Path = SUITES,
     say: Callable[[str], None] = lambda line: print(line, flush=True),
-    measure: bool = True,
 ) -> bool:
-    """Compute the missing runs of the entries.
+    """Compute the missing runs of cells.
 
     Args:
-        entries: what to compute, in order.
+        cells: what to compute.
         grid: the grid.
         hours: time limit; None for no limit.
         jobs: runs that are computed at once; None for the setting `run.parallel`.
-        export: folder for the records of finished cells. suites/ gets only runs of committed code.
         say: called for each line of output.
-        measure: False to skip forecasts of cells whose cost is not known yet; the order within an entry of the plan
-            then ignores their cost.
 
     Returns:
         Whether all runs are stored.
@@ -59,17 +49,15 @@ def work(
     Raises:
         RecipeError: `hours` or `jobs` is not positive.
         WriteError: the disk is full.
-        StoreError: the file system of the store has no locks.
     """
     if hours is not None and not hours > 0:
         raise RecipeError(f"--hours {hours:g}: expected more than 0; without it the queue runs until all is done")
     if jobs is not None and jobs < 1:
         raise RecipeError(f"--jobs {jobs}: expected 1 or more, the number of runs at once")
     most = at_once(jobs or grid.run.parallel, 10**6, gpu=_has_gpu(grid))
-    check_locks(Path("store"))
-    queue = _Queue(grid, most, export, say, until=None if hours is None else time.monotonic() + hours * 3600)
+    queue = _Queue(grid, most, say, until=None if hours is None else time.monotonic() + hours * 3600)
     while True:
-        found = plan(entries, grid, queue.store, at_once=most, say=say, measure=measure and not queue.is_over)
+        found = plan(cells, grid, queue.store, at_once=most, say=say, measure=not queue.is_over)
         if not queue.round(found):
             return queue.close(found)
 
@@ -84,7 +72,6 @@ def _has_gpu(grid: Grid) -> bool:
 class _Queue:
     grid: Grid
     most: int
-    export: Path
     say: Callable[[str], None]
     until: float | None
     store: Store = field(default_factory=Store)
@@ -100,7 +87,7 @@ class _Queue:
     elsewhere: int = 0
     keys: dict[tuple[object, ...], str | None] = field(default_factory=dict)  # keys of the missing runs
     disagrees: bool = False
-    finished: set[Cell] = field(default_factory=set)  # cells whose results were written
+    too_long: list[Job] = field(default_factory=list)  # jobs that cannot end in time
 
     def __post_init__(self) -> None:
         self._say_once = cache(self.say)
@@ -113,7 +100,6 @@ class _Queue:
         """Run the jobs of a plan; return whether there were any. The next plan includes what other processes left."""
         for problem in found.problems:
             self._say_once(f"skipped: {problem}")
-        self._report_results({cell: limits for cell, limits in found.begun.items() if self.computed == 0})
         for name, why in self.lost.items():
             if not self.trials[name]:  # otherwise another worker runs the lost trial
                 self.tried.add(("search", name))
@@ -123,7 +109,10 @@ class _Queue:
         self.keys = {run.run: run.digest for run in found.missing}
         searchable = [run for run in found.missing if run.searched or ("search", run.cell.cell) not in self.tried]
         runs = [run for run in searchable if run.run not in self.tried and not self._too_large(run)]
+        self.too_long.clear()
         jobs = [job for job in self._jobs(found, runs) if (job.kind, job.name) not in self.tried]
+        jobs = [job for job in jobs if self._ends_in_time(job)]
+        jobs = [job for job in jobs if job.kind != "data" or any(other.waits_for(job) for other in jobs)]
         unwritten = [job for job in found.unwritten if self.tried.isdisjoint(job.runs)]
         if not (jobs or unwritten) or self.is_over:
             return False
@@ -138,31 +127,43 @@ class _Queue:
                 is_ready=lambda job, unfinished: self._ready(job, unfinished, pool.tasks),
                 on_done=self._ended,
                 deadline=self.until,
+                is_needed=self._ends_in_time,
             )
         return True
 
     def close(self, found: Plan) -> bool:
-        """Export complete cells that are not exported yet, and report what is missing; return whether all is done."""
+        """Report what is missing; return whether all is done."""
         left = found.missing
-        for cell in found.begun.keys() - {run.cell for run in left} - self.finished:
-            if not record_file(cell.cell, self.export).exists():
-                self._export(cell)
         others = f", {self.elsewhere} of them run in other processes" if self.elsewhere else ""
         self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + found.stored} are missing{others}")
         if self.full is not None:
             raise WriteError(f"{self.full}\n{self._needs(left)}")
         if left and self.until is not None and time.monotonic() >= self.until:
             self.say("the time limit is reached; run the same command again to resume")
+        elif self.too_long:
+            self.say(
+                f"{len(self.too_long)} jobs are not started: by forecast they would not end in time; the shortest "
+                f"takes {duration(min(job.seconds or 0.0 for job in self.too_long))}"
+            )
         return not left and not found.problems and not self.disagrees
 
     def _jobs(self, found: Plan, runs: Sequence[Missing]) -> list[Job]:
         apart = [run for run in runs if run.run in self.alone]
         together = [run for run in runs if run.run not in self.alone]
-        known = sum(run.seconds or 0.0 for run in together)
-        jobs = jobs_of(found, together, shared_seconds(known, self.most, SHARED))
-        if self.until is None:  # everything will be computed: the order decides only when the last run ends
-            jobs = longest_first(jobs, {run.run: run.entry for run in together})
-        return [*jobs, *(job for run in apart for job in jobs_of(found, [run]))]
+        shared = shared_seconds(sum(run.seconds or 0.0 for run in together), self.most, SHARED)
+        if self.until is not None:
+            together, shared = cheapest_first(together), min(shared, (self.until - time.monotonic()) / 4)
+        return [*jobs_of(found, together, shared), *(job for run in apart for job in jobs_of(found, [run]))]
+
+    def _ends_in_time(self, job: Job) -> bool:
+        """Return whether a job, and what it waits for, can end before the time limit by its forecast."""
+        if self.until is None or job in self.too_long:
+            return job not in self.too_long
+        waits = any(job.waits_for(other) for other in self.too_long)
+        if waits or (job.seconds or 0.0) > self.until - time.monotonic():
+            self.too_long.append(job)
+            return False
+        return True
 
     def _too_large(self, run: Missing) -> bool:
         from gt_bench.runtime.environment import choose_device, memory_limit_mib
@@ -199,16 +200,13 @@ class _Queue:
             self.pids[job] = line["pid"]
         elif "say" in line:
             self.say(line["say"])
-        elif "whole" in line:
-            self.finished.add(cell := self.grid.find(job.name))
-            self._export(cell)
         else:
             self._check_key(job, line)
             self._outcome(job, line["seed"], line["outcome"], line.get("why"), line.get("trials", 0))
 
     def _check_key(self, job: Job, line: Line) -> None:
         """Report a run whose process uses another key than the plan: the planned run would still be missing."""
-        wanted, key = self.keys.get((job.name, job.limits, line["seed"])), line.get("key")
+        wanted, key = self.keys.get((job.name, line["seed"])), line.get("key")
         if wanted is None or key is None or key == wanted:
             return
         self.disagrees = True
@@ -224,7 +222,7 @@ class _Queue:
 
     def _outcome(self, job: Job, seed: int | None, outcome: str, why: str | None, trials: int = 0) -> None:
         self.answered.setdefault(job, set()).add(-1 if seed is None else seed)
-        name: tuple[object, ...] = (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name)
+        name: tuple[object, ...] = (job.name, seed) if job.kind == "runs" else (job.kind, job.name)
         what = f"{job.name} seed {seed}" if seed is not None else str(job)
         if job.kind == "search" and outcome == "ok":
             self.progress = True
@@ -253,8 +251,6 @@ class _Queue:
         self.pids.pop(job, None)
         if isinstance(result.error, WriteError):
             self.full = str(result.error)
-        if job.kind == "runs":
-            self._report_results({self.grid.find(job.name): job.limits})
         missed = set(job.seeds or [-1]) - self.answered.pop(job, set())
         if missed and self.full is None:
             if result.error:
@@ -267,41 +263,12 @@ class _Queue:
                 self.say(f"{job}: {why}; its trial is queued again")
                 return
             if result.killed and self.most > 1 and job.kind == "runs" and not self._is_alone(job):
-                self.alone.update((job.name, job.limits, seed) for seed in missed)
+                self.alone.update((job.name, seed) for seed in missed)
                 self.progress = True
                 self.say(f"{job}: {why}; it will run alone")
                 return
-            self.tried.update(
-                (job.name, job.limits, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed
-            )
+            self.tried.update((job.name, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed)
             self._say_once(f"skipped: {job}: {why}")
-
-    def _report_results(self, cells: dict[Cell, Limits]) -> None:
-        try:
-            for line in changed_results(
-                [(cell, limited_grid(self.grid, cell, limits)) for cell, limits in cells.items()], self.store
-            ):
-                self.say(f"new result: {line}")
-        except WriteError as error:
-            self.full = self.full or str(error)
-
-    def _export(self, cell: Cell) -> None:
-        """Export the records of a finished cell; if that is not possible, report why. The records stay in the store."""
-        from gt_bench.provenance.transfer import export_cell
-        from gt_bench.runtime.environment import commit
-
-        head, shipped = commit(), self.export.resolve() == SUITES.resolve()
-        if shipped and (head is None or head.endswith("-dirty")):
-            what = "the code is not committed" if head is None else f"the code differs from commit {head[:12]}"
-            self._say_once(
-                f"nothing is exported to {self.export}/: {what}; commit it, or use another folder for --export"
-            )
-            return
-        try:
-            if path := export_cell(cell, self.export, self.store, dirty=not shipped):
-                self.say(f"{cell.cell}: finished, {path}")
-        except UserError as error:
-            self.say(f"{cell.cell}: finished, not exported: {error}")
 
     def _announce(self, found: Plan, runs: Sequence[Missing], jobs: Sequence[Job]) -> None:
         known = [run.seconds for run in runs if run.seconds is not None]

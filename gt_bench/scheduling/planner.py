@@ -1,39 +1,31 @@
-"""Missing runs, their needs and costs, and the order in which to compute them.
+"""Missing runs, what they need and cost, and how they are grouped into jobs.
 
-A run is a cell with one seed. The value of the n-th run of a cell, in the order of the seeds of its recipe, is
+A run is a cell with one seed. Runs of minutes share a process with other runs of their cell, and trials with others of
+their search (`jobs_of`). The order of runs:
 
-    value(n) = N / (n (n + 1))        N: the published numbers that the cell's verdicts compare with, without costs
-
-All runs of a cell together are worth N: the first is worth N/2, the first three 3N/4, the tenth N/110. The order is:
-
-  1. by the entry of the plan;
-  2. cells for which a paper publishes a number of its own method, then those it compares with, then all others;
-  3. by value per remaining hour, highest first. A run with a checkpoint has fewer remaining hours; a run whose cell
-     must be searched first has those of the search in addition. Runs without a forecast come last;
-  4. by seed.
-
-Without a time limit everything is computed, and `longest_first` orders the jobs of an entry by length instead. Runs of
-minutes share a process with other runs of their cell, and trials with others of their search (`jobs_of`).
+- `longest_first`: a long run that starts late would leave the other cores idle at the end. Runs without a forecast come
+  first, because they may be long.
+- `cheapest_first`, under a time limit: cells for which a paper publishes a number of its own method, then the others;
+  each by length, the shortest first. Runs without a forecast come last.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
-from gt_bench.config.grid import Cell, Grid, Limits
+from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
 from gt_bench.forecasting.cache import Cost, costs_of
-from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.search.optimize import Trials, trials_left
 from gt_bench.store.archive import read_result
 from gt_bench.store.run_store import Store, StoreError, curves_reached
 from gt_bench.utils.errors import DatasetError
 
 SHARED = 300.0  # seconds of runs that share a process: starting a process takes several
-OWN, QUOTED, UNPRINTED = range(3)  # ranks of cells; see `printed`
-Run = tuple[str, Limits, int | None]  # cell, its limits, seed (None: its search)
+Run = tuple[str, int | None]  # cell, seed (None: its search)
 
 
 @dataclass(frozen=True)
@@ -42,12 +34,7 @@ class Missing:
 
     Attributes:
         cell: of the run.
-        limits: of the entry.
-        entry: number of the entry of the plan.
         seed: of the run.
-        place: n of the module's docstring, from 1.
-        rank: OWN, QUOTED or UNPRINTED.
-        numbers: N of the module's docstring.
         threads: of all its processes.
         processes: of the run.
         digest: its key; None until data, encodings and search are available.
@@ -57,12 +44,7 @@ class Missing:
     """
 
     cell: Cell
-    limits: Limits
-    entry: int
     seed: int
-    place: int
-    rank: int
-    numbers: int
     threads: int
     processes: int = 1
     digest: str | None = None
@@ -73,12 +55,7 @@ class Missing:
     @property
     def run(self) -> Run:
         """What identifies the run before its data are available."""
-        return self.cell.cell, self.limits, self.seed
-
-    @property
-    def value(self) -> float:
-        """N (1/n - 1/(n + 1)): how much the n-th run narrows the mean, times the published numbers."""
-        return self.numbers / (self.place * (self.place + 1))
+        return self.cell.cell, self.seed
 
     @property
     def seconds(self) -> float | None:
@@ -90,12 +67,21 @@ class Missing:
         """Memory of all its processes, each of which may use as much as a single process."""
         return None if self.cost.memory_mib is None else self.cost.memory_mib * self.processes
 
-    @property
-    def order(self) -> tuple[int, int, float, int]:
-        """Sort key: entry, rank, value per hour, place."""
-        ahead = 0.0 if self.searched else self.cost.search_seconds
-        per_hour = -1.0 if self.seconds is None else self.value / max(self.seconds + ahead, 1e-3) * 3600
-        return self.entry, self.rank, -per_hour, self.place
+
+def longest_first(missing: Iterable[Missing]) -> list[Missing]:
+    """Return runs in the order that leaves no core idle at the end; see the module's docstring."""
+    return sorted(missing, key=lambda run: (run.seconds is not None, -(_with_search(run) or 0.0)))
+
+
+def cheapest_first(missing: Iterable[Missing]) -> list[Missing]:
+    """Return runs in the order for a time limit; see the module's docstring."""
+    own = cache(has_own_number)
+    return sorted(missing, key=lambda run: (not own(run.cell), run.seconds is None, _with_search(run) or 0.0))
+
+
+def _with_search(run: Missing) -> float | None:
+    """Return the remaining seconds of a run, and of the search that comes before it."""
+    return None if run.seconds is None else run.seconds + (0.0 if run.searched else run.cost.search_seconds)
 
 
 @dataclass(frozen=True)
@@ -109,7 +95,6 @@ class Job:
         seeds: of the runs.
         trials: most trials to run.
         number: of this worker of the search.
-        limits: of the entry.
         after: the cell whose weights its runs start from.
         threads: of all its processes.
         processes: of a run.
@@ -124,7 +109,6 @@ class Job:
     seeds: tuple[int, ...] = ()
     trials: int = 0
     number: int = 0
-    limits: Limits = field(default_factory=Limits)
     after: str | None = None
     threads: int = 1
     processes: int = 1
@@ -135,7 +119,7 @@ class Job:
     @property
     def runs(self) -> list[Run]:
         """The runs that the job computes, or its search."""
-        return [(self.name, self.limits, seed) for seed in self.seeds or (None,)]
+        return [(self.name, seed) for seed in self.seeds or (None,)]
 
     def waits_for(self, other: "Job") -> bool:
         """Return whether the job needs the result of `other`."""
@@ -155,27 +139,25 @@ class Plan:
     """The missing runs and what they need.
 
     Attributes:
-        missing: runs in order.
+        missing: runs, the longest first.
         searches: cell -> trials, for cells that are searched first.
         data: datasets of which data or encodings are missing on disk.
         stored: number of runs in the store.
-        begun: cells with stored runs, and their limits.
+        problems: why cells are skipped, one line each.
         unwritten: jobs that write the results of cells whose runs are all stored, for example under another cell's
             name, which has the same runs.
-        problems: why cells are skipped, one line each.
     """
 
     missing: list[Missing]
     searches: Mapping[str, Trials]
     data: list[str]
     stored: int
-    begun: dict[Cell, Limits]
     problems: list[str]
     unwritten: list[Job] = field(default_factory=list)
 
 
 def plan(
-    entries: Sequence[Entry],
+    cells: Iterable[Cell],
     grid: Grid,
     store: Store | None = None,
     data: Path = Path("data"),
@@ -183,12 +165,10 @@ def plan(
     say: Callable[[str], None] = lambda line: None,
     measure: bool = True,
 ) -> Plan:
-    """Return the missing runs of the entries, with costs, in order.
-
-    A run of two entries belongs to the first. A cell that another one starts from comes before it.
+    """Return the missing runs of cells and of the cells that they start from, with costs.
 
     Args:
-        entries: what to compute.
+        cells: what to compute.
         grid: the grid.
         store: with the stored runs.
         data: folder of packed data and encodings.
@@ -197,44 +177,32 @@ def plan(
         measure: False to skip costs that are not known yet.
     """
     store = store or Store()
-    found: dict[tuple[str, str, int], Missing] = {}
+    found: dict[tuple[str, int], Missing] = {}  # by key, so that cells with equal recipes share their runs
     searches: dict[str, Trials] = {}
     unprepared: dict[str, None] = {}
-    begun: dict[Cell, Limits] = {}
-    unwritten: dict[str, Job] = {}
+    unwritten: list[Job] = []
     stored, problems = set(), []
-    for number, entry in enumerate(entries):
-        for cell, limits in _with_sources(entry, grid):
-            try:
-                runs, kept = _of_cell(cell, limits, number, grid, store, data)
-                if runs and not runs[0].searched and cell.cell not in searches:
-                    searches[cell.cell] = trials_left(cell, limited_grid(grid, cell, limits), data, store.root)
-            except (ValueError, StoreError, SyntaxError) as error:  # SyntaxError: in the file of a model
-                problems.append(f"{cell.cell}: {error}")
-                continue
-            stored |= set(kept.values())
-            if kept:
-                begun[cell] = limits
-                if not runs and not has_result(cell, kept.values()):
-                    seeds = tuple(kept)
-                    unwritten[cell.cell] = Job("runs", cell.cell, cell.dataset, seeds=seeds, limits=limits)
-            for run in runs:
-                found.setdefault((run.cell.cell, run.digest or _cut(run), run.seed), run)
-            if runs and not is_prepared(cell, data):
-                unprepared[cell.dataset] = None
-    missing = list(found.values())
-    wanted = {(run.cell, _cut(run)): limited_grid(grid, run.cell, run.limits) for run in missing}
-    given = costs_of([(cell, own) for (cell, _), own in wanted.items()], store.root, data, at_once, measure, say)
-    costs = dict(zip(wanted, given, strict=True))
-    missing = [replace(run, cost=costs[run.cell, _cut(run)]) for run in missing]
-    missing.sort(key=lambda run: run.order)
-    found_problems = list(dict.fromkeys(problems))
-    return Plan(missing, searches, list(unprepared), len(stored), begun, found_problems, list(unwritten.values()))
-
-
-def _cut(run: Missing) -> str:
-    """Return the limits that change the run itself, as JSON."""
-    return run.limits.model_dump_json(exclude={"seeds"})
+    for cell in _with_sources(cells, grid):
+        try:
+            runs, kept = _of_cell(cell, grid, store, data)
+            if runs and not runs[0].searched:
+                searches[cell.cell] = trials_left(cell, grid, data, store.root)
+        except (ValueError, StoreError, SyntaxError) as error:  # SyntaxError: in the file of a model
+            problems.append(f"{cell.cell}: {error}")
+            continue
+        stored |= set(kept.values())
+        if kept and not runs and not has_result(cell, kept.values()):
+            unwritten.append(Job("runs", cell.cell, cell.dataset, seeds=tuple(kept)))
+        for run in runs:
+            found.setdefault((run.digest or cell.cell, run.seed), run)
+        if runs and not is_prepared(cell, data):
+            unprepared[cell.dataset] = None
+    wanted = list(dict.fromkeys(run.cell for run in found.values()))
+    costs = dict(
+        zip(wanted, costs_of([(cell, grid) for cell in wanted], store.root, data, at_once, measure, say), strict=True)
+    )
+    missing = longest_first(replace(run, cost=costs[run.cell]) for run in found.values())
+    return Plan(missing, searches, list(unprepared), len(stored), list(dict.fromkeys(problems)), unwritten)
 
 
 def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float = SHARED) -> list[Job]:
@@ -242,51 +210,29 @@ def jobs_of(plan: Plan, missing: Iterable[Missing] | None = None, shared: float 
 
     Args:
         plan: the plan.
-        missing: some of its runs; by default all.
+        missing: some of its runs, in order; by default all.
         shared: seconds up to which runs of a cell share a job.
     """
     jobs: dict[tuple[object, ...], Job] = {}  # in order
-    open_jobs: dict[tuple[str, str], tuple[object, ...]] = {}
+    open_jobs: dict[str, tuple[object, ...]] = {}
     for run in plan.missing if missing is None else missing:
-        cell, kind = run.cell, (run.cell.cell, run.limits.model_dump_json())
+        cell = run.cell
         if cell.dataset in plan.data:
             jobs.setdefault(("data", cell.dataset), Job("data", cell.dataset, cell.dataset))
         if cell.cell in plan.searches and ("search", cell.cell, 0) not in jobs:
             jobs |= {
                 ("search", cell.cell, job.number): job for job in _of_search(run, plan.searches[cell.cell], shared)
             }
-        key, took = open_jobs.get(kind), run.seconds
+        key, took = open_jobs.get(cell.cell), run.seconds
         together = None if key is None or took is None else (jobs[key].seconds or 0) + took
         if key is not None and together is not None and together <= shared:
             jobs[key] = replace(jobs[key], seeds=(*jobs[key].seeds, run.seed), seconds=together)
             continue
-        key = (*kind, run.seed)
+        key = (cell.cell, run.seed)
         jobs[key] = _job("runs", run, took, seeds=(run.seed,))
         if took is not None:
-            open_jobs[kind] = key
+            open_jobs[cell.cell] = key
     return list(jobs.values())
-
-
-def longest_first(jobs: Sequence[Job], entries: Mapping[Run, int]) -> list[Job]:
-    """Return jobs by entry of the plan, then by length, so that no core is idle at the end.
-
-    Jobs without a forecast come first, because they may be long. Data and searches come with the first job that needs
-    them.
-
-    Args:
-        jobs: as `jobs_of` returns them.
-        entries: number of the entry of each run.
-    """
-    keys = {
-        job: (entries[job.runs[0]], job.seconds is not None, -(job.seconds or 0.0))
-        for job in jobs
-        if job.kind == "runs"
-    }
-
-    def key(job: Job) -> tuple[int, bool, float]:
-        return keys.get(job) or min((keys[other] for other in keys if other.waits_for(job)), default=(0, False, 0.0))
-
-    return sorted(jobs, key=key)  # stable
 
 
 def _of_search(run: Missing, trials: Trials, shared: float) -> list[Job]:
@@ -304,53 +250,45 @@ def _job(
 ) -> Job:
     cell, cost = run.cell, run.cost
     return Job(
-        kind, cell.cell, cell.dataset, seeds=seeds, trials=trials, number=number, limits=run.limits, after=cell.after,
-        threads=run.threads, processes=run.processes, seconds=seconds, memory_mib=run.memory_mib, problem=cost.problem,
+        kind, cell.cell, cell.dataset, seeds=seeds, trials=trials, number=number, after=cell.after, threads=run.threads,
+        processes=run.processes, seconds=seconds, memory_mib=run.memory_mib, problem=cost.problem,
     )  # fmt: skip
 
 
-def _with_sources(entry: Entry, grid: Grid) -> list[tuple[Cell, Limits]]:
-    """Return the cells of an entry and their limits, each after the cell it starts from, which only limits seeds."""
-    found: dict[tuple[Cell, Limits], None] = {}
+def _with_sources(cells: Iterable[Cell], grid: Grid) -> list[Cell]:
+    """Return cells, each after the cell that it starts from."""
+    found: dict[Cell, None] = {}
 
-    def add(cell: Cell, limits: Limits) -> None:
+    def add(cell: Cell) -> None:
         if cell.after is not None:
-            add(grid.find(cell.after), Limits(seeds=limits.seeds))
-        found[cell, limits] = None
+            add(grid.find(cell.after))
+        found[cell] = None
 
-    for cell in entry.cells:
-        add(cell, entry.limits)
+    for cell in cells:
+        add(cell)
     return list(found)
 
 
-def _of_cell(
-    cell: Cell, limits: Limits, entry: int, grid: Grid, store: Store, data: Path
-) -> tuple[list[Missing], dict[int, str]]:
+def _of_cell(cell: Cell, grid: Grid, store: Store, data: Path) -> tuple[list[Missing], dict[int, str]]:
     """Return (missing runs of the cell, {seed: digest} of its stored runs)."""
     from gt_bench.data.prepare import open_unchanged
 
-    own = limited_grid(grid, cell, limits)
-    asked = limited(load_recipe(cell.recipe_path), own, cell)[0]
-    rank, numbers = printed(cell)
-    every = [
-        Missing(cell, limits, entry, seed, place, rank, numbers, asked.cores, asked.processes)
-        for place, seed in enumerate(asked.seeds, 1)
-    ]
+    asked = limited(load_recipe(cell.recipe_path), grid, cell)[0]
+    every = [Missing(cell, seed, asked.cores, asked.processes) for seed in asked.seeds]
     if _is_unsearched(cell):
         return [replace(run, searched=False) for run in every], {}
-    recipe = limited(settings_of(cell), own, cell)[0]
+    recipe = limited(settings_of(cell), grid, cell)[0]
     try:
         open_unchanged(data / "packed" / cell.dataset)
-        experiment = experiment_of(cell, recipe, own, store, data)
+        experiment = experiment_of(cell, recipe, grid, store, data)
         digests = {seed: experiment.digest(seed) for seed in recipe.seeds}
         kept = {seed: digests[seed] for seed in recipe.seeds if experiment.settled(seed) is not None}
     except DatasetError:  # data or encodings are not available yet, or have changed
         return every, {}
     missing = [run for run in every if run.seed not in kept]
-    missing = [
+    return [
         replace(run, digest=digests[run.seed], done=part_done(store, digests[run.seed], recipe)) for run in missing
-    ]
-    return missing, kept
+    ], kept
 
 
 def has_result(cell: Cell, digests: Collection[str]) -> bool:
@@ -367,16 +305,11 @@ def part_done(store: Store, digest: str, recipe: Recipe) -> float:
     return min(1.0, len(curves_reached(store.folder(digest)).get("epoch", ())) / recipe.reports)
 
 
-def printed(cell: Cell) -> tuple[int, int]:
-    """Return (rank, number of published numbers that the cell's verdicts compare with), without costs.
-
-    If a paper publishes numbers of its own method, only these count.
-    """
+def has_own_number(cell: Cell) -> bool:
+    """Return whether a paper publishes a number of its own method that the cell's verdicts compare with."""
     from gt_bench.papers.coverage import published_numbers
 
-    judged = published_numbers(cell)
-    own = [entry for entry in judged if entry.own]
-    return OWN if own else QUOTED if judged else UNPRINTED, len(own or judged)
+    return any(entry.own for entry in published_numbers(cell))
 
 
 def _is_unsearched(cell: Cell) -> bool:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from gt_bench.config.grid import Grid
+from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import limited
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.job_registry import Submitted, register, registered
 from gt_bench.scheduling.job_table import job_table
-from gt_bench.scheduling.plan_file import Entry, limited_grid
 from gt_bench.scheduling.planner import Job, Plan, Run, jobs_of, part_done, plan
-from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need, need_of, shares
 from gt_bench.store.run_store import Store
@@ -35,7 +33,7 @@ NEVER = re.compile(r"PerJob|Partition(Time|Node)Limit|BadConstraints|Invalid|Not
 
 
 def sweep(
-    entries: Sequence[Entry],
+    cells: Sequence[Cell],
     grid: Grid,
     cluster: Slurm,
     at_most: int = AT_MOST,
@@ -45,7 +43,7 @@ def sweep(
     """Submit all missing runs and follow the jobs to the end.
 
     Args:
-        entries: what to compute, in order.
+        cells: what to compute.
         grid: the grid.
         cluster: where to submit.
         at_most: jobs that run at once.
@@ -57,10 +55,8 @@ def sweep(
 
     Raises:
         ClusterError: the cluster does not answer.
-        StoreError: the file system of the store has no locks.
     """
-    one = _Sweep(entries, grid, cluster, at_most, say)
-    check_locks(one.store.root)
+    one = _Sweep(cells, grid, cluster, at_most, say)
     one.prepare()
     one.submit()
     with job_table() as update:
@@ -78,7 +74,7 @@ def sweep(
 
 @dataclass
 class _Sweep:
-    entries: Sequence[Entry]
+    cells: Sequence[Cell]
     grid: Grid
     cluster: Slurm
     at_most: int
@@ -102,7 +98,7 @@ class _Sweep:
 
     def plan(self) -> Plan:
         """Plan the missing runs and report problems."""
-        found = plan(self.entries, self.grid, self.store, say=self.say)
+        found = plan(self.cells, self.grid, self.store, say=self.say)
         for problem in found.problems:
             self._say_once(f"skipped: {problem}")
         for run in found.missing:
@@ -120,7 +116,7 @@ class _Sweep:
             new = [
                 job
                 for job in alive
-                if any(run in runs or (run[2] is None and run[0] in found.searches) for run in job.runs)
+                if any(run in runs or (run[1] is None and run[0] in found.searches) for run in job.runs)
             ]
             self.submitted += [job for job in new if job.id not in {known.id for known in self.submitted}]
             taken = {run for job in alive for run in job.runs} | self.tried
@@ -159,7 +155,7 @@ class _Sweep:
             self._say_once(f"skipped: {len(group)} jobs of {names}: {error}")
             return
         new = [
-            Submitted(number, str(lines), share, job.name, job.limits, job.seeds)
+            Submitted(number, str(lines), share, job.name, job.seeds)
             for job, (number, lines) in zip(group, handed, strict=True)
         ]
         register(self.store, new)
@@ -185,14 +181,14 @@ class _Sweep:
                 continue
             self.reported.add(job.id)
             output = {line["seed"]: line for line in job.output() if "outcome" in line}
-            for name, limits, seed in job.runs:
+            for name, seed in job.runs:
                 what = f"{name} {'search' if seed is None else f'seed {seed}'}"
                 line = output.get(seed)
                 if line is not None and line["outcome"] in ("changed", "unsearched"):  # a new process continues
                     continue
                 # a search continues while it has trials
                 if seed is not None or (line is not None and line["outcome"] == "failed"):
-                    self.tried.add((name, limits, seed))
+                    self.tried.add((name, seed))
                 if line is None:
                     again = "its trial is queued again" if seed is None else "run the same command to submit it again"
                     self.say(f"{what}: job {job.id} ended without a result (cancelled, or its node died); {again}")
@@ -213,7 +209,7 @@ class _Sweep:
 
     def close(self) -> bool:
         """Report how many runs are missing; return whether all are stored."""
-        found = plan(self.entries, self.grid, self.store, measure=False)
+        found = plan(self.cells, self.grid, self.store, measure=False)
         left = len(found.missing)
         self.say(
             f"{left} of {left + found.stored} runs are missing"
@@ -245,7 +241,7 @@ class _Sweep:
         for run in job.runs:
             if digest := self.digests.get(run):
                 cell = self.grid.find(run[0])
-                recipe = limited(load_recipe(cell.recipe_path), limited_grid(self.grid, cell, run[1]), cell)[0]
+                recipe = limited(load_recipe(cell.recipe_path), self.grid, cell)[0]
                 stored = (self.store.folder(digest) / "record.json").exists()
                 parts.append(1.0 if stored else part_done(self.store, digest, recipe))
         return f"{100 * sum(parts) / len(parts):.0f} %" if parts else ""

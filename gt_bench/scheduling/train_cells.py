@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
@@ -19,7 +17,6 @@ from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.scheduling.order import Task, tasks_of, threads_of
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.io import make_folder
 
 
 def train_cells(cells: Sequence[Cell], grid: Grid, jobs: int = 1) -> list[str]:
@@ -135,10 +132,5 @@ def _compute_ahead(cell: Cell, grid: Grid, seed: int, notice: Callable[..., None
     recipe, _cuts = limited(settings_of(cell), grid, cell)
     store = Store()
     experiment = experiment_of(cell, recipe, grid, store, Path("data"), prepare_process(grid.run))
-    lock = FileLock(make_folder(store.folder(experiment.digest(seed))) / "lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return
-    lock.release()
-    experiment.run(seed, on_epoch=notice, shared=True)
+    if not store.is_locked(experiment.digest(seed)):
+        experiment.run(seed, on_epoch=notice, shared=True)

@@ -14,13 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import psutil
 from filelock import FileLock, Timeout
 
 from gt_bench.config.grid import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.utils.errors import missing
 from gt_bench.utils.io import held, hold
-from gt_bench.utils.lease_lock import network_file_system
 from gt_bench.utils.redact import without_credentials
 
 if TYPE_CHECKING:
@@ -28,9 +28,19 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.trial import FrozenTrial
 
+NETWORK = (
+    "nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "afs", "9p", "fuse.sshfs", "fuse.glusterfs",
+)  # fmt: skip
 STORAGE = "GT_STUDY_STORAGE"
 JOURNAL = "journal.log"
 REMEDY = "move it away and search again: finished trials are in the store and are not computed again"
+
+
+def network_file_system(path: Path) -> str | None:
+    """Returns the type of the network file system of `path`, None if it is local."""
+    around = [one for one in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(one.mountpoint)]
+    kind = max(around, key=lambda one: len(one.mountpoint)).fstype if around else ""
+    return kind if kind.startswith(NETWORK) else None
 
 
 def check_packages() -> None:

@@ -13,10 +13,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from gt_bench.schemas import Curves, Digests, Record, Settings
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import UserError
-from gt_bench.utils.io import UnfitFile, held, make_folder, read_bytes, read_text, write_json
+from gt_bench.utils.io import UnfitFile, held, make_folder, read_bytes, read_text, write_errors, write_json
 
 SCHEMA = 2
 FINAL = ("ok", "diverged")
@@ -202,6 +204,20 @@ class Store:
             WriteError: the lock file cannot be written.
         """
         return held(make_folder(self.folder(digest)) / "lock")
+
+    def is_locked(self, digest: str) -> bool:
+        """Returns whether another process is computing a run.
+
+        Raises:
+            WriteError: the lock file cannot be written.
+        """
+        path = make_folder(self.folder(digest)) / "lock"
+        with write_errors(path):
+            try:
+                with FileLock(path, timeout=0):
+                    return False
+            except Timeout:
+                return True
 
 
 def _names(folder: Path) -> list[str]:

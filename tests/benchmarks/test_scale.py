@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import scale, scale_counts, scale_devices, scale_schedule, scale_store
-from gt_bench.config.grid import Limits, load_grid
+from gt_bench.config.grid import load_grid
 from gt_bench.scheduling.planner import Job
 from gt_bench.store.archive import read
 from gt_bench.store.record_checks import record_problems
@@ -24,7 +24,6 @@ def job(name: str, seconds: float, kind: str = "runs", number: int = 0, after: s
         "d",
         (number,) if kind == "runs" else (),
         number=number,
-        limits=Limits(),
         after=after,
         seconds=seconds,
     )

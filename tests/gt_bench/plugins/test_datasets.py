@@ -22,7 +22,6 @@ from gt_bench.leaderboard.collect import gather
 from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import dataset_name, store_data
-from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.planner import plan
 from gt_bench.store.run_store import Store
 from gt_bench.utils.errors import DatasetError, UserError
@@ -77,13 +76,13 @@ def test_data_that_changed_are_not_trained_on_as_they_were(ours, file, change):
     cell = found.row["cell"]
     grid = with_tried(load_grid())
     assert train_cell(grid.find(cell), grid, bar=False)["runs"] == found.row["digests"]
-    assert plan([Entry((grid.find(cell),))], grid, measure=False).missing == []
+    assert plan([grid.find(cell)], grid, measure=False).missing == []
     text = Path(file).read_text()
     assert change[0] in text
     Path(file).write_text(text.replace(*change))
     with pytest.raises(DatasetError, match="'papers': its files, function or entry in datasets.yaml changed after"):
         train_cell(grid.find(cell), grid, bar=False)
-    planned = plan([Entry((grid.find(cell),))], grid, measure=False)
+    planned = plan([grid.find(cell)], grid, measure=False)
     assert (len(planned.missing), planned.data) == (1, ["papers"])
     assert run("gcn", "papers").row["status"] == "ok"
     rows = {row["model"].partition("-")[0]: row for row in gather(with_tried(load_grid())).rows}

@@ -9,7 +9,6 @@ from gt_bench.config.grid import Resources, load_grid
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.scheduling.dry_run import dry_run
-from gt_bench.scheduling.plan_file import Entry
 
 CELL = "small/web/mlp"
 
@@ -23,7 +22,7 @@ def forecasts(monkeypatch):
 def test_a_dry_run_submits_nothing(project):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
-    rows = dry_run([Entry(tuple(grid.cells.values()))], grid, print, measure=True)
+    rows = dry_run(list(grid.cells.values()), grid, print, measure=True)
     assert rows == [["1 GiB, 4 h, 1 core", "2", "2", "2.0 h", CELL]]
     assert not Path("store/sweep").exists()
 
@@ -31,13 +30,13 @@ def test_a_dry_run_submits_nothing(project):
 def test_a_dry_run_counts_unless_it_is_told_to_measure(project, monkeypatch):
     project.recipe(seeds=[0, 1])
     grid = load_grid()
-    entries = [Entry(tuple(grid.cells.values()))]
+    cells = list(grid.cells.values())
     monkeypatch.setattr(cache, "_measured", lambda *_: pytest.fail("steps were timed"))
     # no counts here
-    assert dry_run(entries, grid, print) == [["? GiB, ? h, 1 core", "2", "2", "?", CELL]]
+    assert dry_run(cells, grid, print) == [["? GiB, ? h, 1 core", "2", "2", "?", CELL]]
     Path("docs").mkdir()
     counted = {"seeds": 2, "search_runs": 0, "cpu": 600.0, "h100": {"unfused": 60.0}}
     Path("docs/scale.json").write_text(json.dumps({"cells": {CELL: counted}}))
-    assert dry_run(entries, grid, print) == [["? GiB, 0.25 h, 1 core", "2", "2", "20.0 min", CELL]]
+    assert dry_run(cells, grid, print) == [["? GiB, 0.25 h, 1 core", "2", "2", "20.0 min", CELL]]
     gpus = grid.model_copy(update={"resources": {"all": Resources(gpus=1, memory_gib=4.0)}})
-    assert dry_run(entries, gpus, print) == [["4 GiB, 0.25 h, 1 core, 1 GPU", "1", "2", "2.0 min", CELL]]
+    assert dry_run(cells, gpus, print) == [["4 GiB, 0.25 h, 1 core, 1 GPU", "1", "2", "2.0 min", CELL]]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.config.grid import Cell, Limits, load_grid
+from gt_bench.config.grid import Cell, load_grid
 from gt_bench.forecasting.cache import Cost
 from gt_bench.forecasting.counted import counted_costs
 from gt_bench.runtime.worker_pool import WorkerPool
 from gt_bench.scheduling import train_cells as room
 from gt_bench.scheduling.order import LEAST_SHARED, Task, shared_seconds, tasks_of
-from gt_bench.scheduling.planner import OWN, SHARED, Job, Missing, Plan, jobs_of, longest_first
+from gt_bench.scheduling.planner import SHARED, Job, Missing, Plan, jobs_of, longest_first
 
 CORES = (2, 16, 64)
 
@@ -128,15 +128,14 @@ def test_the_order_of_tasks():
 # -- jobs of `gt-bench work` -------------------------------------------------------------------------------------------
 
 
-def missing(model: str, seed: int, seconds: float | None, entry: int = 0) -> Missing:
+def missing(model: str, seed: int, seconds: float | None) -> Missing:
     cell = Cell(key=f"s-d-{model}", cell=f"s/d/{model}", dataset="d", model=model, settings="recipes")
-    return Missing(cell, Limits(), entry, seed, seed + 1, OWN, 1, threads=1, cost=Cost(seconds))
+    return Missing(cell, seed, threads=1, cost=Cost(seconds))
 
 
-def jobs(runs: list[Missing], cores: int, data: list[str] = []) -> list[Job]:  # noqa: B006
+def jobs(runs: list[Missing], cores: int) -> list[Job]:
     known = sum(run.seconds or 0.0 for run in runs)
-    found = jobs_of(Plan(runs, {}, data, 0, {}, []), shared=shared_seconds(known, cores, SHARED))
-    return longest_first(found, {run.run: run.entry for run in runs})
+    return jobs_of(Plan(longest_first(runs), {}, [], 0, []), shared=shared_seconds(known, cores, SHARED))
 
 
 @pytest.mark.parametrize("cores", CORES)
@@ -152,12 +151,6 @@ def test_jobs_end_near_the_lower_bound(kind, cores):
     assert end <= bound(works, cores) + max(job.seconds for job in found)
     if sum(works) / cores > 4 * max(works):
         assert end <= 1.15 * bound(works, cores)
-
-
-def test_jobs_are_ordered_within_their_entry_and_data_come_first():
-    runs = [missing("a", 0, 40.0), missing("b", 0, 400.0), missing("c", 0, None), missing("later", 0, 900.0, entry=1)]
-    found = jobs(runs, 1, data=["d"])
-    assert [job.name for job in found] == ["d", "s/d/c", "s/d/b", "s/d/a", "s/d/later"]
 
 
 def test_many_cores_share_less():

@@ -21,7 +21,6 @@ from gt_bench.config.grid import load_grid
 from gt_bench.forecasting import cache as costs_room
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.train import train_cell
-from gt_bench.scheduling.plan_file import Entry
 from gt_bench.scheduling.slurm import Slurm
 from gt_bench.scheduling.slurm_sweep import sweep
 from gt_bench.search.storage import STORAGE
@@ -93,9 +92,7 @@ class Followed(threading.Thread):
 
     def run(self):
         grid = load_grid()
-        self.done = sweep(
-            [Entry(tuple(grid.cells.values()))], grid, Slurm(Path("store/sweep")), 4, self.said.append, poll=0.5
-        )
+        self.done = sweep(list(grid.cells.values()), grid, Slurm(Path("store/sweep")), 4, self.said.append, poll=0.5)
 
     def end(self):
         self.join(SECONDS)
@@ -117,7 +114,7 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
     """
     monkeypatch.setattr(costs_room, "_measured", lambda cell, grid, data: Cost(60.0, 100.0))
     run = {"checkpoint_seconds": 0.2}
-    for row, epochs in (("killed", 4000), ("cancelled", 12000), ("refused", 3), ("huge", 3)):
+    for row, epochs in (("killed", 4000), ("cancelled", 12000), ("refused", 3), ("huge", 4)):
         project.recipe(row=row, seeds=[0], epochs=epochs, run=run)
     params = Path("params.yaml")
     grid = params.read_text()
@@ -143,9 +140,9 @@ def test_whatever_happens_the_numbers_are_those_of_one_machine(slurm, project, m
     registered = [json.loads(line) for line in Path("store/sweep/submitted.jsonl").read_text().splitlines()]
     assert sorted(line["name"] for line in registered) == ["small/web/cancelled", "small/web/killed"]  # once each
     for text in texts:
-        assert "left out: 1 jobs, of small/web/refused: Slurm refuses a job that needs" in text
+        assert "skipped: 1 jobs of small/web/refused: Slurm rejects a job that needs" in text
         assert "partition" in text
-        assert "left out: 1 jobs, of small/web/huge: Slurm refuses" in text
+        assert "skipped: 1 jobs of small/web/huge: Slurm rejects" in text
         assert f"small/web/cancelled seed 0: job {cancelled} ended without a result" in text
     assert checkpoints() == 1  # of the cancelled job
 

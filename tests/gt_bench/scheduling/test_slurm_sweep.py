@@ -6,23 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
-from gt_bench.config.grid import Limits, load_grid
+from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.tune import take_part
 from gt_bench.scheduling.job import do, sources
 from gt_bench.scheduling.job_registry import Submitted, register
-from gt_bench.scheduling.plan_file import Entry
-from gt_bench.scheduling.run_lock import check_locks
 from gt_bench.scheduling.slurm import ClusterError, Place, Slurm
 from gt_bench.scheduling.slurm_resources import Need
 from gt_bench.scheduling.slurm_sweep import NEVER, sweep
-from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.run_store import Store
 
 CELL = "small/web/mlp"
 
@@ -72,7 +69,7 @@ def forecasts(monkeypatch):
 
 def swept(cluster, *names, at_most=4, **options):
     grid, said = load_grid(), []
-    done = sweep([Entry(tuple(grid.chosen(names)))], grid, cluster, at_most, said.append, poll=0, **options)
+    done = sweep(grid.chosen(names), grid, cluster, at_most, said.append, poll=0, **options)
     return done, said
 
 
@@ -96,10 +93,10 @@ def test_what_another_sweep_has_in_the_queue_is_followed_not_submitted(project):
     project.recipe(seeds=[0, 1])
     cluster = Cluster()
     cluster.waiting["9_0"] = (
-        {"kind": "runs", "name": CELL, "seeds": [0], "limits": {}, "shared": False},
+        {"kind": "runs", "name": CELL, "seeds": [0], "shared": False},
         Path("lines-9_0.jsonl").resolve(),
     )
-    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, Limits(), (0,))
+    other = Submitted("9_0", "lines-9_0.jsonl", 1, CELL, (0,))
     Path("store/sweep").mkdir(parents=True)
     register(Store(), [other])
     with Path("store/sweep/submitted.jsonl").open("a") as file:
@@ -137,8 +134,7 @@ def test_no_array_is_larger_than_slurm_takes(project, monkeypatch):
 @pytest.mark.slow
 def test_a_job_that_is_lost_or_refused_costs_no_other_and_is_submitted_again(project):
     project.recipe(row="mlp", seeds=[0, 1])
-    path = project.recipe(row="refused", seeds=[0])
-    assert path.exists()
+    project.recipe(row="refused", seeds=[0], epochs=4)
     params = Path("params.yaml")
     params.write_text(params.read_text() + "resources: {small/web/refused: {slurm: {partition: no-such}}}\n")
     cluster = Cluster(refuses="no-such", loses=(0,))
@@ -264,7 +260,7 @@ def test_a_job_that_no_node_can_take_is_reported_once(project):
     assert not NEVER.search("QOSMaxCpuPerUserLimit")
 
 
-def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path):
+def test_no_cluster_no_names_and_no_jobs(project, monkeypatch, tmp_path):
     project.recipe()
     for arguments, says in (
         (["sweep"], "a sweep of nothing"),
@@ -279,16 +275,6 @@ def test_no_cluster_no_names_no_jobs_and_no_locks(project, monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="Slurm is not available: sbatch is not on the PATH; start Slurm"):
         Slurm(Path("store/sweep"))
-
-    def refuses(self, *_, **__):
-        raise NotImplementedError("FileSystem does not appear to support flock")
-
-    monkeypatch.setattr(FileLock, "_acquire", refuses)
-    with pytest.raises(StoreError, match="files cannot be locked there"):
-        check_locks(Path("store"))
-    shown = CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
-    assert "store: files cannot be locked there" in str(shown.exception)
-    assert not list(Path("store").glob("??"))
 
 
 def a_command(folder: Path, name: str, script: str) -> None:
@@ -326,39 +312,3 @@ def test_what_slurm_states_is_reported_in_one_line(project, monkeypatch):
         assert refusal in line
         assert "\n" not in line
         assert line.endswith("see partitions and nodes with `sinfo`, and set `resources:` in params.yaml")
-
-
-def test_without_a_number_this_machine_runs_as_many_as_it_holds(project, monkeypatch):
-    """Three cores, and then memory for two runs."""
-    project.recipe(seeds=[0, 1, 2, 3], run={"parallel": "auto"})
-    how = []
-    monkeypatch.setattr("gt_bench.runtime.resources.cores", lambda: 3)
-    monkeypatch.setattr("gt_bench.scheduling.local_queue.resident_mib", lambda pid: 1e6)
-
-    class WorkerPool:
-        def __init__(self, launch, max_workers, **_):
-            how.append(max_workers)
-            self.tasks = []
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-        def run(self, jobs, on_message, is_ready, on_done, deadline):
-            for free in (1e6, 250.0):
-                monkeypatch.setattr(
-                    "gt_bench.scheduling.local_queue.available_mib", lambda left=free: left - 110.0 * len(self.tasks)
-                )
-                self.tasks = []
-                while len(self.tasks) < len(jobs) and is_ready(jobs[len(self.tasks)], []):
-                    self.tasks.append(jobs[len(self.tasks)])
-                how.append(len(self.tasks))
-
-    monkeypatch.setattr("gt_bench.scheduling.local_queue.WorkerPool", WorkerPool)
-    CliRunner().invoke(app, ["sweep", "small", "--cluster", "local"])
-    assert how == [3, 3, 2]
-    how.clear()
-    CliRunner().invoke(app, ["sweep", "small", "--cluster", "local", "--at-most", "1"])
-    assert how[0] == 1

@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from gt_bench.config.grid import load_grid
+from gt_bench.config.grid import RunSettings, load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.tune import tune_cell
-from gt_bench.search.storage import STORAGE, FileWorkers, storage_url
+from gt_bench.search.storage import STORAGE, FileWorkers, network_file_system, open_study, storage_url
 from tests.gt_bench.search.cases import GRID, trials, tune
 
 
@@ -84,3 +85,14 @@ def test_an_entry_that_was_only_begun_when_its_writer_was_killed_costs_nothing_e
     journal.write_bytes(b"{")
     tune()
     assert project.records() == before
+
+
+def test_sqlite_on_a_network_file_system_is_refused(tmp_path, monkeypatch):
+    assert network_file_system(tmp_path) is None
+    mounted = [("/", "ext4"), (str(tmp_path), "nfs4"), (f"{tmp_path}/local", "ext4")]
+    partitions = [SimpleNamespace(mountpoint=point, fstype=kind) for point, kind in mounted]
+    monkeypatch.setattr("psutil.disk_partitions", lambda all: partitions)
+    assert network_file_system(tmp_path / "store") == "nfs4"
+    assert network_file_system(tmp_path / "local" / "store") is None
+    with pytest.raises(RecipeError, match="nfs4"):
+        open_study(RunSettings(study_storage="sqlite:///a.db"), tmp_path, "s/d/m", "name", ["max"])
