@@ -20,9 +20,10 @@ from typer.testing import CliRunner
 from gt_bench.cli.app import app
 from gt_bench.config.grid_text import render
 from gt_bench.forecasting import estimate
-from gt_bench.leaderboard import remembered, terminal
+from gt_bench.leaderboard import remembered
 from gt_bench.store.attempts import remember
 from gt_bench.store.run_store import Store
+from gt_bench.utils import terminal
 from tests.conftest import ROOT
 from tests.gt_bench.cells import make_record, make_result, write
 from tests.gt_bench.table_width import fits

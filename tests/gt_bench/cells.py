@@ -10,7 +10,7 @@ from typing import Any
 from gt_bench.store.run_store import SCHEMA, run_digest, sealed
 from gt_bench.utils.digest import digest_of
 
-ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc"}
+ENVIRONMENT = {"python": "3.11.7", "torch": "2.13.0", "platform": "Linux", "commit": "0123abc" * 5 + "01234"}
 
 
 def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, epochs: int = 12) -> dict[str, Any]:
@@ -70,6 +70,8 @@ def make_record(cell: str, seed: int, status: str = "ok", test: float = 0.65, ep
             "peak_memory_mib": 400.0 + seed,
             "device": "cpu",
             "threads": 2,
+            "memory_limit_mib": 8000.0,
+            "time_limit_seconds": None,
             "arguments": {"in_dim": 5, "hidden_dim": 16, "dropout": 0.1},
             "usage": {"epoch": [6, 12], "memory_mib": [300.5, 310.0], "cpu_percent": [99.0, 101.5]},
             "code": "c" * 64,
