@@ -43,6 +43,7 @@ GROUPS: dict[str, Commands] = {
     },
     "Check and carry": {
         "doctor": records.doctor,
+        "check": records.check,
         "export": records.export,
         "submit": records.submit,
         "verify-submission": records.verify_submission,
@@ -78,6 +79,7 @@ EXAMPLES = {
     "ablate": "gt-bench ablate model.dropout edge-transformer --plot dropout.html",
     "rank": "gt-bench rank polynormer --source published",
     "doctor": "gt-bench doctor",
+    "check": "gt-bench check edge-transformer",
     "export": "gt-bench export exported --format every_eval_ever",
     "submit": "gt-bench submit contribution.json.gz --by 'Jane Doe'",
     "verify-submission": "gt-bench verify-submission contribution.json.gz --runs 1",

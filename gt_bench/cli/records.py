@@ -27,6 +27,25 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+def check(names: Names = None, records: Records = RECORDS) -> None:
+    """Compare the golden values of shipped cells whose code has changed. Exit 1 if one differs.
+
+    The outcome is stored. Commands that only read results use it and compute nothing.
+    """
+    from gt_bench.config.grid import load_grid
+    from gt_bench.provenance.staleness import compare_golden_values
+    from gt_bench.store.archive import shipped_cells
+
+    grid = load_grid()
+    found = compare_golden_values(shipped_cells(grid, names or [], records), grid)
+    wrong = {cell: text for cell, text in found.items() if text}
+    for cell, text in wrong.items():
+        print_text(f"{cell}: {text}")
+    print_text(f"golden values of {len(found)} cells compared, {len(wrong)} differ")
+    if wrong:
+        raise typer.Exit(1)
+
+
 def store_export(
     names: Names = None,
     records: Records = RECORDS,

@@ -120,13 +120,34 @@ def _has_current_recipe(cell: str) -> bool:
     return False
 
 
-def differences(
-    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
-) -> dict[str, str | None]:
-    """Compares the golden runs of cells with the stored values. Results are cached by cell and hash of the code.
+def known_differences(wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """Reads the outcomes of earlier comparisons; nothing is computed. Cells that were not compared are missing.
 
     Args:
         wanted: {cell with golden values: hash of the current code, from `code_of`}.
+
+    Returns:
+        By cell how its golden run differs from the stored values, or None if it does not.
+    """
+    found: dict[str, str | None] = {}
+    known = checked()
+    for cell, code in wanted.items():
+        if known.get(cell) == code[:16]:
+            found[cell] = None
+            continue
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            file = _cache_file(cell, code, find(cell, INSTALLED))
+            found[cell] = json.loads(file.read_text(encoding="utf-8"))["differs"]
+    return found
+
+
+def differences(
+    wanted: Mapping[str, str], workers: int = 2, say: Callable[[str], None] = lambda line: None
+) -> dict[str, str | None]:
+    """Compares the golden runs of cells with the stored values, and stores the outcomes for `known_differences`.
+
+    Args:
+        wanted: as for `known_differences`.
         workers: number of processes.
         say: called with a line of text if golden runs have to be computed.
 
@@ -136,17 +157,8 @@ def differences(
     Raises:
         GoldenError: a golden run was killed.
     """
-    found: dict[str, str | None] = {}
-    known, todo = checked(), []
-    for cell, code in wanted.items():
-        entry = find(cell, INSTALLED)
-        if known.get(cell) == code[:16]:
-            found[cell] = None
-        else:
-            try:
-                found[cell] = json.loads(_cache_file(cell, code, entry).read_text(encoding="utf-8"))["differs"]
-            except (OSError, ValueError, KeyError, TypeError):
-                todo.append(cell)
+    found = known_differences(wanted)
+    todo = [cell for cell in wanted if cell not in found]
     if not todo:
         return found
     say(f"the code of {len(todo)} cells has changed: comparing their golden values")

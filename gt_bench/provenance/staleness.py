@@ -23,6 +23,8 @@ from gt_bench.store.archive import Shipped
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError, UserError
 
+UNCHECKED = "code changed since the last check (`gt-bench check`)"
+
 
 @dataclass(frozen=True)
 class Freshness:
@@ -46,8 +48,9 @@ class Freshness:
 def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     """Compares recipe, versions, code, data and encodings of shipped records with the current ones.
 
-    If the code differs, golden values of the cell decide (gt_bench/experiment/modified_code.py). Data and encodings are
-    compared with those on disk, or else by the dataset's spec and the encodings' algorithms.
+    If the code differs, the stored comparison of golden values decides (gt_bench/experiment/modified_code.py); nothing
+    is computed. Data and encodings are compared with those on disk, or else by the dataset's spec and the encodings'
+    algorithms.
 
     Args:
         shipped: the shipped cell.
@@ -64,7 +67,9 @@ def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     runs = [r["deterministic"] for r in shipped.records]
     if _recipe_changed(shipped, grid, cell):
         stale.append("recipe")
-    stale += _code_changed(shipped, spec.task)
+    changed, unchecked = _code_changed(shipped, spec.task)
+    stale += changed
+    unknown += [UNCHECKED] if unchecked else []
     if "start" in runs[0]["recipe"]:
         unknown.append("the run that it starts from")
     data = Path("data")
@@ -81,15 +86,19 @@ def freshness(shipped: Shipped, grid: Grid) -> Freshness:
     return Freshness(stale, unknown)
 
 
-def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> None:
-    """Compares golden values of all cells whose code has changed, in parallel, for later calls of `freshness`."""
+def compare_golden_values(shipped: Iterable[Shipped], grid: Grid) -> dict[str, str | None]:
+    """Compares golden values of all cells whose code has changed, in parallel, for later calls of `freshness`.
+
+    Returns:
+        By cell with golden values how its golden run differs from the stored values, or None if it does not.
+    """
     from gt_bench.data.registry import get_spec
 
     wanted: dict[str, str] = {}
     for one in shipped:
         with contextlib.suppress(UserError, KeyError):
             wanted |= _reference(one, get_spec(grid.find(one.cell).dataset).task)
-    modified_code.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
+    return modified_code.differences(wanted, say=partial(print, file=sys.stderr, flush=True))
 
 
 def code_now(record: Record, task: str) -> str | None:
@@ -101,8 +110,8 @@ def code_now(record: Record, task: str) -> str | None:
         return None
 
 
-def _code_changed(shipped: Shipped, task: str) -> list[str]:
-    """Returns differences of the code: versions, files of a user-supplied model, or golden values."""
+def _code_changed(shipped: Shipped, task: str) -> tuple[list[str], bool]:
+    """Returns differences of versions, files or golden values, and whether golden values must be compared first."""
     ran = shipped.records[0]["deterministic"]
     model = ran["recipe"]["model"]["name"]
     try:
@@ -110,9 +119,9 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
         now = run_versions(None if is_own(model) else model, task, ran["recipe"] | inductive)
         files = files_digest(model)
     except (KeyError, ModuleNotFoundError, SyntaxError, UserError):
-        return ["code"]
+        return ["code"], False
     if code_now(shipped.records[0], task) is None:
-        return ["code"]
+        return ["code"], False
     changed = [
         f"{component} (version {then}, {f'now {now[component]}' if component in now else 'removed'}"
         f"{': these records were computed by newer code' if then > now.get(component, then) else ''})"
@@ -122,8 +131,10 @@ def _code_changed(shipped: Shipped, task: str) -> list[str]:
     changed += [f"{component} (no version in the records)" for component in now if component not in ran["versions"]]
     changed += ["files"] if files != ran["digests"].get("files") else []
     changed += ["modified code"] if any("modified" in r["deterministic"]["digests"] for r in shipped.records) else []
-    differing = [text for text in modified_code.differences(_reference(shipped, task)).values() if text]
-    return changed + [f"code ({text})" for text in differing if not changed]
+    reference = _reference(shipped, task)
+    known = modified_code.known_differences(reference)
+    changed += [f"code ({text})" for text in known.values() if text and not changed]
+    return changed, any(cell not in known for cell in reference)
 
 
 def _reference(shipped: Shipped, task: str) -> dict[str, str]:
