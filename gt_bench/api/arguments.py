@@ -12,7 +12,7 @@ from gt_bench.schemas import Settings
 
 
 def _seeds(value: Any) -> list[int]:
-    is_number = not isinstance(value, list | tuple | range) and getattr(value, "ndim", 0) == 0
+    is_number = not isinstance(value, bool | list | tuple | range) and getattr(value, "ndim", 0) == 0
     try:
         seeds = [operator.index(seed) for seed in (range(operator.index(value)) if is_number else value)]
     except TypeError:

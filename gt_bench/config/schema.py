@@ -5,13 +5,14 @@ Every mistake is a RecipeError that names the file, the key and the nearest vali
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from gt_bench.schemas import Settings
 from gt_bench.utils.errors import UserError, nearest
@@ -25,20 +26,47 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class RecipeError(UserError, ValueError):
-    """A recipe or params.yaml is invalid; the message names the file, the key and what to do."""
+    """A recipe or params.yaml is invalid; the message names the file, the key and what to do.
+
+    Attributes:
+        keys: the dotted keys of the mistakes that a schema found.
+    """
+
+    keys: tuple[str, ...] = ()
 
 
-class NoBooleans(BaseModel):
-    """A schema in which true and false are not accepted as numbers."""
+class ExactNumbers(BaseModel):
+    """A schema in which a number is a number: neither text, nor true or false, nor 32.0 for a whole number."""
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_booleans(cls, value: object, info: ValidationInfo) -> object:
-        kinds = _kinds(cls.model_fields[info.field_name or ""].annotation)
-        only_numbers = (int in kinds or float in kinds) and not any(kind in (bool, Any, object) for kind in kinds)
-        if only_numbers and any(type(one) is bool for one in _leaves(value)):
-            raise ValueError("expected a number")
+    def _exact(cls, value: object, info: ValidationInfo) -> object:
+        field = cls.model_fields[info.field_name or ""]
+        kinds, converts = _kinds(field.annotation), any(isinstance(one, BeforeValidator) for one in field.metadata)
+        if (int in kinds or float in kinds) and not converts and not _fits(field.annotation, value):
+            raise ValueError("expected a number" if float in kinds else "expected a whole number")
         return value
+
+
+def _fits(annotation: Any, value: object) -> bool:
+    """Returns whether each number that an annotation names is one in the value; pydantic checks everything else."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return any(isinstance(one, BeforeValidator) for one in inner[1:]) or _fits(inner[0], value)
+    if origin in (Union, UnionType):
+        return any(_fits(one, value) for one in inner)
+    if origin is Literal:
+        return value in inner
+    if annotation in (int, float):
+        return isinstance(value, int | annotation) and not isinstance(value, bool)
+    if annotation in (bool, str, NoneType):
+        return isinstance(value, annotation)
+    if isinstance(value, dict) and origin in (dict, Mapping):
+        return all(_fits(inner[1], one) for one in value.values())
+    if isinstance(value, list | tuple) and origin in (list, tuple, Sequence):
+        kinds = inner if origin is tuple and ... not in inner else inner[:1] * len(value)
+        return all(map(_fits, kinds, value))
+    return True
 
 
 def _kinds(annotation: Any) -> list[Any]:
@@ -47,15 +75,7 @@ def _kinds(annotation: Any) -> list[Any]:
     return inner or [annotation]
 
 
-def _leaves(value: object) -> Iterator[object]:
-    if isinstance(value, list | tuple | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(one)
-    else:
-        yield value
-
-
-class Strict(NoBooleans):
+class Strict(ExactNumbers):
     """An immutable schema that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -77,7 +97,10 @@ class _Fault(yaml.YAMLError):
 
 
 class _Loader(_Safe):
-    """Loader of safe YAML: rejects duplicate keys, reads 1e-5 as a number, and accepts only JSON values and dates."""
+    """Loader of safe YAML: rejects duplicate keys, reads 1e-5 as a number, and accepts only JSON values and dates.
+
+    Numbers are decimal. YAML 1.1 reads 010 as 8, and 1:30 as 90.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         for key, _ in node.value:
@@ -94,10 +117,18 @@ class _Loader(_Safe):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """Returns an integer of at most 64 bits, because storage formats do not support more."""
+        """Returns a decimal integer of at most 64 bits, because storage formats do not support more."""
+        if not re.fullmatch(r"[-+]?(0|[1-9][0-9_]*)", node.value):
+            raise _Fault(f"expected a decimal number, or text in quotes (given: {shown(node.value)})", node.start_mark)
         if len(node.value) <= 100 and -(2**63) <= (value := super().construct_yaml_int(node)) < 2**63:
             return value
         raise _Fault(f"expected an integer of at most 64 bits (given: {shown(node.value)})", node.start_mark)
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        """Returns a decimal number."""
+        if ":" in node.value:
+            raise _Fault(f"expected a decimal number, or text in quotes (given: {shown(node.value)})", node.start_mark)
+        return super().construct_yaml_float(node)
 
     def refuse(self, node: yaml.Node) -> None:
         """Raises the error of an unsupported tag."""
@@ -106,6 +137,7 @@ class _Loader(_Safe):
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 for _tag in _WORDS:
     _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.refuse)
 
@@ -223,14 +255,19 @@ def validated(schema: type[Model], content: Settings, path: str, prefix: str = "
     try:
         return schema.model_validate(content)
     except ValidationError as error:
-        lines = [_explain(problem, schema, prefix) for problem in error.errors()]
-        raise RecipeError("\n".join(f"{path}: {line}" for line in lines)) from None
+        problems = [(_place(problem, prefix), problem) for problem in error.errors()]
+        lines = [f"{path}: {_explain(problem, where, schema)}" for where, problem in problems]
+        refused = RecipeError("\n".join(lines))
+        refused.keys = tuple(dict.fromkeys(where.rstrip(".") for where, _ in problems))
+        raise refused from None
 
 
-def _explain(problem: "ErrorDetails", schema: type[BaseModel], prefix: str) -> str:
-    where = prefix + ".".join(
-        str(p) if len(str(p)) <= MAX_SHOWN else shown(p) for p in problem["loc"] if not _is_tag(p)
-    )
+def _place(problem: "ErrorDetails", prefix: str) -> str:
+    parts = [str(p) if len(str(p)) <= MAX_SHOWN else shown(p) for p in problem["loc"] if not _is_tag(p)]
+    return prefix + ".".join(parts)
+
+
+def _explain(problem: "ErrorDetails", where: str, schema: type[BaseModel]) -> str:
     if problem["type"] == "extra_forbidden":
         known = _fields_at(schema, problem["loc"][:-1])
         return f"unknown key {shown(where)}{nearest(str(problem['loc'][-1]), known)}; known here: {', '.join(known)}"

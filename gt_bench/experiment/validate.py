@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from pydantic import ConfigDict, create_model
 
 from gt_bench.config.recipe import Recipe
-from gt_bench.config.schema import NoBooleans, RecipeError, validated
+from gt_bench.config.schema import ExactNumbers, RecipeError, validated
 from gt_bench.schemas import Settings
 
 if TYPE_CHECKING:
@@ -269,12 +269,12 @@ def check_num_gpus(recipe: Recipe, device: str, gpu: bool, path: str | Path = "r
         )
 
 
-class _Arguments(NoBooleans):
+class _Arguments(ExactNumbers):
     model_config = ConfigDict(extra="forbid", strict=False, protected_namespaces=())
 
 
 @cache
-def _signature_schema(cls: type) -> type[NoBooleans]:
+def _signature_schema(cls: type) -> type[ExactNumbers]:
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(cls, eval_str=True).parameters.items():
         if name not in DATA_ARGUMENTS:
