@@ -24,7 +24,7 @@ from gt_bench.api.ensemble import column_of, train_values
 from gt_bench.api.evaluate import DATA, try_pair
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
-from gt_bench.config.search_space import SearchMethod
+from gt_bench.config.search_section import SearchMethod
 from gt_bench.config.tried import tried_cells
 from gt_bench.reports.tuned_columns import HEADS, TunedColumns
 from gt_bench.search.optimize import open_search

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, StrictBool
 
 from gt_bench.config.schema import Positive
-from gt_bench.config.search_space import SearchMethod
+from gt_bench.config.search_section import SearchMethod
 from gt_bench.plugins.data_options import DataOptions, Text
 from gt_bench.schemas import Settings
 

@@ -15,7 +15,7 @@ from gt_bench.config.grid import Grid, load_grid
 from gt_bench.config.recipe import BY_SET, TRIED, Recipe, load_recipe, model_level
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_options import options_of
-from gt_bench.config.search_space import SearchMethod, SearchSection
+from gt_bench.config.search_section import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
 from gt_bench.data.packed import PackedDataset, say_notes

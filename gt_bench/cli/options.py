@@ -14,7 +14,7 @@ import typer
 
 if TYPE_CHECKING:
     from gt_bench.config.grid import Grid
-    from gt_bench.config.search_space import SearchMethod
+    from gt_bench.config.search_section import SearchMethod
     from gt_bench.plugins.data_options import DataOptions
 
 CellName = Annotated[str, typer.Argument(metavar="CELL", help="SUITE/DATASET/ROW; `gt-bench list` shows them")]

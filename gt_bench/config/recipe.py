@@ -28,7 +28,7 @@ from gt_bench.config.recipe_sections import (
     check_plain,
 )
 from gt_bench.config.schema import Positive, RecipeError, Strict, validated
-from gt_bench.config.search_space import SearchSection
+from gt_bench.config.search_section import SearchSection
 from gt_bench.schemas import Settings
 from gt_bench.utils.nested import flat
 

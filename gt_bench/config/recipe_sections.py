@@ -1,6 +1,6 @@
 """Sections of a recipe.
 
-gt_bench/config/search_space.py has the section `search`, gt_bench/config/protocols/ those of single tasks.
+gt_bench/config/search_section.py has the section `search`, gt_bench/config/protocols/ those of single tasks.
 """
 
 import math

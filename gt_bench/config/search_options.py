@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gt_bench.config.option_text import seeds_in, values_in
 from gt_bench.config.schema import validated
-from gt_bench.config.search_space import VALIDATION, SearchMethod
+from gt_bench.config.search_section import VALIDATION, SearchMethod
 from gt_bench.schemas import Settings
 
 WHERE = "options of the search"

@@ -7,7 +7,7 @@ import yaml
 
 from gt_bench.config.option_text import OptionError, key_and_text
 from gt_bench.config.schema import parse_yaml
-from gt_bench.config.search_space import Choice, Space
+from gt_bench.config.search_section import Choice, Space
 from gt_bench.schemas import Settings
 
 EXAMPLES = "model.hidden=16,32,64, model.layers=1..4 or optimizer.lr=1e-4..1e-2:log"

@@ -37,7 +37,7 @@ _archive_errors = partial(dataset_errors, problem="cannot be unpacked", error_cl
 
 
 @dataclass(frozen=True)
-class Limits:
+class UnpackLimits:
     """Limits of what an archive may unpack to.
 
     Attributes:
@@ -51,7 +51,7 @@ class Limits:
     members: int = 1_000_000
 
 
-def unpack(archive: Path, folder: Path, limits: Limits = Limits()) -> Path:
+def unpack(archive: Path, folder: Path, limits: UnpackLimits = UnpackLimits()) -> Path:
     """Unpack a zip, tar, tar.gz, tar.xz or tar.bz2 file atomically.
 
     Args:
@@ -85,7 +85,7 @@ def unpack(archive: Path, folder: Path, limits: Limits = Limits()) -> Path:
     return folder
 
 
-def read_member(archive: Path, name: str, limits: Limits = Limits(total=1 << 30)) -> bytes:
+def read_member(archive: Path, name: str, limits: UnpackLimits = UnpackLimits(total=1 << 30)) -> bytes:
     """Read one member of a zip or tar archive.
 
     Args:
@@ -109,7 +109,7 @@ def read_member(archive: Path, name: str, limits: Limits = Limits(total=1 << 30)
     raise ArchiveError(f"{archive}: no member named {name!r}")
 
 
-def decompress(path: Path, limits: Limits = Limits(total=4 << 30)) -> bytes:
+def decompress(path: Path, limits: UnpackLimits = UnpackLimits(total=4 << 30)) -> bytes:
     """Decompress a .gz, .xz or .bz2 file.
 
     Args:
@@ -131,7 +131,7 @@ def decompress(path: Path, limits: Limits = Limits(total=4 << 30)) -> bytes:
 class _Budget:
     """Counts members and unpacked bytes, and raises ArchiveError if a limit is exceeded."""
 
-    def __init__(self, archive: Path, limits: Limits):
+    def __init__(self, archive: Path, limits: UnpackLimits):
         self.archive, self.limits = archive, limits
         self.packed = max(archive.stat().st_size, 1)
         self.unpacked = self.members = 0

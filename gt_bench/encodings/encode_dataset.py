@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import Choice
+from gt_bench.config.search_section import Choice
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Settings

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gt_bench.config.cuts import EPOCHS, SEEDS, Cut
 from gt_bench.config.grid import Cell, Grid, load_grid
-from gt_bench.config.limits import EPOCHS, SEEDS, Cut
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import in_space
+from gt_bench.config.search_section import in_space
 from gt_bench.config.tried import with_tried
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.signals import handled

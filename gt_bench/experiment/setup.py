@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.metric import metric_digest

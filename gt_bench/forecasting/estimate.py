@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import Choice
+from gt_bench.config.search_section import Choice
 from gt_bench.experiment.cell import limited
 from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
 from gt_bench.schemas import Settings

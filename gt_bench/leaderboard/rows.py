@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
-from gt_bench.config.limits import PARTS, cut_in
+from gt_bench.config.cuts import PARTS, cut_in
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.expectations import with_expectation
 from gt_bench.leaderboard.verdicts import printed_number, with_verdict

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from gt_bench.config.limits import seeds_in
+from gt_bench.config.cuts import seeds_in
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.published import Published, PublishedError, lookup, resolve

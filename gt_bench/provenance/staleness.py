@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from gt_bench.config.cuts import limits_in
 from gt_bench.config.grid import Cell, Grid
-from gt_bench.config.limits import limits_in
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import Choice
+from gt_bench.config.search_section import Choice
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.experiment import modified_code
 from gt_bench.experiment.cell import limited

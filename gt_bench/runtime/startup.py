@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from gt_bench.runtime.signals import silence_interrupts
 
 if TYPE_CHECKING:
-    from gt_bench.config.grid import RunSettings
+    from gt_bench.config.params import RunSettings
 
 _DEFAULT, _RARE = gc.get_threshold(), (50_000, 10, 10)
 

@@ -18,7 +18,7 @@ import yaml
 from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError, validated
-from gt_bench.config.search_space import Choice, Range, SearchSection
+from gt_bench.config.search_section import Choice, Range, SearchSection
 from gt_bench.config.space_text import space_in
 from gt_bench.data.registry import get_spec
 from gt_bench.experiment.validate import check_fit, check_model

@@ -12,7 +12,7 @@ import yaml
 
 from gt_bench.config.grid import Cell
 from gt_bench.config.recipe import Recipe, load_recipe
-from gt_bench.config.search_space import VALIDATION, SearchSection
+from gt_bench.config.search_section import VALIDATION, SearchSection
 from gt_bench.schemas import SearchSummary
 from gt_bench.search.methods import cost_texts
 from gt_bench.search.space import size_text, space_size

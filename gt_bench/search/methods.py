@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import PRUNERS, SAMPLERS, SearchSection
+from gt_bench.config.search_section import PRUNERS, SAMPLERS, SearchSection
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import missing
 

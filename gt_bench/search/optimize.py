@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import Choice, Range, SearchSection
+from gt_bench.config.search_section import Choice, Range, SearchSection
 from gt_bench.experiment.cell import limited
 from gt_bench.schemas import Record, Settings
 from gt_bench.search.methods import (

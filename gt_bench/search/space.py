@@ -6,7 +6,7 @@ import random
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import DESCRIPTIVE, Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import Choice, SearchSection
+from gt_bench.config.search_section import Choice, SearchSection
 from gt_bench.experiment.validate import check_model
 from gt_bench.schemas import Settings
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import psutil
 from filelock import FileLock, Timeout
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.utils.errors import missing
 from gt_bench.utils.io import held, hold

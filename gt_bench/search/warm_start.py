@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
-from gt_bench.config.search_space import SearchSection, in_space
+from gt_bench.config.search_section import SearchSection, in_space
 from gt_bench.schemas import Settings
 from gt_bench.store.archive import file_of, read
 from gt_bench.store.run_store import StoreError

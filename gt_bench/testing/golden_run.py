@@ -111,7 +111,7 @@ def short_experiment(
         kind: class of the experiment.
         **changes: changes of the shortened recipe.
     """
-    from gt_bench.config.grid import RunSettings
+    from gt_bench.config.params import RunSettings
     from gt_bench.data.packed import PackedDataset
     from gt_bench.encodings.compute import encode
     from gt_bench.encodings.encode_dataset import requests

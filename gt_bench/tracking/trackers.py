@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.train_seeds import RunCallback
 from gt_bench.schemas import Record, Result

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import Recipe
 from gt_bench.data.packed import PackedDataset
 from gt_bench.encodings.compute import encode

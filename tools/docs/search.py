@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from gt_bench.config.search_space import PRUNERS, SAMPLERS, Choice, Range, SearchSection
+from gt_bench.config.search_section import PRUNERS, SAMPLERS, Choice, Range, SearchSection
 from gt_bench.schemas import Settings
 from gt_bench.utils.io import write_bytes
 from tools.docs.datasets import fill, table

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import load_recipe
 from gt_bench.data.prepare import prepare
 from gt_bench.experiment.run import Experiment

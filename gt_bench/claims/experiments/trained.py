@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import load_recipe
 from gt_bench.experiment.pretrained import best_with_weights
 from gt_bench.experiment.run import STORE, Experiment

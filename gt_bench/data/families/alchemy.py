@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gt_bench.data.archives import Limits, read_member
+from gt_bench.data.archives import UnpackLimits, read_member
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import consecutive_split, numbers, read_index_lines
 from gt_bench.data.spec import DatasetSpec, files
@@ -23,7 +23,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
 
     def table(name: str, dtype: type) -> np.ndarray:
         member = f"alchemy_full/alchemy_full_{name}.txt"
-        text = read_member(archive, member, Limits(total=4 << 30)).decode("ascii", "replace")
+        text = read_member(archive, member, UnpackLimits(total=4 << 30)).decode("ascii", "replace")
         rows = [line.split(",") for line in text.splitlines() if line.strip()]
         return numbers(rows, dtype, f"{archive}, {member}")
 

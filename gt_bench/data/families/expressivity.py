@@ -7,7 +7,7 @@ import numpy as np
 
 from gt_bench.config.protocols.brec import PAIRS as BREC_PAIRS
 from gt_bench.config.protocols.brec import RELABELLINGS
-from gt_bench.data.archives import Limits, decompress
+from gt_bench.data.archives import UnpackLimits, decompress
 from gt_bench.data.packed_writer import PackedWriter, pack
 from gt_bench.data.readers import ids_to_split, parse_graph6, read_index_lines, read_npy, read_npz
 from gt_bench.data.spec import DatasetSpec, files
@@ -68,7 +68,7 @@ def prepare_brec(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
         DatasetError: the file has another number of graphs.
     """
     path = paths[spec.files[0].path]
-    lines = read_npy(decompress(path, Limits(total=1 << 28)), str(path))
+    lines = read_npy(decompress(path, UnpackLimits(total=1 << 28)), str(path))
     per_pair = 2 * RELABELLINGS
     count = 2 * BREC_PAIRS * per_pair
     if lines.shape != (count,) or lines.dtype.kind != "S":

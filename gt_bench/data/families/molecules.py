@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gt_bench.data.archives import Limits, read_member
+from gt_bench.data.archives import UnpackLimits, read_member
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.readers import (
     concatenate_graphs,
@@ -42,7 +42,7 @@ def prepare_zinc(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> 
     for part, index in zip(("train", "val", "test"), index_files, strict=True):
         member = f"molecules/{part}.pickle"
         molecules = load_pickle(
-            read_member(archive, member, Limits(total=16 << 30, ratio=1000)), f"{archive}, {member}"
+            read_member(archive, member, UnpackLimits(total=16 << 30, ratio=1000)), f"{archive}, {member}"
         )
         chosen = np.concatenate(read_index_lines(index))
         if (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gt_bench.data.archives import Limits, unpack
+from gt_bench.data.archives import UnpackLimits, unpack
 from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import both_directions, dataset_errors, ids_to_split
 from gt_bench.data.spec import DatasetSpec, files, node_classification
@@ -20,7 +20,7 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     """Pack ogb's CSV files block by block: the feature table need not fit in memory."""
     a = spec.arguments
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary, PackedWriter(folder) as writer:
-        root = unpack(paths[spec.files[0].path], Path(temporary) / "raw", Limits(total=32 << 30)) / a["folder"]
+        root = unpack(paths[spec.files[0].path], Path(temporary) / "raw", UnpackLimits(total=32 << 30)) / a["folder"]
         labels = np.concatenate(list(_csv(root / "raw/node-label.csv.gz", np.int64)))[:, 0]
         edges = np.concatenate(list(_csv(root / "raw/edge.csv.gz", np.int64))).T
         if a["both_directions"]:  # the file has each edge once; ogb adds the reverse edges

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gt_bench.data.archives import Limits, read_member
+from gt_bench.data.archives import UnpackLimits, read_member
 from gt_bench.data.packed import PackedHeader
 from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import concatenate_graphs, consecutive_split, dataset_errors
@@ -16,7 +16,7 @@ from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
 BLOCK = 2000
-LIMITS = Limits(total=16 << 30)
+LIMITS = UnpackLimits(total=16 << 30)
 Graph = dict[str, np.ndarray]
 
 

@@ -10,14 +10,14 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from gt_bench.data.archives import ArchiveError, Limits, tar_members
+from gt_bench.data.archives import ArchiveError, UnpackLimits, tar_members
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.readers import dataset_errors, read_npz
 from gt_bench.data.spec import DatasetSpec, files
 from gt_bench.utils.errors import DatasetError
 
-LIMITS = Limits(total=1 << 40)
+LIMITS = UnpackLimits(total=1 << 40)
 OPCODES, NODE_FEATURES = 120, 140
 KEYS = {
     "layout": ("node_feat", "node_opcode", "edge_index", "node_config_feat", "node_config_ids", "config_runtime"),

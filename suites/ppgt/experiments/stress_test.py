@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import nn
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.recipe import load_recipe
 from gt_bench.experiment.run import STORE, Experiment
 from gt_bench.store.run_store import Store

@@ -3,7 +3,7 @@
 import pytest
 
 from gt_bench.config.option_text import OptionError
-from gt_bench.config.search_space import SearchSection
+from gt_bench.config.search_section import SearchSection
 from gt_bench.config.space_text import space_in, space_text
 
 CASES = {

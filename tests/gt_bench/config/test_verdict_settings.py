@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from gt_bench.config.grid import RunSettings, load_grid
+from gt_bench.config.grid import load_grid
+from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.verdict_settings import Rules
 from tests.conftest import ROOT

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gt_bench.data.archives import ArchiveError, Limits, decompress, read_member, unpack
+from gt_bench.data.archives import ArchiveError, UnpackLimits, decompress, read_member, unpack
 
 
 def make_zip(path, members: dict[str, bytes], compression=zipfile.ZIP_DEFLATED):
@@ -89,9 +89,11 @@ def test_bombs_are_stopped_early(tmp_path):
         with pytest.raises(ArchiveError, match="times its size"):
             decompress(tmp_path / name)
     with pytest.raises(ArchiveError, match="more than 100 bytes"):
-        unpack(make_zip(tmp_path / "y.zip", {"a": b"x" * 60, "b": b"x" * 60}), tmp_path / "out", Limits(total=100))
+        unpack(
+            make_zip(tmp_path / "y.zip", {"a": b"x" * 60, "b": b"x" * 60}), tmp_path / "out", UnpackLimits(total=100)
+        )
     with pytest.raises(ArchiveError, match="more than 2 members"):
-        unpack(make_zip(tmp_path / "w.zip", {f"{i}": b"" for i in range(3)}), tmp_path / "out", Limits(members=2))
+        unpack(make_zip(tmp_path / "w.zip", {f"{i}": b"" for i in range(3)}), tmp_path / "out", UnpackLimits(members=2))
     assert not (tmp_path / "out").exists()
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 

@@ -197,7 +197,7 @@ def test_killed_after_any_entry_of_its_journal_a_search_ends_as_if_it_had_not_be
 
 
 def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
-    from gt_bench.config.grid import RunSettings
+    from gt_bench.config.params import RunSettings
     from gt_bench.search.storage import open_study
 
     holds = (

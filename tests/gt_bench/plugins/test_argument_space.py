@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.config.search_space import SearchSection
+from gt_bench.config.search_section import SearchSection
 from gt_bench.plugins.argument_space import argument_space
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.plugins.models import find

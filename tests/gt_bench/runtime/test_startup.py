@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gt_bench.config.grid import RunSettings
+from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.startup import prepare_process
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import Choice, Range
+from gt_bench.config.search_section import Choice, Range
 from gt_bench.pipeline.grid import write_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.scheduling.ablation_design import draw

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.config.grid import Resources, load_grid
+from gt_bench.config.grid import load_grid
+from gt_bench.config.params import Resources
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.scheduling.dry_run import dry_run

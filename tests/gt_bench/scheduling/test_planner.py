@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.config.grid import Cell, Limits, load_grid
+from gt_bench.config.grid import Cell, load_grid
+from gt_bench.config.params import Limits
 from gt_bench.forecasting import cache
 from gt_bench.forecasting.cache import Cost
 from gt_bench.pipeline.train import train_cell

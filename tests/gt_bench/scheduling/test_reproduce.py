@@ -15,7 +15,8 @@ import yaml
 from typer.testing import CliRunner
 
 from gt_bench.cli import app
-from gt_bench.config.grid import Limits, load_grid
+from gt_bench.config.grid import load_grid
+from gt_bench.config.params import Limits
 from gt_bench.forecasting.counted import announcement
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.worker_pool import Lost

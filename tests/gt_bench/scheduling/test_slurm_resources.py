@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.config.grid import Resources, load_grid
+from gt_bench.config.grid import load_grid
+from gt_bench.config.params import Resources
 from gt_bench.config.schema import RecipeError
 from gt_bench.scheduling.planner import Job
 from gt_bench.scheduling.slurm_resources import Need, minutes_of, need_of, shares

@@ -13,7 +13,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.option_text import OptionError
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_options import method_in, options_of
-from gt_bench.config.search_space import PRUNERS, SAMPLERS, SearchSection
+from gt_bench.config.search_section import PRUNERS, SAMPLERS, SearchSection
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.search.methods import identity_of, pruner_of, sampler_of
 from gt_bench.utils.errors import MissingPackage

@@ -7,7 +7,7 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_space import SearchSection
+from gt_bench.config.search_section import SearchSection
 from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.search.artifacts import search_summary

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gt_bench.config.grid import RunSettings, load_grid
+from gt_bench.config.grid import load_grid
+from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.search.storage import STORAGE, FileWorkers, network_file_system, open_study, storage_url

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.config.grid import RunSettings, load_grid
+from gt_bench.config.grid import load_grid
+from gt_bench.config.params import RunSettings
 from gt_bench.config.schema import RecipeError
 from gt_bench.pipeline.train import train_cell
 from gt_bench.tracking import trackers

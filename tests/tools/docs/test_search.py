@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from gt_bench.config.search_space import SearchSection
+from gt_bench.config.search_section import SearchSection
 from tools.docs.search import PAGE, keys, page
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gt_bench.config.grid import Limits
-from gt_bench.config.limits import PARTS, Cut, cut_in, limits_in, seeds_in
+from gt_bench.config.cuts import PARTS, Cut, cut_in, limits_in, seeds_in
+from gt_bench.config.params import Limits
 from gt_bench.config.protocols import PROTOCOLS
 
 

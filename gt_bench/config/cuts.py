@@ -1,10 +1,10 @@
-"""Text of limits in results: "3 of 10 seeds", or a number of parts of a task's protocol."""
+"""Cuts of a result, as its `reduced` lists them: "3 of 10 seeds", or a number of parts of a task's protocol."""
 
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gt_bench.config.grid import Limits
+from gt_bench.config.params import Limits
 from gt_bench.config.protocols import PROTOCOLS
 
 SEEDS, EPOCHS = "seeds", "epochs"
