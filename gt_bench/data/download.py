@@ -120,10 +120,10 @@ def _fetch(file: RemoteFile, target: Path, mirrors: list[str], say: Callable[[st
             if wrong is not None:
                 raise _Failed(f"{wrong}; renamed to {_reject(part, target).name}")
             os.replace(part, target)
-            say(f"{file.path}: {target.stat().st_size:,} bytes from {without_credentials(source)}")
+            say(f"{file.path}: {target.stat().st_size:,} bytes from {without_credentials(source, source)}")
             return target
         except _Failed as error:
-            tried.append((without_credentials(source), without_credentials(str(error))))
+            tried.append((without_credentials(source, source), without_credentials(str(error), source)))
     digest = f" (its sha256 must be {file.sha256})" if file.sha256 else ""
     derived = f"\nIt is not an original file but derived: {file.derived}" if file.derived else ""
     raise SourceError(
@@ -152,7 +152,7 @@ def reachable(file: RemoteFile, raw: Path, mirrors: Sequence[str] = ()) -> tuple
             if Path(source).is_file():
                 return True, source
         elif _host_answers(urlsplit(source).scheme, urlsplit(source).netloc):
-            return True, without_credentials(source)
+            return True, without_credentials(source, source)
     return False, f"{file.path}: not in any mirror, and no host answers"
 
 

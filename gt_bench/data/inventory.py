@@ -173,7 +173,7 @@ def planning(names: Sequence[str], data_root: Path, mirrors: Sequence[str]) -> t
         rows.append([name, work, origin, fetched, after])
         fetch_total, disk_total, complete = fetch_total + amount, disk_total + raw + (packed or 0), complete and known
     more = "" if complete else "more than "
-    tried = ", ".join(map(without_credentials, mirrors_in_order(mirrors)))
+    tried = ", ".join(without_credentials(mirror, mirror) for mirror in mirrors_in_order(mirrors))
     rows.append(["total", "", tried, file_size(fetch_total), more + file_size(disk_total)])
     return ["dataset", "work", "from", "to fetch", "on disk after (raw and packed)"], rows
 

@@ -150,11 +150,11 @@ def ending(
         lines.append(f"importance: undefined, {len(complete)} complete trials are too few or too similar")
     base = tuned / cell.cell
     plots = PLOTS if len(study.directions) == 1 else (*PLOTS, FRONT)
+    journal = f", or `optuna-dashboard {path}`" if (path := folder / "journal.log").exists() else ""
     return [
         *lines,
         f"trials: {base}.csv; plots: {base}.{{{','.join(plots)}}}.png; chosen recipe: {base}.yaml",
-        f"view: `make ui` (experiment {cell.suite}-search), or `optuna-dashboard {folder / 'journal.log'}` "
-        "(docs/search.md)",
+        f"view: `make ui` (experiment {cell.suite}-search){journal} (docs/search.md)",
     ]
 
 

@@ -117,11 +117,16 @@ class PostgresWorkers(Workers):
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Holds the lock of the search."""
+        from sqlalchemy.exc import SQLAlchemyError
+
         self._call("pg_advisory_lock", self._cell)
         try:
             yield
-        finally:
-            self._call("pg_advisory_unlock", self._cell)
+        except BaseException:
+            with contextlib.suppress(SQLAlchemyError):  # the first error is the one to report
+                self._call("pg_advisory_unlock", self._cell)
+            raise
+        self._call("pg_advisory_unlock", self._cell)
 
     def alive(self, name: str) -> bool:
         """Returns whether the process of a worker is running."""
@@ -134,6 +139,7 @@ class PostgresWorkers(Workers):
 
     def close(self) -> None:
         """Closes the connection, which releases the locks of this worker."""
+        self._connection.invalidate()  # `close` alone would roll back, which fails if the server has stopped
         self._connection.close()
         self._connection.engine.dispose()
 
@@ -168,15 +174,16 @@ def workers_of(settings: RunSettings, folder: Path, cell: str) -> Iterator[Worke
         cell: name of the cell.
 
     Raises:
-        RecipeError: the database is not reachable.
+        RecipeError: the database is not reachable, or no longer.
     """
     url = storage_url(settings)
     with _reported(url):
-        workers = PostgresWorkers(url, cell) if url and url.startswith("postgres") else FileWorkers(folder)
-    try:
-        yield workers
-    finally:
-        workers.close()
+        with _driver_of(url):
+            workers = PostgresWorkers(url, cell) if url and url.startswith("postgres") else FileWorkers(folder)
+        try:
+            yield workers
+        finally:
+            workers.close()
 
 
 def open_study(
@@ -218,7 +225,7 @@ def open_study(
         )
     storage: optuna.storages.BaseStorage
     if url:
-        with _reported(url):
+        with _reported(url), _driver_of(url):
             # SQLite has one writer at a time; the others wait up to this many seconds
             waiting = {"connect_args": {"timeout": 100}} if url.startswith("sqlite") else {}
             storage = optuna.storages.RDBStorage(url, engine_kwargs=waiting)
@@ -269,28 +276,46 @@ def _check_journal(path: Path, lock: Path) -> None:
 
 
 @contextlib.contextmanager
+def _driver_of(url: str | None) -> Iterator[None]:
+    """Turns the error of a missing driver into a RecipeError."""
+    try:
+        yield
+    except ImportError as error:
+        if not url:
+            raise
+        raise RecipeError(
+            f"study storage {_shown(url)}: its driver is not installed ({error}); pip install 'psycopg[binary]'"
+        ) from error
+
+
+@contextlib.contextmanager
 def _reported(url: str | None) -> Iterator[None]:
-    """Turns errors of the database into RecipeError without credentials."""
+    """Turns errors of the database into a RecipeError without credentials."""
     if not url:
         yield
         return
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
 
-    try:
-        shown = make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        raise RecipeError(
-            f"run.study_storage or {STORAGE}: {without_credentials(url)!r} is not a database URL; expected "
-            "postgresql+psycopg://user@host/name"
-        ) from None
+    shown = _shown(url)
     try:
         yield
-    except (ImportError, ModuleNotFoundError) as error:
+    except (SQLAlchemyError, StorageInternalError) as error:
+        reason = without_credentials(" ".join(str(error).split()), url)[:300]
         raise RecipeError(
-            f"study storage {shown}: its driver is not installed ({error}); pip install 'psycopg[binary]'"
+            f"study storage {shown}: not usable: {reason}; correct this and run the same command again to resume"
         ) from error
-    except SQLAlchemyError as error:
+
+
+def _shown(url: str) -> str:
+    """Returns the URL of a database with a hidden password. Raises RecipeError if it is none."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
         raise RecipeError(
-            f"study storage {shown}: not usable: {without_credentials(' '.join(str(error).split()))[:300]}"
-        ) from error
+            f"run.study_storage or {STORAGE}: {without_credentials(url, url)!r} is not a database URL; expected "
+            "postgresql+psycopg://user@host/name"
+        ) from None

@@ -67,7 +67,17 @@ def save_trained(
     tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
     about = {"model": model, "arguments": json.dumps(arguments)} | ({"kept": OF_EVERY_SEED} if of_every_seed else {})
     about |= {"head": json.dumps(head)} if head else {}
-    return write_bytes(folder / FILE, save(tensors, about))
+    return write_bytes(folder / FILE, _with_sorted_metadata(save(tensors, about)))
+
+
+def _with_sorted_metadata(content: bytes) -> bytes:
+    """Returns a safetensors file with its metadata in order; the library writes them in a random one."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text = text.ljust(-(-len(text) // 8) * 8)
+    return len(text).to_bytes(8, "little") + text + content[start:]
 
 
 def with_head(model: nn.Module, head: Settings | None) -> nn.Module:

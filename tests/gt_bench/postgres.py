@@ -19,27 +19,36 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
+FOLDER = Path("/tmp") / f"gt-bench-postgres-{os.getpid()}"
+
+
+def _run(program: str, *arguments: str, check: bool = True) -> None:
+    command = ["runuser", "-u", "postgres", "--", str(BIN / program), "-D", f"{FOLDER}/db", *arguments]
+    subprocess.run(command, check=check, capture_output=True, cwd="/")
+
+
+def stop() -> None:
+    """Stops the server at once, if it runs."""
+    _run("pg_ctl", "-m", "immediate", "stop", check=False)
+
+
 @contextlib.contextmanager
 def postgres() -> Iterator[str]:
     """URL of the server, which runs as the user postgres, because PostgreSQL refuses to run as root."""
     pytest.importorskip("psycopg", reason="no PostgreSQL driver: pip install 'psycopg[binary]'")
     if BIN is None or os.geteuid() != 0 or shutil.which("runuser") is None:
         pytest.skip("no PostgreSQL that could be started here: apt-get install postgresql, and run as root")
-    folder, port = Path("/tmp") / f"gt-bench-postgres-{os.getpid()}", free_port()
-    folder.mkdir()
-    shutil.chown(folder, "postgres")
-
-    def run(*command: str) -> None:
-        subprocess.run(["runuser", "-u", "postgres", "--", *command], check=True, capture_output=True, cwd="/")
-
-    run(str(BIN / "initdb"), "-D", f"{folder}/db", "-A", "trust", "-U", "bench")
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    run(str(BIN / "pg_ctl"), "-D", f"{folder}/db", "-l", f"{folder}/log", "-w", "-o", options, "start")
+    port = free_port()
+    FOLDER.mkdir()
+    shutil.chown(FOLDER, "postgres")
+    _run("initdb", "-A", "trust", "-U", "bench")
+    options = f"-p {port} -k {FOLDER} -c listen_addresses=127.0.0.1 -c fsync=off"
+    _run("pg_ctl", "-l", f"{FOLDER}/log", "-w", "-o", options, "start")
     try:
         yield f"postgresql+psycopg://bench@127.0.0.1:{port}/postgres"
     finally:
-        run(str(BIN / "pg_ctl"), "-D", f"{folder}/db", "-m", "immediate", "stop")
-        shutil.rmtree(folder)
+        stop()
+        shutil.rmtree(FOLDER)
 
 
 @pytest.fixture

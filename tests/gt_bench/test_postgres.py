@@ -12,7 +12,7 @@ import pytest
 
 from gt_bench.search.storage import STORAGE
 from tests.conftest import ROOT
-from tests.gt_bench.postgres import database  # noqa: F401 - a fixture
+from tests.gt_bench.postgres import database, stop  # noqa: F401 - a fixture
 from tests.gt_bench.search.cases import GRID, trials
 from tests.gt_bench.shipping import CELL
 
@@ -41,3 +41,26 @@ def test_four_workers_find_each_trial_once_and_a_killed_one_s_is_queued_again(pr
     # completed trials of the killed worker are not repeated
     assert 0 < sum(len(re.findall(r"search trial \d+ \(\d+/\d+\): ", text)) for text in said) <= 9
     assert not Path(f"studies/{CELL}/journal.log").exists()
+    assert not any("journal" in text for text in said)
+
+
+def test_a_server_that_stops_during_a_search_is_one_line(project, database):  # noqa: F811
+    project.recipe(search=GRID, epochs=3000)
+    url = database.replace("bench@", "bench:s3cr3t@")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", STORAGE: url}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "stages.tune", CELL], env=environment, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    deadline = time.monotonic() + 120
+    while len(list(Path("store").rglob("checkpoint.safetensors"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    stop()
+    for process in workers:
+        said = process.communicate(timeout=200)[1]
+        assert process.returncode == 1
+        assert [line.partition(": ")[0] for line in said.splitlines() if line.strip()] == ["error"]
+        assert "s3cr3t" not in said

@@ -1,14 +1,18 @@
 """Weights of the best seed: saved, loaded, and evaluated again; `gt-bench history` and `gt-bench diff`."""
 
+import json
 import re
 import statistics
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from gt_bench.store import weights
 from gt_bench.store.run_store import Store, best_run
-from gt_bench.store.weights import WeightsError, load_trained
+from gt_bench.store.weights import WeightsError, load_trained, save_trained
 from gt_bench.utils.errors import UserError
 from tests.gt_bench.shipping import CELL, run, train
 
@@ -32,6 +36,18 @@ def test_the_best_seed_keeps_its_weights_and_they_score_the_same(project):
     assert best["measured"]["usage"]["epoch"][-1] == 6
     done = run("score", CELL)
     assert (done.exit_code, done.output.count(repr(best["deterministic"]["test"]))) == (0, 2), done.output
+
+
+def test_equal_weights_are_equal_bytes(tmp_path):
+    state = {"weight": torch.arange(3.0), "äbias": torch.ones(1, dtype=torch.float64)}
+    found = set()
+    for _ in range(20):
+        path = save_trained(tmp_path, state, "mlp", {"in_dim": 3, "µ": "ä"}, of_every_seed=True, head={"classes": 2})
+        found.add(path.read_bytes())
+    assert len(found) == 1
+    with safe_open(path, "pt") as file:
+        assert list(file.metadata()) and json.loads(file.metadata()["arguments"]) == {"in_dim": 3, "µ": "ä"}
+        assert all(torch.equal(file.get_tensor(name), value) for name, value in state.items())
 
 
 def test_damaged_weights_stop_no_training_and_are_named_when_they_are_scored(project):
@@ -72,10 +88,6 @@ def test_weights_that_another_process_removes_meanwhile_stop_no_training(project
 def test_weights_of_another_epoch_score_otherwise(project):
     result = trained(project, seeds=[0])
     path = Store().folder(result["runs"][0]) / "weights.safetensors"
-    import torch
-    from safetensors import safe_open
-    from safetensors.torch import load_file, save_file
-
     with safe_open(path, "pt") as file:
         about = file.metadata()
     save_file({name: torch.zeros_like(value) for name, value in load_file(path).items()}, path, about)

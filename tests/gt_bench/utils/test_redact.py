@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -10,7 +11,7 @@ from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 from gt_bench.data.prepare import available, prepare
 from gt_bench.pipeline import dependencies
 from gt_bench.tracking.uri import warn
-from gt_bench.utils.redact import shareable, without_credentials
+from gt_bench.utils.redact import CONFIGURED, shareable, without_credentials
 
 SECRET = "s3cr3t-w0rd"
 
@@ -30,10 +31,46 @@ SECRET = "s3cr3t-w0rd"
             "https://host/download?id=1dNs&export=download&confirm=t",
         ),
         ("https://host/user@name/x", "https://host/user@name/x"),
+        (f"https://host/a#token={SECRET}", "https://host/a#token=***"),
+        (f"MLflow at databricks://{SECRET} failed", "MLflow at databricks://*** failed"),
+        (f"databricks-uc://{SECRET}", "databricks-uc://***"),
     ],
 )
 def test_credentials_are_cut(text, shown):
     assert without_credentials(text) == shown
+
+
+@pytest.mark.parametrize("between", ["'", '"', "/", " ", "@", "?", "#", "%2F"])
+@pytest.mark.parametrize("variable", CONFIGURED)
+def test_configured_credentials_are_cut_whatever_their_characters(monkeypatch, variable, between):
+    uri = f"http://ann:{SECRET}{between}{SECRET[::-1]}@host:5000"
+    monkeypatch.setenv(variable, uri)
+    said = f"{uri}, {uri!r}, {unquote(uri)}: invalid port '{SECRET}', no host '{SECRET[::-1]}@host'"
+    shown = without_credentials(said)
+    assert SECRET not in shown
+    assert SECRET[::-1] not in shown
+    assert without_credentials(uri) == "http://host:5000"
+    monkeypatch.delenv(variable)
+    assert SECRET not in without_credentials(said, uri)
+
+
+@pytest.mark.parametrize("home", ["/home/ann", "/home/ann maria"])
+@pytest.mark.parametrize("workspace", ["{home}/bench", "{home}/my bench", "/scratch/b"])
+def test_neither_home_nor_workspace_nor_name_is_shared(monkeypatch, home, workspace):
+    workspace = workspace.format(home=home)
+    monkeypatch.setattr(Path, "home", lambda: Path(home))
+    monkeypatch.setattr(Path, "cwd", lambda: Path(workspace))
+    said = (
+        f"{workspace}/data/raw/x.npz, file://{workspace}/a/b c/d.csv, file://{quote(workspace)}/e.csv: no; "
+        f"at {workspace}; {home}/my data/raw/x.npz, '{home}/y.csv', {home}, file://{home}/z/z.csv, "
+        f"/mnt/{Path(home).name}/my data/x.csv"
+    )
+    shown = shareable(said)
+    for private in (home, quote(home), workspace, quote(workspace), Path(home).name, "file://"):
+        assert private not in shown
+    for kept in ("data/raw/x.npz, a/b c/d.csv", "my data/raw/x.npz", "y.csv", "z/z.csv", "my data/x.csv", "at .;"):
+        assert kept in shown
+    assert shareable(shown) == shown
 
 
 @pytest.mark.parametrize(
