@@ -62,7 +62,7 @@ def serial(device: Device, run: dict[str, float]) -> float:
 
 def calibrated(device: Device, kept: dict[str, Any], root: Path = ROOT / "suites") -> Calibrated:
     """By the shipped cells that ran to their last epoch on a CPU, as full cells."""
-    from gt_bench.store.archive import shipped_cells
+    from gt_bench.store.shipped_files import shipped_cells
 
     took: list[tuple[dict[str, float], float]] = []
     for one in shipped_cells(load_grid(), root=root):

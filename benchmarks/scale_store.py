@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.cells import ROOT, number
 from benchmarks.command import parser_of
 from gt_bench.config.grid import load_grid
-from gt_bench.store.archive import Shipped, shipped_cells
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import Shipped, shipped_cells
 from gt_bench.utils.io import write_json
 
 KEPT = ROOT / "docs" / "scale.json"
@@ -243,7 +243,7 @@ def store_lines(rows: Sequence[dict[str, Any]]) -> list[str]:
 TRACKER = """
 import json, resource, sys, time
 sys.path.insert(0, sys.argv[1])
-from gt_bench.store.archive import shipped_cells
+from gt_bench.store.shipped_files import shipped_cells
 from gt_bench.config.grid import load_grid
 from gt_bench.tracking.uri import tracking_uri
 from gt_bench.tracking.sync import complete

@@ -1,8 +1,8 @@
 """Keys of the JSON files of the benchmark: record of a run, result of a cell, row of a leaderboard.
 
 These are the keys for whoever reads the code, and for the type checker. What a file from elsewhere really holds is
-checked where it comes in: `gt_bench.store.archive` for records and results, `gt_bench.leaderboard.export.rows_in` for
-rows, `gt_bench.encodings.cache` for headers of encodings.
+checked where it comes in: `gt_bench.store.shipped_files` for records and results,
+`gt_bench.leaderboard.export.rows_in` for rows, `gt_bench.encodings.cache` for headers of encodings.
 """
 
 from typing import Any, NotRequired, Required, TypeAlias, TypedDict

@@ -22,8 +22,8 @@ from gt_bench.leaderboard.collect import tested_values, versions_of
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, span_of
 from gt_bench.schemas import Record
 from gt_bench.stats.paired import EQUAL, FIRST, SECOND, TOO_FEW, ExampleError, Paired, paired
-from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.nested import flat

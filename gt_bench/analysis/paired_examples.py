@@ -26,9 +26,9 @@ from gt_bench.papers.pair_counts import COUNT
 from gt_bench.papers.units import PERCENT, difference_text, metric_label, number_texts
 from gt_bench.schemas import Record
 from gt_bench.stats.paired import ExampleError
-from gt_bench.store.archive import ROOT, file_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, shipped_file
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import ROOT, file_of
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.terminal import print_table, print_wrapped
 

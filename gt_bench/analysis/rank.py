@@ -31,7 +31,7 @@ from gt_bench.leaderboard.collect import OWN, SHIPPED, user_data_digest, version
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.papers.published import METRIC_NAMES, paper_titles, published_of
 from gt_bench.stats import ranking
-from gt_bench.store.archive import ROOT, check_folder
+from gt_bench.store.shipped_files import ROOT, check_folder
 from gt_bench.utils.format import print_text
 from gt_bench.utils.terminal import print_table, print_wrapped
 

@@ -21,10 +21,10 @@ from gt_bench.data.custom.summary import TWO_CLASSES
 from gt_bench.leaderboard.collect import OWN, SHIPPED
 from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import Record
-from gt_bench.store.archive import ROOT, file_of, read, read_result
 from gt_bench.store.attempts import records_of
 from gt_bench.store.predictions import Part, Predictions, PredictionsError, load, same_value, shipped_file
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import ROOT, file_of, read, read_result
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.terminal import print_table
 

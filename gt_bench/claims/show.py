@@ -8,7 +8,7 @@ from gt_bench.claims.table import page, show
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
 from gt_bench.leaderboard.collect import every_row
-from gt_bench.store.archive import ROOT
+from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_json, print_text
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import suite_name

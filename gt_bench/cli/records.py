@@ -34,7 +34,7 @@ def check(names: Names = None, records: Records = RECORDS) -> None:
     """
     from gt_bench.config.grid import load_grid
     from gt_bench.provenance.staleness import compare_golden_values
-    from gt_bench.store.archive import shipped_cells
+    from gt_bench.store.shipped_files import shipped_cells
 
     grid = load_grid()
     found = compare_golden_values(shipped_cells(grid, names or [], records), grid)

@@ -18,9 +18,9 @@ from rich.table import Table
 
 from gt_bench.config.grid import Cell, load_grid
 from gt_bench.config.schema import nearest
-from gt_bench.data.checksums import read_pins, with_pin
 from gt_bench.data.download import is_url, mirrors_in_order
 from gt_bench.data.packed import PackedHeader
+from gt_bench.data.pins import read_pins, with_pin
 from gt_bench.data.prepare import Prepared, available, prepare, valid, verify
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec

@@ -103,7 +103,7 @@ class PackedHeader(BaseModel):
 
     @property
     def pins(self) -> dict[str, dict[str, Any]]:
-        """Raw file -> {sha256, bytes, date} of the files that were pinned on first use (`gt_bench.data.checksums`)."""
+        """Raw file -> {sha256, bytes, date} of the files that were pinned on first use (`gt_bench.data.pins`)."""
         return self.provenance.get("pinned", {})
 
     def with_pins(self, pins: Mapping[str, Mapping[str, Any]]) -> PackedHeader:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from gt_bench.data.checksums import PATH, Pin, add_pins, new_pin, read_pins, with_pin
 from gt_bench.data.download import SourceError, fetch, reachable
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset, PackedHeader
 from gt_bench.data.packed_writer import replace_folder, write_header
+from gt_bench.data.pins import PATH, Pin, add_pins, new_pin, read_pins, with_pin
 from gt_bench.data.readers import file_digest
 from gt_bench.data.registry import UnknownDataset, catalog, get_spec
 from gt_bench.data.spec import DatasetSpec

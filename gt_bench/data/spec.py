@@ -26,7 +26,7 @@ class RemoteFile:
         path: its path below a mirror and below data/raw.
         urls: its addresses, the official host first; empty for a file that only mirrors have.
         sha256: pinned digest. None if none is published: the digest found on first use is pinned then
-            (`gt_bench.data.checksums`).
+            (`gt_bench.data.pins`).
         bytes: its size; None if unknown. Then at most `at_most` bytes are read.
         licence: its licence.
         note: a remark on the file.

@@ -7,9 +7,9 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
 from gt_bench.schemas import Record, Result
-from gt_bench.store.archive import read_result
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.shipped_files import read_result
 from gt_bench.utils.errors import DatasetError
 
 

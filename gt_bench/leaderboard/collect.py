@@ -14,10 +14,19 @@ from gt_bench.leaderboard.remembered import Known, recall, remember
 from gt_bench.leaderboard.rows import absent, rows_of
 from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
 from gt_bench.schemas import Record, Result, Row
-from gt_bench.store.archive import ROOT, Shipped, check_folder, file_of, problems_of, read, read_result, shipped_cells
 from gt_bench.store.attempts import records_of
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.shipped_files import (
+    ROOT,
+    Shipped,
+    check_folder,
+    file_of,
+    problems_of,
+    read,
+    read_result,
+    shipped_cells,
+)
 
 OWN, SHIPPED = "own", "shipped"
 

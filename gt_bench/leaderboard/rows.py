@@ -18,7 +18,7 @@ from gt_bench.papers.published import Published, PublishedError, further
 from gt_bench.papers.units import PERCENT, mean_and_std
 from gt_bench.schemas import COLUMNS, EnsembleSummary, Record, Result, Row, SearchSummary
 from gt_bench.stats.verdict import STD_DDOF
-from gt_bench.store.archive import contribution_of
+from gt_bench.store.shipped_files import contribution_of
 from gt_bench.utils.versions import version_text
 
 CHOSEN_ON_TEST = (

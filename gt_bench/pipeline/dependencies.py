@@ -31,8 +31,8 @@ from gt_bench.leaderboard.expectations import THEORY
 from gt_bench.papers.published import FLAGS, RESULTS
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
-from gt_bench.store.archive import read_result
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.shipped_files import read_result
 from gt_bench.utils.code_digest import code_digest
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.dvc import keep_in_memory, without_git_user

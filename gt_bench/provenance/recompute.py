@@ -33,9 +33,9 @@ from gt_bench.provenance.transfer import differences, kind_differences
 from gt_bench.records.run import Verification
 from gt_bench.runtime.startup import prepare_process
 from gt_bench.schemas import Record
-from gt_bench.store.archive import Shipped, content_problems, read, write
 from gt_bench.store.predictions import same_value
 from gt_bench.store.run_store import FINAL, Store, StoreError
+from gt_bench.store.shipped_files import Shipped, content_problems, read, write
 from gt_bench.utils.io import read_bytes
 
 FOLDER = Path("store/recomputed")

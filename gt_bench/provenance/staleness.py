@@ -19,7 +19,7 @@ from gt_bench.experiment.cell import limited
 from gt_bench.experiment.components import code_of, run_versions
 from gt_bench.plugins.models import files_digest, is_own
 from gt_bench.schemas import Origins, Record, Settings
-from gt_bench.store.archive import Shipped
+from gt_bench.store.shipped_files import Shipped
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.errors import DatasetError, UserError
 

@@ -20,8 +20,8 @@ from gt_bench.provenance.transfer import commit_of_changed_code, differences, ki
 from gt_bench.records.run import MAX_NAME, Verification
 from gt_bench.schemas import Record, Settings
 from gt_bench.store import predictions
-from gt_bench.store.archive import Shipped, content_problems, contribution_of, file_of, read, write
 from gt_bench.store.run_store import SCHEMA, StoreError
+from gt_bench.store.shipped_files import Shipped, content_problems, contribution_of, file_of, read, write
 from gt_bench.utils.errors import DatasetError, UserError
 from gt_bench.utils.format import markdown_line, markdown_text, print_text
 from gt_bench.utils.io import read_bytes

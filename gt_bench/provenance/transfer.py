@@ -11,9 +11,18 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.provenance.staleness import code_now, compare_golden_values, freshness, origins_of, searched_values
 from gt_bench.schemas import Record, Result
 from gt_bench.store import predictions
-from gt_bench.store.archive import ROOT, Shipped, problems_of, read, read_result, shipped_cells, shipped_paths, write
 from gt_bench.store.record_checks import is_trial, stored_problem
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.shipped_files import (
+    ROOT,
+    Shipped,
+    problems_of,
+    read,
+    read_result,
+    shipped_cells,
+    shipped_paths,
+    write,
+)
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_json
 from gt_bench.utils.paths import record_file

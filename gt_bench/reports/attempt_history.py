@@ -14,9 +14,9 @@ from gt_bench.leaderboard.rows import summarise
 from gt_bench.papers.units import mean_and_std
 from gt_bench.plugins.models import is_own
 from gt_bench.schemas import Record, Result
-from gt_bench.store.archive import read_result
 from gt_bench.store.attempts import attempt_id, attempts, records_of, when
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import read_result
 from gt_bench.utils.code_digest import ROOT, closure
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.nested import flat

@@ -8,9 +8,9 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.recipe import TRIED
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.status import stored_seeds
-from gt_bench.store.archive import read_result
 from gt_bench.store.record_checks import stored_problem
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.shipped_files import read_result
 from gt_bench.utils.format import print_text
 
 ONE_LINE = 55  # characters of a cell that stays on one line of a narrow terminal

@@ -24,9 +24,9 @@ from gt_bench.reports.tuned_columns import HEADS, TunedColumns
 from gt_bench.reports.tuned_columns import show as show_columns
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.stats.paired import FIRST, SECOND, ExampleError, Paired, paired
-from gt_bench.store.archive import ROOT
 from gt_bench.store.attempts import records_of
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.column_widths import fitting_table
 from gt_bench.utils.terminal import print_table, print_wrapped
 

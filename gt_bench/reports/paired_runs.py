@@ -33,8 +33,8 @@ from gt_bench.stats.paired import (
     paired,
     ranks,
 )
-from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_text
 
 Run = tuple[int, int]  # seed, split

@@ -29,8 +29,8 @@ from gt_bench.reports.html.overview import NO_VERDICT, PaperLine, of_papers
 from gt_bench.reports.paper_summary import every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable, kind_of, paper_table, run_part, to_markdown
 from gt_bench.schemas import Row
-from gt_bench.store.archive import ROOT
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.format import print_text
 from gt_bench.utils.paths import place, suite_folders
 from gt_bench.utils.terminal import print_table

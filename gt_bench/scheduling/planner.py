@@ -20,8 +20,8 @@ from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.cell import experiment_of, limited, settings_of
 from gt_bench.forecasting.cache import Cost, costs_of
 from gt_bench.search.optimize import Trials, trials_left
-from gt_bench.store.archive import read_result
 from gt_bench.store.run_store import Store, StoreError, curves_reached
+from gt_bench.store.shipped_files import read_result
 from gt_bench.utils.errors import DatasetError
 
 SHARED = 300.0  # seconds of runs that share a process: starting a process takes several

@@ -9,8 +9,8 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError, validated
 from gt_bench.config.search_section import SearchSection, in_space
 from gt_bench.schemas import Settings
-from gt_bench.store.archive import file_of, read
 from gt_bench.store.run_store import StoreError
+from gt_bench.store.shipped_files import file_of, read
 from gt_bench.utils.nested import flat
 from gt_models.registry import model_info
 

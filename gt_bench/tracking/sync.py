@@ -77,7 +77,7 @@ def track_cells(cells: Iterable["Cell"]) -> None:
 
     If the tracking store cannot be used, this prints a warning.
     """
-    from gt_bench.store.archive import read_result
+    from gt_bench.store.shipped_files import read_result
 
     store, uri = Store(), tracking_uri()
     by_suite: dict[str, list[Result]] = {}

@@ -8,9 +8,9 @@ import pytest
 from benchmarks import scale, scale_counts, scale_devices, scale_schedule, scale_store
 from gt_bench.config.grid import load_grid
 from gt_bench.scheduling.planner import Job
-from gt_bench.store.archive import read
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import read
 from tests.conftest import ROOT
 from tests.gt_bench.conftest import lock_file, project  # noqa: F401 - fixtures
 

@@ -27,7 +27,7 @@ import numpy as np
 import yaml
 
 from gt_bench.config.grid import load_grid
-from gt_bench.data import checksums
+from gt_bench.data import pins
 from gt_bench.data.packed_writer import pack
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import catalog
@@ -117,7 +117,7 @@ class Still(environment.Clock):
 def install() -> None:
     """Make this forked process one of the miniature."""
     catalog()["mini"] = SPEC
-    checksums.PATH = Path("data.lock.json")
+    pins.PATH = Path("data.lock.json")
     environment.commit = lambda: COMMIT
     environment.now = record.now = lambda: "2026-01-01T00:00:00+00:00"
     compute.Clock = Still

@@ -146,5 +146,5 @@ def repository(tmp_path, monkeypatch) -> Path:
 @pytest.fixture(autouse=True)
 def lock_file(tmp_path, monkeypatch) -> Path:
     """Each test has its own data.lock.json: none is written into the checkout."""
-    monkeypatch.setattr("gt_bench.data.checksums.PATH", tmp_path / "data.lock.json")
+    monkeypatch.setattr("gt_bench.data.pins.PATH", tmp_path / "data.lock.json")
     return tmp_path / "data.lock.json"

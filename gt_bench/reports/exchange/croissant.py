@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from gt_bench.data.checksums import read_pins
+from gt_bench.data.pins import read_pins
 from gt_bench.data.registry import get_spec
 from gt_bench.data.spec import DatasetSpec, RemoteFile
 from gt_bench.data.standin import shape_of

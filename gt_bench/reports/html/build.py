@@ -31,7 +31,7 @@ from gt_bench.reports.html.custom_plots import CustomPlot
 from gt_bench.reports.paper_summary import Summary, every_in_short
 from gt_bench.reports.paper_table import KINDS, PaperTable
 from gt_bench.schemas import Row
-from gt_bench.store.archive import ROOT
+from gt_bench.store.shipped_files import ROOT
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.format import print_text
 from gt_bench.utils.io import write_bytes

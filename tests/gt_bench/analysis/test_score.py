@@ -14,8 +14,8 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.rows import summarise
 from gt_bench.pipeline.train import train_cell
-from gt_bench.store.archive import read_result
 from gt_bench.store.predictions import FILE
+from gt_bench.store.shipped_files import read_result
 from tests.gt_bench.analysis.cases import drawn, predictions
 from tests.gt_bench.shipping import CELL, export, run, train
 

@@ -10,7 +10,7 @@ import pytest
 
 import gt_bench.data.families
 from gt_bench.data import registry
-from gt_bench.data.checksums import new_pin, with_pin
+from gt_bench.data.pins import new_pin, with_pin
 from gt_bench.data.prepare import available
 from gt_bench.data.registry import UnknownDataset, catalog, get_spec
 from gt_bench.data.spec import file_entries, files

@@ -11,9 +11,9 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.provenance.recompute import chosen_seeds, compare
-from gt_bench.store.archive import read
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import StoreError, sealed
+from gt_bench.store.shipped_files import read
 from gt_bench.utils.errors import UserError
 from gt_bench.utils.paths import record_file
 from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run

@@ -14,7 +14,7 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.plugins.adapter import OwnModelError
 from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import export_cell
-from gt_bench.store.archive import Shipped, problems_of, read
+from gt_bench.store.shipped_files import Shipped, problems_of, read
 from gt_bench.utils.code_digest import _read_version
 from gt_bench.utils.paths import recipe_file
 from gt_models.encodings import compute_with_flags

@@ -16,9 +16,9 @@ from gt_bench.provenance.transfer import import_records
 from gt_bench.reports.all_results import load_results
 from gt_bench.reports.html.cell_details import of_cells
 from gt_bench.reports.html.content import board
-from gt_bench.store.archive import read
 from gt_bench.store.predictions import shipped_file
 from gt_bench.store.run_store import run_digest, sealed
+from gt_bench.store.shipped_files import read
 from gt_bench.utils.paths import record_file
 from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run, train
 

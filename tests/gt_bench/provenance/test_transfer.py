@@ -11,9 +11,9 @@ from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import Conflict, import_records, verify
-from gt_bench.store.archive import Shipped, problems_of, read, shipped_cells
 from gt_bench.store.record_checks import record_problems
 from gt_bench.store.run_store import Store, StoreError, sealed
+from gt_bench.store.shipped_files import Shipped, problems_of, read, shipped_cells
 from gt_bench.utils.paths import record_file
 from tests.gt_bench.conftest import COMMIT
 from tests.gt_bench.shipping import CELL, export, rewrite, run, train

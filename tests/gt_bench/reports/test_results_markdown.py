@@ -12,8 +12,8 @@ from gt_bench.leaderboard.columns import cells
 from gt_bench.papers.published import lookup
 from gt_bench.reports.paper_table import our_number
 from gt_bench.reports.results_markdown import board, page
-from gt_bench.store.archive import problems_of, read
 from gt_bench.store.run_store import StoreError, sealed
+from gt_bench.store.shipped_files import problems_of, read
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import CELL, export, in_first, rewrite, run
 

@@ -8,8 +8,8 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import export_cell
-from gt_bench.store.archive import read
 from gt_bench.store.run_store import StoreError
+from gt_bench.store.shipped_files import read
 from tests.gt_bench.shipping import CELL, export, run, train
 
 CODE = "f" * 64

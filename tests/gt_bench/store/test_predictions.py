@@ -13,9 +13,9 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.provenance.transfer import import_records, stored_problems, verify
 from gt_bench.store import predictions
-from gt_bench.store.archive import read
 from gt_bench.store.predictions import FILE, PredictionsError, load
 from gt_bench.store.run_store import Store
+from gt_bench.store.shipped_files import read
 from gt_bench.training.trainer import Run
 from tests.gt_bench.shipping import CELL, export, train
 

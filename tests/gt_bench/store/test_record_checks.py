@@ -6,8 +6,8 @@ import json
 import pytest
 
 from gt_bench.records.run import RunRecord
-from gt_bench.store.archive import read
 from gt_bench.store.record_checks import record_problems, selected_epoch
+from gt_bench.store.shipped_files import read
 from tests.conftest import ROOT
 
 RUN, MEASURED = "deterministic", "measured"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gt_bench.leaderboard.export import rows_in
-from gt_bench.store import archive
-from gt_bench.store.archive import read, read_result
+from gt_bench.store import shipped_files
 from gt_bench.store.attempts import attempts, remember
 from gt_bench.store.run_store import Store, StoreError
+from gt_bench.store.shipped_files import read, read_result
 from gt_bench.utils.io import UnfitFile, WriteError, atomic_file, read_text, write_bytes
 from tests.gt_bench.cells import ET, make_record, make_result
 
@@ -56,7 +56,7 @@ def test_a_shipped_file_that_unpacks_to_more_than_the_bound(tmp_path, monkeypatc
 
     path = tmp_path / "row.json.gz"
     path.write_bytes(gzip.compress(b" " * (1 << 20)))
-    monkeypatch.setattr(archive, "MAX_BYTES", 1 << 19)
+    monkeypatch.setattr(shipped_files, "MAX_BYTES", 1 << 19)
     with pytest.raises(StoreError):
         read(path)
 

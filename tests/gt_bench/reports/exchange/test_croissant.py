@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gt_bench.data import checksums
+from gt_bench.data import pins
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.reports.exchange.croissant import metadata, write
 from tests.gt_bench.shipping import run
@@ -37,7 +37,7 @@ def test_a_file_without_checksum_is_named_and_not_listed():
     assert content["distribution"] == []
     assert "whose host publishes no checksum, not listed: jets/training_data.root" in content["description"]
     entry = {"sha256": "0" * 64, "bytes": 7, "date": "2026-01-01"}
-    checksums.PATH.write_text(json.dumps({"jets/training_data.root": entry}))
+    pins.PATH.write_text(json.dumps({"jets/training_data.root": entry}))
     (file,) = metadata(get_spec("jets"))["distribution"]
     assert (file["@id"], file["sha256"]) == ("jets/training_data.root", "0" * 64)
 

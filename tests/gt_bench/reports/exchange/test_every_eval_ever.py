@@ -10,7 +10,7 @@ import pytest
 
 from gt_bench.reports.all_results import load_results
 from gt_bench.reports.exchange.every_eval_ever import bounds
-from gt_bench.store.archive import read
+from gt_bench.store.shipped_files import read
 from gt_bench.utils.paths import record_file
 from tests.gt_bench.shipping import CELL, export, run
 

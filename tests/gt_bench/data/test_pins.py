@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from gt_bench.config.grid import load_grid
-from gt_bench.data.checksums import new_pin, read_pins
 from gt_bench.data.inventory import planning
+from gt_bench.data.pins import new_pin, read_pins
 from gt_bench.data.prepare import contradicted, prepare, verify
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.leaderboard.rows import summarise

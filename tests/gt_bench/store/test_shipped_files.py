@@ -10,8 +10,8 @@ import pytest
 from gt_bench.config.grid import load_grid
 from gt_bench.pipeline.train import train_cell
 from gt_bench.provenance.transfer import export_cell, import_records
-from gt_bench.store.archive import KEYS, contribution_of, problems_of, read
 from gt_bench.store.run_store import StoreError, sealed
+from gt_bench.store.shipped_files import KEYS, contribution_of, problems_of, read
 from tests.conftest import ROOT
 from tests.gt_bench.shipping import export, in_first, rewrite, run, train
 
