@@ -278,6 +278,6 @@ def _signature_schema(cls: type) -> type[ExactNumbers]:
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(cls, eval_str=True).parameters.items():
         if name not in DATA_ARGUMENTS:
-            default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-            fields[name] = (parameter.annotation, default)
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (Any if parameter.annotation is parameter.empty else parameter.annotation, default)
     return create_model(cls.__name__, __base__=_Arguments, **fields)

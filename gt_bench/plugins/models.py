@@ -82,7 +82,10 @@ def find(name: str) -> ModelInfo:
         return from_module(name)
     if name not in registry._INFOS and name not in registry.list_models() and (entry := _entry(name)):
         return from_entry_point(entry)
-    return registry.model_info(name)
+    info = registry.model_info(name)
+    if name in _SOURCES or info.cls.__module__.startswith("gt_models."):
+        return info
+    return from_class(info.cls)  # a program registered it and passes its name
 
 
 def from_file(name: str, path: Path, cls: str) -> ModelInfo:
