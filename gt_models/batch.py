@@ -7,16 +7,45 @@ padded forms.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from gt_models.layers.cached import cached_property
 from gt_models.layers.static_shapes import needs_static_shapes
 
 _GRAPH_KEYS = {"x", "edge_index", "adj_t", "edge_attr", "y", "batch", "ptr", "num_nodes", "hyperedge_index_t"}
+_SIZES = ("max_nodes", "max_edges", "num_pairs")
+# what the rows of each array of `gt_models.encodings` are, and those of `gt_models.layers.subgraphs`
+ROWS = {
+    "laplacian_eigenvectors": "node", "second_eigenvector": "node", "rwse": "node", "node_identifiers": "node",
+    "degree": "node", "position": "node", "hops": "node", "expander": "node", "number": "node", "target": "node",
+    "rrwp": "pair", "shortest_path_distance": "pair", "shortest_path_edges": "pair",
+    "laplacian_eigenvalues": "graph", "expander_gap": "graph", "order": "graph",
+}  # fmt: skip
+# arrays of integers: what their numbers are
+_NUMBERS = {
+    "shortest_path_distance": "numbers of edges, or -1",
+    "shortest_path_edges": "edges of the pair's graph, numbered within the batch, or -1",
+    "expander": "nodes of the row's graph, numbered within it, or -1",
+    "number": "nodes, numbered within a graph",
+}
+
+
+class BatchError(ValueError):
+    """A part of a batch is missing or does not fit the others.
+
+    Attributes:
+        part: its name: an attribute of `GraphBatch` or of a torch_geometric Data, or an encoding.
+    """
+
+    def __init__(self, message: str, part: str = ""):
+        super().__init__(message)
+        self.part = part
 
 
 class MissingEncoding(ValueError):
@@ -26,6 +55,10 @@ class MissingEncoding(ValueError):
 @dataclass
 class GraphBatch:
     """B graphs with N nodes and E directed edges in all.
+
+    Features, offsets, edges and encodings must fit each other; models rely on it. Sizes, types and devices are compared
+    when a batch is made, and when a model reads an encoding, edge features or hyperedges. Values (offsets, ends of
+    edges, numbers of nodes) are checked on the CPU: elsewhere that would synchronise the device, so `of` alone does it.
 
     Attributes:
         x: node features, float [N, F], or long [N, F] when categorical.
@@ -47,10 +80,11 @@ class GraphBatch:
     extras: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self):
+        _check_shapes(self)
         # Computed on the CPU now: a later `int(tensor)` would synchronise the GPU and break torch.compile's graph. `to`
         # copies the values.
         if not needs_static_shapes(self.ptr):
-            _check(self.edge_index, self.ptr, self.x.size(0))
+            _check_values(self.edge_index, self.ptr, self.x.size(0))
             self.max_nodes, self.max_edges, self.num_pairs  # noqa: B018
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -62,7 +96,7 @@ class GraphBatch:
         if name in ("edge_index", "ptr") and "ptr" in self.__dict__:
             given = {"edge_index": self.edge_index, "ptr": self.ptr, name: value}
             if not needs_static_shapes(given["ptr"]):
-                _check(given["edge_index"], given["ptr"], self.x.size(0))
+                _check_values(given["edge_index"], given["ptr"], self.x.size(0))
             cached = (key for key, one in vars(type(self)).items() if isinstance(one, cached_property))
             for key in ["max_edges"] if name == "edge_index" else list(cached):
                 self.__dict__.pop(key, None)
@@ -79,31 +113,33 @@ class GraphBatch:
         which PyG treats as it treats `edge_index`. Every other tensor attribute becomes an encoding of that name.
 
         Raises:
-            ValueError: node features are missing, an edge points outside the graph or joins two graphs, `batch` is not
-                sorted, or edges are a dense `adj`.
+            BatchError: node features are missing, an edge points outside the graph or joins two graphs, `batch` is not
+                sorted, numbers of nodes, edges and rows differ, or edges are a dense `adj`.
         """
         if isinstance(data, cls):
             return data
         if getattr(data, "x", None) is None:
-            raise ValueError("the graph has no node features: set data.x (for example torch.ones(data.num_nodes, 1))")
+            raise BatchError(
+                "the graph has no node features: set data.x (for example torch.ones(data.num_nodes, 1))", "x"
+            )
         x, edge_index = _columns(data.x), getattr(data, "edge_index", None)
+        if (num_nodes := getattr(data, "num_nodes", None)) not in (None, x.size(0)):
+            raise BatchError(f"data.x has {x.size(0)} rows and the graph {num_nodes} nodes: give a row for each", "x")
         others = {k: v for k, v in data.to_dict().items() if k not in _GRAPH_KEYS and isinstance(v, Tensor)}
         if edge_index is None and getattr(data, "adj_t", None) is not None:
             edge_index, weight = _edges_of(data.adj_t, x.size(0))
             if bool((weight != 1).any()):
                 others["edge_weight"] = weight
         if edge_index is None and getattr(data, "adj", None) is not None:
-            raise ValueError(
-                "the graph has data.adj and no edge_index: set data.edge_index (torch_geometric.utils.dense_to_sparse)"
+            raise BatchError(
+                "the graph has data.adj and no edge_index: set data.edge_index (torch_geometric.utils.dense_to_sparse)",
+                "adj",
             )
         if edge_index is None:  # a set
             edge_index = torch.empty(2, 0, dtype=torch.long, device=x.device)
-        ptr = getattr(data, "ptr", None)
-        batch = getattr(data, "batch", None)
+        ptr, batch = getattr(data, "ptr", None), getattr(data, "batch", None)
         if batch is not None:
-            _check_batch(batch, x.size(0))
-        if ptr is None and batch is not None:
-            ptr = torch.cat([batch.new_zeros(1), torch.bincount(batch).cumsum(0)])
+            ptr = _offsets(batch, ptr, x.size(0))
         if ptr is None:
             ptr = torch.tensor([0, x.size(0)], device=x.device)
         edge_attr = getattr(data, "edge_attr", None)
@@ -113,11 +149,12 @@ class GraphBatch:
             others["hyperedge_index"] = torch.cat(others["hyperedge_index"].split(cuts, -1))
         if getattr(data, "hyperedge_index_t", None) is not None:
             others["hyperedge_index"] = data.hyperedge_index_t.t()
-        if x.device.type != "cpu":  # elsewhere the constructor does it
-            _check(edge_index, ptr, x.size(0))
-        return cls(
+        found = cls(
             x, edge_index, ptr, None if edge_attr is None else _columns(edge_attr), getattr(data, "y", None), others
         )
+        if x.device.type != "cpu":  # elsewhere the constructor does it
+            _check_values(edge_index, ptr, x.size(0))
+        return found
 
     @property
     def num_graphs(self) -> int:
@@ -149,17 +186,23 @@ class GraphBatch:
     @cached_property
     def max_nodes(self) -> int:
         """Nodes of the largest graph (synchronises once, unless the batch was made on the CPU)."""
-        return int(self.sizes.max()) if self.num_graphs else 0
+        if self.num_graphs < 2:
+            return self.num_nodes
+        return int(self.sizes.max())
 
     @cached_property
     def max_edges(self) -> int:
         """Edges of the graph with the most edges (synchronises once, unless the batch was made on the CPU)."""
+        if self.num_graphs < 2 or not self.num_edges:
+            return self.num_edges
         graph = torch.bucketize(self.edge_index[0], self.ptr[1:], right=True)
-        return int(torch.bincount(graph).max()) if self.num_edges else 0
+        return int(torch.bincount(graph).max())
 
     @cached_property
     def num_pairs(self) -> int:
         """Ordered pairs of nodes of one graph, sum n_b^2 (synchronises once, unless the batch was made on the CPU)."""
+        if self.num_graphs < 2:
+            return self.num_nodes**2
         return int(self.sizes.square().sum())
 
     @cached_property
@@ -240,10 +283,12 @@ class GraphBatch:
         return self.batch[source], self.local[source], self.local[target]
 
     def encoding(self, name: str, width: int | None = None) -> Tensor:
-        """Encoding `name`, cut to its first `width` channels.
+        """Encoding `name`, cut to its first `width` channels. One without channels is a single channel.
 
         Raises:
             MissingEncoding: it is missing or has fewer channels; the message has the remedy.
+            BatchError: it has not one row for each node, pair or graph of the batch, or is on another device; on the
+                CPU also where its numbers of nodes or edges are not of the graph.
         """
         if name not in self.encodings:
             raise MissingEncoding(
@@ -251,11 +296,103 @@ class GraphBatch:
                 f" Add it under `encodings:` in the recipe, or set data.{name} (see gt_models.encodings)"
             )
         value = self.encodings[name]
+        if name in ROWS:
+            value = _columns(value)
+            self._check_encoding(name, value)
         if width is not None and value.size(-1) < width:
             raise MissingEncoding(
                 f"encoding {name!r} has {value.size(-1)} channels and the model was built for {width}: compute it wider"
             )
         return value if width is None else value[..., :width]
+
+    def _check_encoding(self, name: str, value: Tensor) -> None:
+        rows = {"node": self.num_nodes, "graph": self.num_graphs}.get(ROWS[name])
+        # else a size that would synchronise the device
+        if rows is None and ("num_pairs" in self.__dict__ or not needs_static_shapes(self.ptr)):
+            rows = self.num_pairs
+        if value.dim() != 2 or rows not in (None, value.size(0)):
+            raise BatchError(
+                f"encoding {name!r} has shape {tuple(value.shape)} and the batch {rows} {ROWS[name]}s: it has one row "
+                "for each; compute it for this batch (gt_models.encodings.compute)",
+                name,
+            )
+        _check_device(name, value, self.ptr)
+        if name in _NUMBERS and (not _is_index(value) or self._holds_other_numbers(name, value)):
+            raise BatchError(f"encoding {name!r}, {value.dtype}, holds other numbers than {_NUMBERS[name]}", name)
+
+    def _holds_other_numbers(self, name: str, value: Tensor) -> bool:
+        if needs_static_shapes(value) or not value.numel():
+            return False
+        least, most = map(int, value.aminmax())
+        if least < (0 if name == "number" else -1):
+            return True
+        if name == "expander":
+            return bool((value >= self.sizes[self.batch][:, None]).any())
+        if name != "shortest_path_edges" or most < 0:
+            return False
+        if most >= self.num_edges or self.num_graphs == 1:
+            return most >= self.num_edges
+        graph = torch.cat([self.batch[self.edge_index[0]], self.ptr.new_full((1,), -1)])[value.long()]  # -1 finds -1
+        owner = torch.repeat_interleave(self.sizes.square(), output_size=len(value))[:, None]
+        return bool(((graph != owner) & (graph >= 0)).any())
+
+    def edge_features(self, hyperedges: bool = False) -> Tensor:
+        """`edge_attr`, or `hyperedge_attr` for `hyperedges`: one row for each.
+
+        Raises:
+            BatchError: they are missing, or have another number of rows.
+        """
+        name = "hyperedge_attr" if hyperedges else "edge_attr"
+        value = self.extra(name) if hyperedges else self.edge_attr
+        if value is None:
+            raise BatchError(
+                f"the model was built with edge_dim and the batch has no {name}: give it, or build with edge_dim=None",
+                name,
+            )
+        index = self.extra("hyperedge_index") if hyperedges else None
+        count = self.num_edges if index is None else index.size(0)
+        if value.size(0) != count:
+            raise BatchError(f"{name} has {value.size(0)} rows and the batch {count} edges: give a row for each", name)
+        return value
+
+    def extra(self, name: str) -> Tensor | None:
+        """`extras[name]`, or an attribute of that name of a torch_geometric Data; None where there is neither."""
+        return self.extras.get(name, self.encodings.get(name))
+
+    def hyperedges(self, order: int) -> Tensor:
+        """`hyperedge_index`, long [H, order]: the nodes of each hyperedge, numbered within the batch.
+
+        Raises:
+            BatchError: it is missing or of another order; on the CPU also if it names a node outside the batch, or
+                nodes of two graphs.
+        """
+        index = self.extra("hyperedge_index")
+        if index is None:
+            raise BatchError(
+                f'the model needs hyperedges: set batch.extras["hyperedge_index"], long [H, {order}], the nodes of '
+                "each",
+                "hyperedge_index",
+            )
+        if index.dim() != 2 or index.size(1) != order or not _is_index(index):
+            raise BatchError(
+                f"hyperedge_index is {index.dtype} of shape {tuple(index.shape)} and the model was built for "
+                f"hyperedges of {order} nodes: give long [H, {order}]",
+                "hyperedge_index",
+            )
+        if index.numel() and not needs_static_shapes(index):
+            least, most = map(int, index.aminmax())
+            if least < 0 or most >= self.num_nodes:
+                raise BatchError(
+                    f"hyperedge_index names a node outside 0..{self.num_nodes - 1}: it holds nodes of the whole batch",
+                    "hyperedge_index",
+                )
+            graph = self.batch[index]
+            if bool((graph != graph[:, :1]).any()):
+                raise BatchError(
+                    "a hyperedge joins nodes of two graphs: hyperedge_index holds nodes of the whole batch",
+                    "hyperedge_index",
+                )
+        return index.long()
 
     def to(
         self, device: torch.device | str, dtype: torch.dtype | None = None, non_blocking: bool = False
@@ -270,10 +407,37 @@ class GraphBatch:
             return value.to(device, dtype if value.is_floating_point() else None, non_blocking=non_blocking)
 
         moved = replace(self, **{f.name: move(getattr(self, f.name)) for f in fields(self)})
-        for name in ("max_nodes", "max_edges", "num_pairs"):
-            if name in self.__dict__:
-                moved.__dict__[name] = self.__dict__[name]
+        moved.__dict__.update(_known_sizes(self))
         return moved
+
+
+def _known_sizes(batch: GraphBatch) -> dict[str, int]:
+    return {name: batch.__dict__[name] for name in _SIZES if name in batch.__dict__}
+
+
+def _flatten(batch: GraphBatch) -> tuple[list[Any], dict[str, int]]:
+    return [getattr(batch, field.name) for field in fields(batch)], _known_sizes(batch)
+
+
+def _flatten_with_keys(batch: GraphBatch) -> tuple[list[tuple[Any, Any]], dict[str, int]]:
+    values, sizes = _flatten(batch)
+    return [(pytree.GetAttrKey(f.name), value) for f, value in zip(fields(batch), values, strict=True)], sizes
+
+
+def _unflatten(values: Iterable[Any], sizes: dict[str, int]) -> GraphBatch:
+    batch = object.__new__(GraphBatch)  # no check: the values may be anything
+    batch.__dict__.update(zip((field.name for field in fields(GraphBatch)), values, strict=True), **sizes)
+    return batch
+
+
+# a batch as an argument of a program that torch.export makes, with its sizes as constants of the program
+pytree.register_pytree_node(
+    GraphBatch,
+    _flatten,
+    _unflatten,
+    serialized_type_name="gt_models.batch.GraphBatch",
+    flatten_with_keys_fn=_flatten_with_keys,
+)
 
 
 def _columns(values: Tensor) -> Tensor:
@@ -285,39 +449,72 @@ def _edges_of(adj_t: Any, num_nodes: int) -> tuple[Tensor, Tensor]:
     from torch_geometric.utils import to_edge_index
 
     if tuple(adj_t.size(i) for i in (0, 1)) != (num_nodes, num_nodes):
-        raise ValueError(
+        raise BatchError(
             f"data.adj_t is {adj_t.size(0)} x {adj_t.size(1)} and the graph has {num_nodes} nodes: give a square "
-            "matrix of that size"
+            "matrix of that size",
+            "adj_t",
         )
     (target, source), value = to_edge_index(adj_t)
     return torch.stack([source, target]), value
 
 
-def _check(edge_index: Tensor, ptr: Tensor, num_nodes: int) -> None:
+def _is_index(values: Tensor) -> bool:
+    return not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
+
+
+def _check_device(name: str, value: Tensor, ptr: Tensor) -> None:
+    if value.device != ptr.device:
+        raise BatchError(f"{name} is on {value.device} and ptr on {ptr.device}: put all tensors on one device", name)
+
+
+def _check_shapes(batch: GraphBatch) -> None:
+    """Check what needs no value: shapes, types and devices.
+
+    Raises:
+        BatchError: they do not fit.
+    """
+    edges, ptr, edge_attr = batch.edge_index, batch.ptr, batch.edge_attr
+    if edges.dim() != 2 or edges.size(0) != 2 or not _is_index(edges):
+        raise BatchError(f"edge_index is {edges.dtype} of shape {tuple(edges.shape)}: give long [2, E]", "edge_index")
+    if ptr.dim() != 1 or not _is_index(ptr):
+        raise BatchError(f"ptr is {ptr.dtype} of shape {tuple(ptr.shape)}: give long [B + 1]", "ptr")
+    if edge_attr is not None and (not edge_attr.dim() or edge_attr.size(0) != edges.size(1)):
+        raise BatchError(
+            f"edge_attr has shape {tuple(edge_attr.shape)} and edge_index {edges.size(1)} edges: give a row for each",
+            "edge_attr",
+        )
+    for name, value in (("x", batch.x), ("edge_index", edges), ("edge_attr", edge_attr)):
+        if value is not None:
+            _check_device(name, value, ptr)
+
+
+def _check_values(edge_index: Tensor, ptr: Tensor, num_nodes: int) -> None:
     """Check the offsets of graphs, and that each edge joins two nodes of one graph.
 
     Raises:
-        ValueError: they do not; the message has the first edge that joins two graphs.
+        BatchError: they do not; the message has the first edge that joins two graphs.
     """
     if not ptr.numel() or int(ptr[0]) or int(ptr[-1]) != num_nodes or bool((ptr.diff() < 0).any()):
-        raise ValueError(
+        raise BatchError(
             f"ptr is {_shown(ptr)}: it must rise from 0 to the {num_nodes} nodes of x, the first node of each graph "
-            "and the number of nodes"
+            "and the number of nodes",
+            "ptr",
         )
     if not edge_index.numel():
         return
     least, most = map(int, edge_index.aminmax())
     if least < 0 or most >= num_nodes:
-        raise ValueError(f"edge_index names node {most} (min {least}) of a graph with {num_nodes} nodes")
+        raise BatchError(f"edge_index names node {most} (min {least}) of a graph with {num_nodes} nodes", "edge_index")
     if ptr.numel() == 2:
         return
     source, target = torch.bucketize(edge_index, ptr[1:], right=True)
     if not torch.equal(source, target):
         edge = int((source != target).nonzero()[0])
-        raise ValueError(
+        raise BatchError(
             f"edge {edge} joins node {int(edge_index[0, edge])} of graph {int(source[edge])} and node "
             f"{int(edge_index[1, edge])} of graph {int(target[edge])}: edge_index must join nodes of one graph, "
-            "numbered within the whole batch"
+            "numbered within the whole batch",
+            "edge_index",
         )
 
 
@@ -327,21 +524,33 @@ def _shown(values: Tensor) -> str:
     return f"[{text}, ..., {int(values[-1])}]" if len(values) > 5 else str(values.tolist())
 
 
-def _check_batch(batch: Tensor, num_nodes: int) -> None:
-    """Check that `batch` is one graph after the other.
+def _offsets(batch: Tensor, ptr: Tensor | None, num_nodes: int) -> Tensor:
+    """`ptr`, or the offsets of the graphs that `batch` [N] counts, long [B + 1].
 
     Raises:
-        ValueError: it has another length, or is not sorted.
+        BatchError: `batch` has another length, is not sorted, or is not that of `ptr`.
     """
-    if batch.numel() != num_nodes:
-        raise ValueError(
-            f"data.batch has {batch.numel()} entries and the graph {num_nodes} nodes: give the graph of each node"
+    if batch.dim() != 1 or batch.numel() != num_nodes or not _is_index(batch):
+        raise BatchError(
+            f"data.batch is {batch.dtype} of shape {tuple(batch.shape)} and the graph has {num_nodes} nodes: give the "
+            "graph of each node",
+            "batch",
         )
     falls = (batch.diff() < 0).nonzero()
     if falls.numel() or (num_nodes and int(batch[0]) < 0):
         at = int(falls[0]) + 1 if falls.numel() else 0
-        raise ValueError(
+        raise BatchError(
             f"data.batch is {int(batch[at])} at node {at}, after {int(batch[at - 1]) if at else 'nothing'}: graphs "
             "lie one after the other, so that "
-            "batch rises from 0; sort the nodes by their graph"
+            "batch rises from 0; sort the nodes by their graph",
+            "batch",
         )
+    counts = torch.bincount(batch, minlength=0 if ptr is None else ptr.numel() - 1)
+    if ptr is None:
+        return torch.cat([batch.new_zeros(1), counts.cumsum(0)])
+    if not torch.equal(counts, ptr.diff()):
+        raise BatchError(
+            f"data.ptr is {_shown(ptr)} and data.batch counts {_shown(counts)} nodes of each graph: remove one of them",
+            "batch",
+        )
+    return ptr

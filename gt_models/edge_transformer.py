@@ -298,12 +298,7 @@ class PairTokens(nn.Module):
         if self.edge_encoder is None:
             edges = nothing.index_fill(0, batch.pair_of(*batch.edge_index), 1.0) * self.edge_token  # [P, q]
         else:
-            if batch.edge_attr is None:
-                raise ValueError(
-                    "the model was built with edge_dim and the batch has no edge_attr: give it, or build with "
-                    "edge_dim=None"
-                )
-            values = self.edge_encoder(batch.edge_attr).to(dtype)  # [E, q]
+            values = self.edge_encoder(batch.edge_features()).to(dtype)  # [E, q]
             pairs = batch.pair_of(*batch.edge_index)  # [E]
             edges = values.new_zeros(len(nothing), values.size(1)).index_put((pairs,), values, accumulate=True)
         if self.diagonal_token is not None:

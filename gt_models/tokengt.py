@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.layers import identifiers as ids
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.eigenvectors import drop_eigenvectors, laplacian_eigenvectors
 from gt_models.layers.equivariant_basis import bell, equality_pattern
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.packing import Packing
@@ -67,7 +68,8 @@ class TokenGT(nn.Module):
         drop_path: rate of stochastic depth at the last layer; it rises linearly.
         sign_flip: whether, in training, each eigenvector of a graph gets a random sign.
         eigenvector_dropout: rate at which, in training, eigenvectors of a graph are dropped.
-        attention: "softmax" or "performer".
+        attention: "softmax" or "performer", whose gradient does not flow through the stabiliser of its features
+            (authors: jw9730/tokengt, large-scale-regression/tokengt/modules/performer_pytorch.py, lines 79 and 81).
         num_features: number of random features of the Performer. None for int(d_h ln d_h).
         redraw_interval: training forward passes between two draws of the random features. None never draws again.
         sparse_equivariant_basis: after each layer, the sum of its outgoing edge tokens is added to a node token (SEB).
@@ -211,16 +213,10 @@ class TokenGT(nn.Module):
         `tuples` [M, k] are the nodes and edges, `places` their rows in Z^(0).
         """
         rows = self.node_encoder(batch.x)  # [N, d]
-        features = ids.extra(batch, "hyperedge_attr") if self.hyperedges else batch.edge_attr
         if self.edge_encoder is None:
             rows = torch.cat([rows, rows.new_zeros(len(tuples) - len(rows), rows.size(1))])
-        elif features is None:
-            where = 'extras["hyperedge_attr"]' if self.hyperedges else "edge_attr"
-            raise ValueError(
-                f"the model was built with edge_dim and the batch has no {where}: give it, or build with edge_dim=None"
-            )
         else:
-            rows = torch.cat([rows, self.edge_encoder(features)])  # [M, d]
+            rows = torch.cat([rows, self.edge_encoder(batch.edge_features(self.hyperedges))])  # [M, d]
         if self.identifier_encoder is not None:
             rows = rows + self._encode_identifiers(batch, tuples, packing, places, identifiers).to(rows.dtype)
         if self.type_encoder is not None:
@@ -258,14 +254,12 @@ class TokenGT(nn.Module):
             return batch.encoding("node_identifiers", self.node_id_dim)
         if self.node_identifiers != "laplacian":
             return self._draw(batch.sizes, batch.batch, batch.local, batch.max_nodes, dtype_of(self.identifier_encoder))
-        vectors = batch.encoding("laplacian_eigenvectors", self.node_id_dim)
-        if self.training and self.sign_flip:
-            vectors = ids.flip_signs(vectors, batch.batch, batch.num_graphs)
+        vectors = laplacian_eigenvectors(batch, self.node_id_dim, flip=self.training and self.sign_flip)
         return self.drop_eigenvectors(vectors, batch) if self.training and self.eigenvector_dropout else vectors
 
     def drop_eigenvectors(self, vectors: Tensor, batch: GraphBatch) -> Tensor:
         """[N, k] -> [N, k]: whole eigenvectors of a graph are dropped."""
-        return ids.drop_eigenvectors(vectors, self.eigenvector_dropout, batch.batch, batch.num_graphs)
+        return drop_eigenvectors(vectors, self.eigenvector_dropout, batch.batch, batch.num_graphs)
 
     def _draw(self, sizes: Tensor, owner: Tensor, local: Tensor, max_size: int, dtype: torch.dtype) -> Tensor:
         # unstated: how often identifiers are drawn; in every forward, also at evaluation, as the implementation does

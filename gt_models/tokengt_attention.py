@@ -15,6 +15,7 @@ from gt_models.batch import GraphBatch
 from gt_models.layers import identifiers as ids
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
+from gt_models.layers.eigenvectors import laplacian_eigenvectors
 from gt_models.layers.equivariant_basis import basis_targets, bell, equality_pattern
 from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
@@ -280,8 +281,7 @@ class TokenGTAttention(nn.Module):
     def _draw_for_nodes(self, batch: GraphBatch) -> Tensor:
         if self.node_identifiers != "laplacian":
             return self._draw(batch.sizes, batch.batch, batch.local, batch.max_nodes)
-        vectors = batch.encoding("laplacian_eigenvectors", self.node_id_dim)
-        return ids.flip_signs(vectors, batch.batch, batch.num_graphs) if self.training and self.sign_flip else vectors
+        return laplacian_eigenvectors(batch, self.node_id_dim, flip=self.training and self.sign_flip)
 
     def _draw(self, sizes: Tensor, owner: Tensor, local: Tensor, largest: int) -> Tensor:
         """Random identifiers of rows `local` of graphs `owner`, [M, d_p]; `largest` of the `sizes`."""

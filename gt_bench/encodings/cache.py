@@ -176,7 +176,7 @@ def encodings_digest(packed: PackedDataset, requests: dict[str, Settings]) -> st
 
 def storage(packed: PackedDataset, encoding: Encoding, arguments: Settings, limit: int) -> tuple[int, bool]:
     """Returns the number of bytes of the arrays, and whether they are computed for each batch instead of stored."""
-    size = encoding.num_bytes(arguments, packed.sizes, packed.num_edges)
+    size = encoding.num_bytes(arguments, packed.sizes)
     return size, encoding.on_the_fly and size > limit
 
 

@@ -11,7 +11,9 @@ from torch.nn import functional as F
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.features import with_columns
 from gt_models.layers.gnn import normalised_edges
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
@@ -26,7 +28,7 @@ NORMS = {"none": nn.Identity, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
     paper="Luo, Shi and Wu: Classic GNNs are Strong Baselines: Reassessing GNNs for Node Classification, NeurIPS "
     "2024. https://arxiv.org/abs/2406.08993",
 )
-class ClassicGNN(nn.Module):
+class ClassicGNN(GraphModel):
     """Node [N, out_dim].
 
     Layer: dropout(relu(norm(conv(x) (+ W x)))); the head reads the last layer (or the sum of all).
@@ -87,6 +89,7 @@ class ClassicGNN(nn.Module):
                 f"hidden_dim {hidden_dim} does not split into {num_heads} heads: choose a multiple of num_heads"
             )
         self.convolution, self.dropout, self.all_layers = convolution, nn.Dropout(dropout), all_layers
+        self.in_dim = in_dim
         self.input_layer = nn.Linear(in_dim, hidden_dim) if input_layer else None
         widths = [hidden_dim if input_layer else in_dim] + [hidden_dim] * (num_layers - 1)
         self.convs = nn.ModuleList(self._convolution(width, hidden_dim, num_heads) for width in widths)
@@ -108,7 +111,7 @@ class ClassicGNN(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
-        x, edges = batch.x.to(dtype_of(self.head)), self.edges(batch)  # [N, in_dim]
+        x, edges = with_columns(batch.x, self.in_dim).to(dtype_of(self.head)), self.edges(batch)  # [N, in_dim]
         if self.input_layer is not None:
             x = self.dropout(self.input_layer(x))  # [N, d]
         total = None
@@ -136,8 +139,3 @@ class ClassicGNN(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[N, d] -> [N, out_dim]."""
         return self.head(features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)

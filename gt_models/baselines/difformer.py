@@ -13,6 +13,7 @@ from gt_models.batch import GraphBatch
 from gt_models.layers.csr import csr_edges
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gcn_sum import gcn_sum
+from gt_models.layers.graph_model import GraphModel
 from gt_models.registry import register_model
 
 
@@ -24,7 +25,7 @@ from gt_models.registry import register_model
     "https://arxiv.org/abs/2301.09474",
     sparse_x=True,
 )
-class DIFFormer(nn.Module):
+class DIFFormer(GraphModel):
     """Node [N, out_dim].
 
     Linear, norm, ReLU, dropout; then `num_layers` times
@@ -109,8 +110,3 @@ class DIFFormer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[N, d] -> [N, out_dim]."""
         return self.head(features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)

@@ -15,8 +15,10 @@ from torch_geometric.nn import GATConv, GCNConv
 from gt_models.baselines.gatedgcn import GatedGCNLayer
 from gt_models.batch import GraphBatch
 from gt_models.layers.edge_softmax import sum_over_edges
+from gt_models.layers.eigenvectors import laplacian_eigenvectors
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvectors, normalised_edges
+from gt_models.layers.gnn import check_level, normalised_edges
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import MLP
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
@@ -37,7 +39,7 @@ Links = tuple[Tensor, Tensor, Tensor]
     paper="Shirzad et al.: Exphormer: Sparse Transformers for Graphs, ICML 2023. https://arxiv.org/abs/2303.06147",
     sparse_x=True,
 )
-class Exphormer(nn.Module):
+class Exphormer(GraphModel):
     """Graph [B, out_dim] or node [N, out_dim].
 
     Layers of GraphGPS, whose attention is sparse; for the edges of all kinds from j to i
@@ -153,7 +155,7 @@ class Exphormer(nn.Module):
             x = nn.functional.normalize(self.dropout(self.pre_norm(self.pre_linear(x))).relu(), dim=1)
         kinds = self.kinds(torch.arange(self.kinds.num_embeddings, device=x.device))  # [2 + 2 V, d]
         plain = kinds[0].expand(batch.num_edges, -1)
-        edges = plain if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d]
+        edges = plain if self.edge_encoder is None else self.edge_encoder(batch.edge_features())  # [E, d]
         links = self.links(batch, edges, kinds)
         virtual = (
             x.new_zeros(0, x.size(1))
@@ -211,11 +213,6 @@ class Exphormer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class ExphormerLayer(nn.Module):

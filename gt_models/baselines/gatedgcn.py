@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
@@ -24,7 +25,7 @@ from gt_models.registry import register_model
     paper="Bresson and Laurent: Residual Gated Graph ConvNets, 2017. https://arxiv.org/abs/1711.07553; "
     "Dwivedi et al.: Benchmarking Graph Neural Networks, JMLR 2023. https://arxiv.org/abs/2003.00982",
 )
-class GatedGCN(nn.Module):
+class GatedGCN(GraphModel):
     """Graph [B, out_dim] or node [N, out_dim].
 
     Each layer, for a node i and an edge ij (Dwivedi et al., Appendix B):
@@ -87,7 +88,7 @@ class GatedGCN(nn.Module):
         if self.edge_start is not None:
             e = self.edge_start(h.new_ones(batch.edge_index.size(1), 1))  # [E, d]
         else:
-            e = encode_edges(self.edge_encoder, batch)  # [E, d]
+            e = self.edge_encoder(batch.edge_features())  # [E, d]
         for layer in self.layers:
             h, e = layer(h, e, batch.edge_index)
         return h
@@ -95,11 +96,6 @@ class GatedGCN(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class GatedGCNLayer(nn.Module):

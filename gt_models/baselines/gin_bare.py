@@ -8,14 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.features import with_columns
 from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
 @register_model("gin-bare", levels=("node", "graph"), cost="m d + n d^2", encodings=())
-class BareGIN(nn.Module):
+class BareGIN(GraphModel):
     """Node [N, out_dim] or graph [B, out_dim]: `num_layers` times h_i <- MLP(h_i + sum of h_j).
 
     The first MLP reads the features, the last one gives the outputs. An MLP is Linear, batch norm, ReLU, Linear. A ReLU
@@ -57,12 +59,8 @@ class BareGIN(nn.Module):
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Outputs of the last layer, [N, out_dim]."""
-        if batch.x.size(1) != self.in_dim:
-            raise ValueError(
-                f"features of shape {tuple(batch.x.shape)} given to a model built for {self.in_dim} columns"
-            )
         source, target = batch.edge_index
-        x = batch.x.to(dtype_of(self.mlps[0][0]))  # type: ignore[index]
+        x = with_columns(batch.x, self.in_dim).to(dtype_of(self.mlps[0][0]))  # type: ignore[index]
         for i, mlp in enumerate(self.mlps):
             x = mlp(x.index_add(0, target, x[source]))
             x = torch.relu(x) if i < len(self.mlps) - 1 else x
@@ -71,8 +69,3 @@ class BareGIN(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """The last layer's outputs, pooled at graph level: [N, out_dim] -> [B, out_dim] or as they are."""
         return pool(features, batch, self.pooling) if self.level == "graph" else features
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)

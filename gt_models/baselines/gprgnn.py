@@ -14,6 +14,8 @@ from gt_models.layers.csr import csr_edges
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gcn_sum import gcn_sum
+from gt_models.layers.graph_model import GraphModel
+from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
@@ -25,7 +27,7 @@ from gt_models.registry import register_model
     "https://arxiv.org/abs/2006.07988",
     sparse_x=True,
 )
-class GPRGNN(nn.Module):
+class GPRGNN(GraphModel):
     """Node [N, out_dim]: sum_k gamma_k A^k MLP(x), k = 0 .. steps, A = D^-1/2 (A + I) D^-1/2.
 
     The MLP is dropout, Linear, ReLU, dropout, Linear.
@@ -102,9 +104,4 @@ class GPRGNN(nn.Module):
         out = self.gamma[0] * x
         for gamma, power in zip(self.gamma[1:], gcn_sum(x, csr_edges(batch), self.steps), strict=True):
             out = out + gamma * power
-        return out
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
+        return out.to(dtype_of(self.head))

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.eigenvectors import laplacian_eigenvectors
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.fusion_barrier import fusion_barrier
-from gt_models.layers.gnn import check_level, encode_edges, laplacian_eigenvectors
+from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import MLP
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.mlp_head import MLPHead
@@ -40,7 +42,7 @@ ATTENTIONS = ("softmax", "performer", "none")
     encodings=("rwse", "laplacian_eigenvectors", "laplacian_eigenvalues"),
     sparse_x=True,
 )
-class GPS(nn.Module):
+class GPS(GraphModel):
     """Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
@@ -144,15 +146,10 @@ class GPS(nn.Module):
             if module is not None:
                 module.reset_parameters()
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
         x = self.encode(batch)
-        edges = None if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)
+        edges = None if self.edge_encoder is None else self.edge_encoder(batch.edge_features())
         nodes = pack(batch)
         for module in self.modules():
             if isinstance(module, RandomFeatures):
@@ -210,6 +207,8 @@ class GPSLayer(nn.Module):
         self.local = _local_layer(local_layer, hidden_dim, num_heads, with_edges)
         self.local_norm = None if self.local is None else kind(hidden_dim)
         arguments = (hidden_dim, num_heads, attn_dropout, attention, num_features, redraw_interval)
+        # deviates: with Performer no gradient flows through the stabiliser of features; in the authors' code it does
+        # (graphgps/layer/performer_layer.py, `softmax_kernel`), which differs by terms with eps
         self.attention = None if attention == "none" else SelfAttention(*arguments)
         self.attn_norm = None if self.attention is None else kind(hidden_dim)
         self.ffn_in, self.ffn_out = nn.Linear(hidden_dim, 2 * hidden_dim), nn.Linear(2 * hidden_dim, hidden_dim)

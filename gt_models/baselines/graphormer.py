@@ -14,7 +14,8 @@ from gt_models.batch import GraphBatch
 from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.pair_dropout import PairDropout
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.settings import at_least
@@ -28,7 +29,7 @@ from gt_models.registry import register_model
     encodings=("shortest_path_distance", "shortest_path_edges"),
     sparse_x=True,
 )
-class Graphormer(nn.Module):
+class Graphormer(GraphModel):
     """Predicts [B, out_dim] (graph, from the graph token) or [N, out_dim] (node).
 
     Args:
@@ -127,11 +128,6 @@ class Graphormer(nn.Module):
             if parameter is not None:
                 nn.init.normal_(parameter, std=0.02)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Graph tokens [B, d] or nodes [N, d] after the last layer."""
         nodes = self.node_encoder(batch.x)  # [N, d]
@@ -177,7 +173,7 @@ class Graphormer(nn.Module):
             return bias
         path = batch.encoding("shortest_path_edges", self.path_length)  # [P, K], -1 beyond the end
         # one row of zeros, which -1 finds
-        edges = F.pad(encode_edges(self.edge_encoder, batch), (0, 0, 0, 1))  # [E + 1, H]
+        edges = F.pad(self.edge_encoder(batch.edge_features()), (0, 0, 0, 1))  # [E + 1, H]
         if isinstance(self.edge_encoder.in_dim, tuple):
             edges = edges / len(
                 self.edge_encoder.in_dim

@@ -19,7 +19,8 @@ from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import check_level, encode_edges, return_probabilities
+from gt_models.layers.gnn import check_level, return_probabilities
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
@@ -28,7 +29,7 @@ from gt_models.registry import register_model
 
 
 @register_model("grit", levels=("graph", "node"), cost="n^2 d^2", encodings=("rrwp",))
-class GRIT(nn.Module):
+class GRIT(GraphModel):
     """Predicts [B, out_dim] (graph) or [N, out_dim] (node).
 
     Args:
@@ -109,11 +110,6 @@ class GRIT(nn.Module):
         if self.edge_vector is not None:
             nn.init.normal_(self.edge_vector)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after the last layer, [N, d]."""
         x, pairs = self.encode(batch)
@@ -137,7 +133,7 @@ class GRIT(nn.Module):
         dtype = dtype_of(self.pair_rrwp)
         x = self.node_encoder(batch.x) + self.node_rrwp(return_probabilities(batch, self.rrwp_dim).to(dtype))  # [N, d]
         pairs = self.pair_rrwp(batch.encoding("rrwp", self.rrwp_dim).to(dtype))  # [P, d]
-        edges = [] if self.edge_encoder is None else [encode_edges(self.edge_encoder, batch).to(pairs.dtype)]
+        edges = [] if self.edge_encoder is None else [self.edge_encoder(batch.edge_features()).to(pairs.dtype)]
         if self.edge_vector is not None:
             edges.append(self.edge_vector.to(pairs.dtype).expand(batch.num_edges, -1))
         if edges:

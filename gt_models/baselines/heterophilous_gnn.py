@@ -17,6 +17,7 @@ from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.csr import Edges, csr_edges, rows_of
 from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.graph_model import GraphModel
 from gt_models.registry import register_model
 
 LAYERS = ("resnet", "gcn", "sage", "gat", "gat-sep", "gt", "gt-sep")
@@ -32,7 +33,7 @@ NORMS = {"none": nn.Identity, "layer": nn.LayerNorm, "batch": nn.BatchNorm1d}
     "Progress?, ICLR 2023. https://arxiv.org/abs/2302.11640",
     sparse_x=True,
 )
-class HeterophilousGNN(nn.Module):
+class HeterophilousGNN(GraphModel):
     """Node [N, out_dim]: x <- x + aggregate(norm(x)), `num_layers` times, then norm and Linear.
 
     "gt" and "gt-sep" also have x <- x + FFN(norm(x)) in each layer.
@@ -120,11 +121,6 @@ class HeterophilousGNN(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[N, d] -> [N, out_dim]."""
         return self.head(features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class FeedForward(nn.Module):

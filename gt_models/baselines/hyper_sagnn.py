@@ -17,13 +17,14 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import make_encoder
 from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
-from gt_models.layers.precision import dtype_of
+from gt_models.layers.graph_model import GraphModel
+from gt_models.layers.precision import dtype_of, widened
 from gt_models.layers.settings import at_least
 from gt_models.registry import register_model
 
 
 @register_model("hyper-sagnn", levels=("hyperedge",), cost="n d + h d^2 for h hyperedges")
-class HyperSAGNN(nn.Module):
+class HyperSAGNN(GraphModel):
     """Logits [H, out_dim] of hyperedges (Sections 3.2 and 3.3).
 
     With x_i the vector of node i:
@@ -124,17 +125,11 @@ class HyperSAGNN(nn.Module):
             for norm, linear in zip(norms, (self.query, self.key, self.value), strict=True)
         )  # [H, heads, order, head_dim]
         others = ~torch.eye(self.order, dtype=torch.bool, device=x.device)
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=others).transpose(1, 2).flatten(2)
+        scores = (q / self.head_dim**0.5) @ k.mT
+        return (scores.masked_fill(~others, -torch.inf).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Squared differences of each hyperedge's nodes -> logits [H, out_dim]."""
         # a loss takes logits: both logarithms of means, without 1 - p
-        score = (
-            self.head(features).float() if features.dtype != torch.float64 else self.head(features)
-        )  # [H, order, out]
-        return F.logsigmoid(score).logsumexp(1) - F.logsigmoid(-score).logsumexp(1)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Logits [H, out_dim] of a GraphBatch or a torch_geometric Data or Batch with hyperedges."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
+        score = widened(self.head(features))  # [H, order, out]
+        return (F.logsigmoid(score).logsumexp(1) - F.logsigmoid(-score).logsumexp(1)).to(dtype_of(self.head))

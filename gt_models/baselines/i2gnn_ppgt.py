@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.settings import at_least
 from gt_models.layers.signature import with_arguments_of
@@ -34,7 +35,7 @@ BREC = {
 
 
 @register_model("i2gnn-ppgt", levels=("graph", "node"), cost="m^2 d + n^2 d", encodings=("rrwp",))
-class I2GNNPPGT(nn.Module):
+class I2GNNPPGT(GraphModel):
     """PPGT as released, with an encoding of a subgraph around each directed edge.
 
     Nodes v of the subgraph of edge (i, j) carry the RRWP of (v, i) and (v, j). A GIN computes one vector from it, which
@@ -77,11 +78,6 @@ class I2GNNPPGT(nn.Module):
         nn.init.trunc_normal_(self.node_linear.weight, std=0.02)
         nn.init.zeros_(self.node_linear.bias)
         nn.init.trunc_normal_(self.out.weight, std=0.02)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [B, out_dim] (graph) or [N, out_dim] (node) of a GraphBatch or torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """Nodes after PPGT's backbone, whose pairs of an edge carry that edge's subgraph, [N, hidden_dim]."""

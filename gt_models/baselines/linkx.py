@@ -14,6 +14,8 @@ from gt_models.batch import GraphBatch
 from gt_models.kernels.neighbour_sum import neighbour_sum
 from gt_models.layers.csr import csr_edges
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.graph_model import GraphModel
+from gt_models.layers.static_shapes import needs_static_shapes
 from gt_models.registry import register_model
 
 
@@ -26,7 +28,7 @@ from gt_models.registry import register_model
     "NeurIPS 2021. https://arxiv.org/abs/2110.14446",
     sparse_x=True,
 )
-class LINKX(nn.Module):
+class LINKX(GraphModel):
     """Node [N, out_dim]: MLP(relu(W [h_A, h_X] + h_A + h_X)) with h_A = W_A A and h_X = W_X x.
 
     Row i of A is one for each edge to node i.
@@ -86,11 +88,6 @@ class LINKX(nn.Module):
             x = linear(self.dropout(norm(x.relu())))
         return x
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
 
 class AdjacencyMap(nn.Module):
     """h_A = W_A A + b for the nodes of a batch, with W_A [d, nodes]: a sum over edges, because A is never stored.
@@ -124,6 +121,8 @@ class AdjacencyMap(nn.Module):
             raise ValueError(
                 f"linkx was built for {num_nodes:,} nodes (`num_nodes`), and the graph has {batch.max_nodes:,}"
             )
-        edges = csr_edges(batch, self_loops=False)
-        own = self.weight.T[batch.encoding("number", 1)[:, 0].long()]  # [N, d]
+        edges, number = csr_edges(batch, self_loops=False), batch.encoding("number", 1)[:, 0].long()
+        if number.numel() and not needs_static_shapes(number) and int(number.max()) >= num_nodes:
+            raise ValueError(f"linkx was built for {num_nodes:,} nodes, and the encoding 'number' has {number.max()}")
+        own = self.weight.T[number]  # [N, d]
         return neighbour_sum(own, torch.ones_like(edges.csr[1], dtype=own.dtype), *edges.csr) + self.bias

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import MLP, activation
 from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
 
 
 @register_model("mlp", levels=("node", "graph"), cost="n d^2", sparse_x=True)
-class MLPBaseline(nn.Module):
+class MLPBaseline(GraphModel):
     """Feature encoder, `num_layers` hidden layers, (pooling,) Linear: node [N, out_dim] or graph [B, out_dim].
 
     Args:
@@ -68,11 +69,6 @@ class MLPBaseline(nn.Module):
         if self.level == "graph":
             features = pool(features, batch, self.pooling)  # [B, d]
         return self.head(features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 hidden_activation = activation  # the constructor's argument shadows the function

@@ -12,6 +12,7 @@ from gt_models.batch import GraphBatch
 from gt_models.hot.encoders import TensorEncoder
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.support import Support
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import activation as make_activation
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.settings import at_least
@@ -19,7 +20,7 @@ from gt_models.registry import register_model
 
 
 @register_model("mlp-pi", levels=("graph", "node"), cost="m d^2 (sparse); n^2 d^2 (dense)")
-class InvariantMLP(nn.Module):
+class InvariantMLP(GraphModel):
     """`num_layers` x (L_{2->2}, activation, dropout), then L_{2->0} or L_{2->1} and a Linear.
 
     Args:
@@ -76,11 +77,6 @@ class InvariantMLP(nn.Module):
     def reset_parameters(self) -> None:
         for module in (self.input, *self.layers, self.readout, self.head):
             module.reset_parameters()
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """GraphBatch or torch_geometric Data -> [B, out] or [N, out]."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """[B, hidden_dim] or [N, hidden_dim]."""

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.packing import Packing
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.settings import at_least
@@ -29,12 +30,12 @@ _TOGETHER = 8192
     paper="Chen et al.: NAGphormer: A Tokenized Graph Transformer for Node Classification in Large Graphs, ICLR 2023. "
     "https://arxiv.org/abs/2206.04910",
 )
-class NAGphormer(nn.Module):
+class NAGphormer(GraphModel):
     """Node [N, out_dim].
 
-    The tokens of a node are the features of the whole graph multiplied by the powers 0 .. K of the adjacency matrix
-    (the encoding "hops"). They pass a Linear, `num_layers` PreLN Transformer layers and an LN. Then, with z_k for the
-    token of hop k,
+    The tokens of a node are the features of the whole graph multiplied by the powers 0 .. K of the adjacency matrix:
+    the encoding "hops", the only input (`x` is not read). They pass a Linear, `num_layers` PreLN Transformer layers and
+    an LN. Then, with z_k for the token of hop k,
 
         z = z_0 + sum_k softmax_k([z_0, z_k] w) z_k,  k = 1 .. K
 
@@ -79,6 +80,7 @@ class NAGphormer(nn.Module):
             raise ValueError(
                 f"nagphormer needs a hop, a layer and a width to halve, not {hops}, {num_layers} and {hidden_dim}"
             )
+        at_least(1, in_dim=in_dim)
         at_least(0, laplacian_dim=laplacian_dim)
         self.tokens, self.width = hops + 1, in_dim + laplacian_dim
         self.encoder = nn.Linear(self.width, hidden_dim)
@@ -133,11 +135,6 @@ class NAGphormer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[N, d] -> [N, out_dim]."""
         return self.head_out(self.head_in(features).relu())
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class NAGphormerLayer(nn.Module):

@@ -20,6 +20,7 @@ from gt_models.layers.added_loss import add_loss
 from gt_models.layers.cached import outside_inference_mode
 from gt_models.layers.csr import Edges, csr_edges, csr_of
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.performer import RandomFeatures, linear_attention
 from gt_models.registry import register_model
 
@@ -32,7 +33,7 @@ from gt_models.registry import register_model
     "2022. https://arxiv.org/abs/2306.08385",
     sparse_x=True,
 )
-class NodeFormer(nn.Module):
+class NodeFormer(GraphModel):
     """Node [N, out_dim]: Linear, LN, ELU, dropout, `num_layers` x [attention, + input, LN, (ELU,) dropout], Linear.
 
     Attention of node u in a
@@ -143,11 +144,6 @@ class NodeFormer(nn.Module):
         """[N, d] or [N, (1 + num_layers) d] -> [N, out_dim]."""
         return self.head(features)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
 
 class NodeFormerAttention(nn.Module):
     """z [N, d] -> (what attention and the adjacencies give [N, d], mean of log(p_uv) / d_u over edges and heads).
@@ -176,7 +172,8 @@ class NodeFormerAttention(nn.Module):
         self.query, self.key, self.value = (nn.Linear(hidden_dim, hidden_dim * num_heads) for _ in range(3))
         self.out = nn.Linear(hidden_dim * num_heads, hidden_dim)
         # deviates: the implementation draws features again in evaluation too, with a seed from the sum of the queries;
-        # there the last ones stay
+        # there the last ones stay. No gradient flows through the stabiliser of features; in the implementation
+        # (nodeformer.py, `softmax_kernel_transformation`) it does, which differs by terms with eps
         self.features = RandomFeatures(hidden_dim, num_features, redraw_interval, eps=1e-6)
         self.counts_forwards = True
         self.bias = nn.Parameter(torch.empty(bias_order, num_heads)) if bias_order else None

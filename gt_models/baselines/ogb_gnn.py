@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from gt_models.batch import GraphBatch
 from gt_models.layers.edge_softmax import edge_softmax, sum_over_edges
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.pooling import pool
 from gt_models.registry import register_model
 
@@ -28,7 +29,7 @@ from gt_models.registry import register_model
     paper="Hu et al.: OGB-LSC: A Large-Scale Challenge for Machine Learning on Graphs, NeurIPS Datasets and "
     "Benchmarks 2021. https://arxiv.org/abs/2103.09430",
 )
-class OGBGNN(nn.Module):
+class OGBGNN(GraphModel):
     """Graph [B, out_dim] or node [N, out_dim].
 
     A layer is dropout(relu(norm(conv(h + v)))), without relu in the last one; each has edge
@@ -123,7 +124,7 @@ class OGBGNN(nn.Module):
             last = i == len(self.convs) - 1
             if v is not None:
                 h = h + v[batch.batch]
-            e = None if self.edge_encoders is None else encode_edges(self.edge_encoders[i], batch)  # [E, d]
+            e = None if self.edge_encoders is None else self.edge_encoders[i](batch.edge_features())  # [E, d]
             update = norm(conv(h, e, batch))
             update = self.dropout(update if last else update.relu())  # [N, d]
             if v is not None and not last:
@@ -136,11 +137,6 @@ class OGBGNN(nn.Module):
         """Pooled at graph level, then the head: [N, d] -> [B, out_dim] or [N, out_dim]."""
         # deviates: the authors clip predictions to 0 .. 20 eV outside of training, where all targets lie
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class GraphConvolution(nn.Module):

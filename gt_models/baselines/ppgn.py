@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import encode_edges
+from gt_models.layers.features import FeatureEncoder, with_columns
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.precision import dtype_of
 from gt_models.registry import register_model
 
 
 @register_model("ppgn", levels=("graph",), cost="n^3 d + n^2 d^2")
-class PPGN(nn.Module):
+class PPGN(GraphModel):
     """Graph [B, out_dim].
 
     A block maps X [n, n, c] to Linear([X, m_1(X) m_2(X)]), one product of matrices per channel (Section 6); the output
@@ -119,11 +119,6 @@ class PPGN(nn.Module):
         out = torch.stack([head(pooled) for head, pooled in zip(self.heads, features, strict=True)]).sum(0)
         return out if self.out_norm is None else self.out_norm(out)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Outputs [B, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
     def pairs(self, batch: GraphBatch) -> Tensor:
         """The X of the first block, [P, c]."""
         dtype, nodes = dtype_of(self.heads[0]), torch.arange(batch.num_nodes, device=batch.ptr.device)
@@ -133,9 +128,12 @@ class PPGN(nn.Module):
             return adjacency.index_add(0, diagonal, torch.ones(len(nodes), 1, dtype=dtype, device=nodes.device))
         channels = [adjacency]
         if self.edge_dim is not None:
-            e = encode_edges(self.edge_encoder or _continuous, batch).to(dtype)  # [E, c]
+            e = batch.edge_features()
+            e = self.edge_encoder(e) if isinstance(self.edge_dim, Sequence) else with_columns(e, self.edge_dim)
+            e = e.to(dtype)  # [E, c]
             channels.append(e.new_zeros(batch.num_pairs, e.size(1)).index_add(0, edges, e))
-        x = (batch.x if self.encoder is None else self.encoder(batch.x)).to(dtype)  # [N, c]
+        x = self.encoder(batch.x) if isinstance(self.in_dim, Sequence) else with_columns(batch.x, self.in_dim)
+        x = x.to(dtype)  # [N, c]
         channels.append(x.new_zeros(batch.num_pairs, x.size(1)).index_copy(0, diagonal, x))
         return torch.cat(channels, 1)
 
@@ -159,10 +157,6 @@ class Block(nn.Module):
         first, second = (batch.pairs_to_dense(m).permute(0, 3, 1, 2) for m in (first, second))  # [B, d, n, n]
         product = batch.pairs_from_dense((first @ second).permute(0, 2, 3, 1))  # [P, d]
         return self.skip(torch.cat([x, product.to(x.dtype)], 1))
-
-
-def _continuous(edge_attr: Tensor) -> Tensor:
-    return edge_attr
 
 
 def _largest(x: Tensor, owner: Tensor, batch: GraphBatch) -> Tensor:

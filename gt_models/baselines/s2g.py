@@ -15,6 +15,7 @@ from gt_models.hot.encoders import make_encoder
 from gt_models.hot.equivariant_linear import EquivariantLinear
 from gt_models.hot.head import hyperedge_index
 from gt_models.hot.support import Support
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import MLP
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.settings import at_least
@@ -22,7 +23,7 @@ from gt_models.registry import register_model
 
 
 @register_model("s2g", levels=("pair", "hyperedge"), cost="n^2 d^2 (pairs); (n + h) d^2 for h hyperedges")
-class SetToGraph(nn.Module):
+class SetToGraph(GraphModel):
     """L_{1->1} with ReLU through `set_dims`, broadcast to pairs or hyperedges, MLP through `pair_dims`.
 
     Args:
@@ -88,11 +89,6 @@ class SetToGraph(nn.Module):
         for module in (self.input, *self.layers, self.broadcast, self.head):
             if module is not None:
                 module.reset_parameters()
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """GraphBatch or torch_geometric Data -> [sum n_b^2, out] (flat, row-major per graph) or [H, out]."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
         """[rows of the output, width of the broadcast]."""

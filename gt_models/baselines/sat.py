@@ -16,7 +16,8 @@ from torch_geometric.nn import PNAConv
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
-from gt_models.layers.gnn import check_level, encode_edges
+from gt_models.layers.gnn import check_level
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp_head import MLPHead
 from gt_models.layers.pooling import pool
 from gt_models.layers.precision import dtype_of
@@ -34,7 +35,7 @@ from gt_models.registry import register_model
     "https://arxiv.org/abs/2202.03036",
     sparse_x=True,
 )
-class SAT(nn.Module):
+class SAT(GraphModel):
     """Graph [B, out_dim] or node [N, out_dim].
 
     Each layer computes
@@ -117,7 +118,7 @@ class SAT(nn.Module):
         x = self.encoder(batch.x)  # [N, d]
         if self.rwse_encoder is not None:
             x = x + self.rwse_encoder(batch.encoding("rwse", self.rwse_dim).to(dtype_of(self.rwse_encoder)))
-        edges = None if self.edge_encoder is None else encode_edges(self.edge_encoder, batch)  # [E, d_e]
+        edges = None if self.edge_encoder is None else self.edge_encoder(batch.edge_features())  # [E, d_e]
         around = subgraphs(batch, self.hops)
         if edges is not None:
             edges = edges[around.edges]  # [Q, d_e]
@@ -129,11 +130,6 @@ class SAT(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """Pooled at graph level, then Linear, ReLU, Linear: [N, d] -> [B, out_dim] or [N, out_dim]."""
         return self.head(pool(features, batch, self.pooling) if self.level == "graph" else features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node)."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class SATLayer(nn.Module):

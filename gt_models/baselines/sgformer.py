@@ -15,6 +15,7 @@ from gt_models.batch import GraphBatch
 from gt_models.layers.csr import csr_edges
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gcn_sum import gcn_sum
+from gt_models.layers.graph_model import GraphModel
 from gt_models.registry import register_model
 
 
@@ -26,7 +27,7 @@ from gt_models.registry import register_model
     "2023. https://arxiv.org/abs/2306.10759",
     sparse_x=True,
 )
-class SGFormer(nn.Module):
+class SGFormer(GraphModel):
     """Node [N, out_dim]: Linear(w G + (1 - w) T).
 
     Both branches begin with Linear, norm, ReLU, dropout of the features, x_0; n is the graph's nodes:
@@ -134,8 +135,3 @@ class SGFormer(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """[N, d] -> [N, out_dim]."""
         return self.head(features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions [N, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)

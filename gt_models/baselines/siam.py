@@ -13,12 +13,13 @@ from torch.nn import functional as F
 
 from gt_models.batch import GraphBatch
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import MLP
 from gt_models.registry import register_model
 
 
 @register_model("siam", levels=("pair",), cost="n^2 d^2")
-class Siam(nn.Module):
+class Siam(GraphModel):
     """Pairs [sum n_b^2, out_dim]: MLP([u_j, u_i]) where u_i is an MLP of element i alone; edges are not used.
 
     Args:
@@ -74,8 +75,3 @@ class Siam(nn.Module):
         """Elements [N, d] -> ordered pairs [sum n_b^2, out_dim]."""
         first, second = batch.pair_nodes
         return self.head(torch.cat([features[second], features[first]], 1))
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Pairs [sum n_b^2, out_dim] of a GraphBatch or a torch_geometric Data or Batch."""
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)

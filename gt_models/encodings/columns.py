@@ -19,4 +19,4 @@ def position(batch: GraphBatch, *, count: int, dtype: torch.dtype = torch.float3
     return {"position": batch.x.view(-1, width)[:, width - count :].to(dtype)}
 
 
-POSITION = Encoding("position", position, {"position": "node"}, lambda count: {"position": count}, on_the_fly=True)
+POSITION = Encoding("position", position, ("position",), lambda count: {"position": count}, on_the_fly=True)

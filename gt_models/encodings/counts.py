@@ -19,5 +19,5 @@ def order(batch: GraphBatch, *, dtype: torch.dtype = torch.float32) -> dict[str,
     return {"order": batch.sizes[:, None].clone()}
 
 
-DEGREE = Encoding("degree", degree, {"degree": "node"}, lambda: {"degree": 2}, on_the_fly=True)
-ORDER = Encoding("order", order, {"order": "graph"}, lambda: {"order": 1}, on_the_fly=True)
+DEGREE = Encoding("degree", degree, ("degree",), lambda: {"degree": 2}, on_the_fly=True)
+ORDER = Encoding("order", order, ("order",), lambda: {"order": 1}, on_the_fly=True)

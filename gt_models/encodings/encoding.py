@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from gt_models.batch import ROWS
 from gt_models.suggestions import nearest
-
-LEVELS = ("node", "pair", "edge", "graph")
 
 
 class EncodingError(ValueError):
@@ -27,7 +26,7 @@ class Encoding:
         name: what recipes call it.
         function: `(batch: GraphBatch, *, arguments, dtype) -> {array: flat tensor}`; its keyword arguments are the
             encoding's, but for `dtype` and, where draws depend on them, the ids `graphs`.
-        arrays: array name -> what its rows are: "node" [N, c], "pair" [sum n_b^2, c], "edge" [E, c] or "graph" [B, c].
+        names: of its arrays; `gt_models.batch.ROWS` has what their rows are.
         widths: `(arguments) -> {array: c}`.
         on_the_fly: True where computing it for a batch is cheap enough to be done in every step instead of being
             stored.
@@ -36,10 +35,15 @@ class Encoding:
 
     name: str
     function: Callable[..., dict[str, Tensor]]
-    arrays: dict[str, str]
+    names: tuple[str, ...]
     widths: Callable[..., dict[str, int]]
     on_the_fly: bool = False
     offsets: tuple[str, ...] = ()
+
+    @property
+    def arrays(self) -> dict[str, str]:
+        """What the rows of each array are: "node" [N, c], "pair" [sum n_b^2, c] or "graph" [B, c]."""
+        return {name: ROWS[name] for name in self.names}
 
     @property
     def module(self) -> str:
@@ -94,9 +98,9 @@ class Encoding:
         """Name of the encoding with all its arguments, usable as a file name: "rwse-steps=20"."""
         return "-".join([self.name, *(f"{k}={_text(v)}" for k, v in self.arguments(given).items())])
 
-    def num_bytes(self, given: dict[str, Any], sizes: Tensor, num_edges: int) -> int:
-        """Bytes of the arrays for graphs of `sizes` nodes and `num_edges` edges in total, four bytes per number."""
-        rows = {"node": int(sizes.sum()), "pair": int((sizes**2).sum()), "edge": num_edges, "graph": sizes.numel()}
+    def num_bytes(self, given: dict[str, Any], sizes: Tensor) -> int:
+        """Bytes of the arrays for graphs of `sizes` nodes, four bytes per number."""
+        rows = {"node": int(sizes.sum()), "pair": int((sizes**2).sum()), "graph": sizes.numel()}
         widths = self.widths(**self.arguments(given))
         return 4 * sum(rows[level] * widths[array] for array, level in self.arrays.items())
 

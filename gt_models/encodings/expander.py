@@ -97,6 +97,6 @@ def _gap(neighbours: np.ndarray) -> float:
 EXPANDER = Encoding(
     "expander",
     expander,
-    {"expander": "node", "expander_gap": "graph"},
+    ("expander", "expander_gap"),
     lambda degree, seed: {"expander": degree, "expander_gap": 1},
 )

@@ -69,4 +69,4 @@ def _widths(columns: int, steps: int, eigenvectors: int | None) -> dict[str, int
     return {"hops": (steps + 1) * (columns + (eigenvectors or 0))}
 
 
-HOPS = Encoding("hops", hops, {"hops": "node"}, _widths)
+HOPS = Encoding("hops", hops, ("hops",), _widths)

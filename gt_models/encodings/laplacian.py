@@ -353,9 +353,9 @@ def _one_end(matrix, top: float, count: int, end: str) -> tuple[np.ndarray, np.n
 LAPLACIAN = Encoding(
     "laplacian",
     laplacian,
-    {"laplacian_eigenvectors": "node", "laplacian_eigenvalues": "graph"},
+    ("laplacian_eigenvectors", "laplacian_eigenvalues"),
     lambda k, normalization, which: {"laplacian_eigenvectors": k, "laplacian_eigenvalues": k},
 )
 SECOND_EIGENVECTOR = Encoding(
-    "second-eigenvector", second_eigenvector, {"second_eigenvector": "node"}, lambda: {"second_eigenvector": 1}
+    "second-eigenvector", second_eigenvector, ("second_eigenvector",), lambda: {"second_eigenvector": 1}
 )

@@ -12,4 +12,4 @@ def number(batch: GraphBatch, *, dtype: torch.dtype = torch.float32) -> dict[str
     return {"number": batch.local[:, None].clone()}
 
 
-NUMBER = Encoding("number", number, {"number": "node"}, lambda: {"number": 1})
+NUMBER = Encoding("number", number, ("number",), lambda: {"number": 1})

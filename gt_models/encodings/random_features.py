@@ -85,6 +85,6 @@ def _widths(k: int, seed: int) -> dict[str, int]:
     return {"node_identifiers": k}
 
 
-ORTHOGONAL = Encoding("orthogonal", orthogonal, {"node_identifiers": "node"}, _widths)
-NEAR_ORTHOGONAL = Encoding("near-orthogonal", near_orthogonal, {"node_identifiers": "node"}, _widths)
-RANDOM = Encoding("random", random, {"node_identifiers": "node"}, _widths)
+ORTHOGONAL = Encoding("orthogonal", orthogonal, ("node_identifiers",), _widths)
+NEAR_ORTHOGONAL = Encoding("near-orthogonal", near_orthogonal, ("node_identifiers",), _widths)
+RANDOM = Encoding("random", random, ("node_identifiers",), _widths)

@@ -223,5 +223,5 @@ def _widths(steps: int, identity: bool, squaring: bool, dual: bool, normalizatio
     return {"rrwp": int(identity) + steps * (1 + dual)}
 
 
-RRWP = Encoding("rrwp", rrwp, {"rrwp": "pair"}, _widths, on_the_fly=True)
-RWSE = Encoding("rwse", rwse, {"rwse": "node"}, lambda steps: {"rwse": steps})
+RRWP = Encoding("rrwp", rrwp, ("rrwp",), _widths, on_the_fly=True)
+RWSE = Encoding("rwse", rwse, ("rwse",), lambda steps: {"rwse": steps})

@@ -110,7 +110,7 @@ def _edge_chunks(repeats: Tensor) -> list[tuple[int, int]]:
 SHORTEST_PATH = Encoding(
     "shortest-path",
     shortest_path,
-    {"shortest_path_distance": "pair", "shortest_path_edges": "pair"},
+    ("shortest_path_distance", "shortest_path_edges"),
     lambda max_distance, path_length: {"shortest_path_distance": 1, "shortest_path_edges": path_length},
     on_the_fly=True,
     offsets=("shortest_path_edges",),

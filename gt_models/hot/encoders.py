@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.hot.support import Support
-from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.features import FeatureEncoder, with_columns
 from gt_models.layers.static_shapes import needs_static_shapes
 
 
@@ -125,7 +125,7 @@ class TensorEncoder(nn.Module):
         Raises:
             ValueError: features of another width than the model was built for.
         """
-        x = self._checked(batch.x, self.node_width, "node") if self.node is None else self.node(batch.x)
+        x = with_columns(batch.x, self.node_width) if self.node is None else self.node(batch.x)
         for table in self.degree:
             target = batch.edge_index[1]
             in_degree = target.new_zeros(batch.num_nodes).index_add(
@@ -146,22 +146,10 @@ class TensorEncoder(nn.Module):
     def _edges(self, batch: GraphBatch) -> Tensor:
         if self.edge_dim is None:
             return batch.x.new_ones(batch.num_edges, 1)
-        if batch.edge_attr is None:
-            raise ValueError(
-                f"the model was built for edge features (edge_dim={self.edge_dim}); the batch has none: set edge_attr, "
-                "or edge_dim=None"
-            )
         if self.edge is None:
-            return self._checked(batch.edge_attr, self.edge_width, "edge")
-        embedded = self.edge(batch.edge_attr)
+            return with_columns(batch.edge_features(), self.edge_width)
+        embedded = self.edge(batch.edge_features())
         return embedded / len(self.edge_dim) if self.edge_columns == "mean" else embedded
-
-    def _checked(self, values: Tensor, width: int, what: str) -> Tensor:
-        if values.dim() != 2 or values.size(1) != width:
-            raise ValueError(
-                f"{what} features of shape {tuple(values.shape)} given to a model built for {width} columns"
-            )
-        return values
 
 
 class CooccurrenceEncoder(nn.Module):

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
@@ -55,39 +54,14 @@ class PredictionHead(nn.Module):
 
 
 def hyperedge_index(batch: GraphBatch, order: int) -> Tensor:
-    """The hyperedges to predict.
-
-    Args:
-        batch: a batch with `extras["hyperedge_index"]`, long [H, order] of node ids in the batch, or a torch_geometric
-            Data's attribute of this name.
-        order: nodes of a hyperedge.
-
-    Returns:
-        long [H, order].
+    """The hyperedges to predict, long [H, order] (`GraphBatch.hyperedges`).
 
     Raises:
-        ValueError: the index is missing or of another order; on the CPU also a node twice or outside the batch, or
-            nodes of two graphs.
+        ValueError: they do not fit; on the CPU also a hyperedge that names a node twice.
     """
-    index = batch.extras.get("hyperedge_index", batch.encodings.get("hyperedge_index"))
-    if index is None:
-        raise ValueError(
-            "hyperedge prediction needs the tuples to score: set batch.extras['hyperedge_index'], long [H, order]"
-        )
-    if index.dim() != 2 or index.size(1) != order:
-        raise ValueError(
-            f"hyperedge_index of shape {tuple(index.shape)} given to a model built for hyperedges of {order} nodes: "
-            f"give [H, {order}]"
-        )
-    if index.numel() and not needs_static_shapes(index):
-        if bool((index < 0).any() | (index >= batch.num_nodes).any()):
-            raise ValueError(
-                f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch"
-            )
+    index = batch.hyperedges(order)
+    if not needs_static_shapes(index):
         ordered = index.sort(1).values
         if bool((ordered[:, 1:] == ordered[:, :-1]).any()):
             raise ValueError("a hyperedge names a node twice: hyperedges have distinct nodes")
-        graph = batch.batch[index]
-        if bool((graph != graph[:, :1]).any()):
-            raise ValueError("a hyperedge joins nodes of two graphs: hyperedge_index holds node ids of the whole batch")
-    return torch.as_tensor(index, dtype=torch.long)
+    return index

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from gt_models.hot.equivalence_classes import EquivalenceClass, Partition
 from gt_models.hot.support import Support
@@ -152,5 +153,7 @@ def _part(support: Support, c: EquivalenceClass, queries: Tensor, keys: Tensor, 
 
 
 def _pad(x: Tensor, rows: Tensor) -> Tensor:
-    """[rows, heads, d] -> [groups, heads, L, d]; padding repeats the first row."""
-    return x.index_select(0, rows.clamp(min=0).flatten()).unflatten(0, rows.shape).transpose(1, 2)
+    """[rows, heads, d] -> [groups, heads, L, d]; padding is zeros: numbers of another graph may not be finite."""
+    with_zeros = F.pad(x, (0, 0, 0, 0, 0, 1))
+    found = with_zeros.index_select(0, torch.where(rows < 0, len(x), rows).flatten())
+    return found.unflatten(0, rows.shape).transpose(1, 2)

@@ -6,9 +6,30 @@ from functools import wraps
 import torch
 from torch import Tensor
 
+_MESSAGE = 'a fast form has no second derivative; compute it within gt_models.kernels.use("reference")'
+
 
 class SecondDerivativeError(RuntimeError):
     """A second derivative is requested of a form that has none; the message has the remedy."""
+
+
+class _Once(torch.autograd.Function):
+    """The identity, whose gradient has no derivative."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            raise SecondDerivativeError(_MESSAGE)
+        return grad
+
+
+def refuse_second_derivative(x: Tensor) -> Tensor:
+    """`x`, computed by an operation of torch that has no second derivative; then one raises `SecondDerivativeError`."""
+    return x if torch.compiler.is_compiling() else _Once.apply(x)
 
 
 def once_differentiable(backward: Callable) -> Callable:
@@ -24,10 +45,7 @@ def once_differentiable(backward: Callable) -> Callable:
     @wraps(backward)
     def run(ctx, *grads: Tensor):
         if torch.is_grad_enabled():
-            raise SecondDerivativeError(
-                f"{type(ctx).__name__.removesuffix('Backward')}: a fast form has no second derivative; compute it "
-                'within gt_models.kernels.use("reference")'
-            )
+            raise SecondDerivativeError(f"{type(ctx).__name__.removesuffix('Backward')}: {_MESSAGE}")
         return backward(ctx, *grads)
 
     return run

@@ -14,6 +14,17 @@ from gt_models.layers.precision import dtype_of
 from gt_models.layers.static_shapes import needs_static_shapes
 
 
+def with_columns(values: Tensor, width: int) -> Tensor:
+    """`values`, if they are [rows, width].
+
+    Raises:
+        ValueError: they have another shape.
+    """
+    if values.dim() != 2 or values.size(1) != width:
+        raise ValueError(f"features of shape {tuple(values.shape)} given to a model built for {width} columns")
+    return values
+
+
 class FeatureEncoder(nn.Module):
     """Features [N, F] -> [N, out_dim].
 
@@ -47,9 +58,7 @@ class FeatureEncoder(nn.Module):
                 a compiled graph, a category outside its vocabulary is an index outside the table of embeddings, which
                 fails there.
         """
-        width = self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim)
-        if x.dim() != 2 or x.size(1) != width:
-            raise ValueError(f"features of shape {tuple(x.shape)} given to an encoder built for {width} columns")
+        x = with_columns(x, self.in_dim if isinstance(self.in_dim, int) else len(self.in_dim))
         if self.linear is not None:
             return self.project(self.dropout(x.to(dtype_of(self.linear))))
         if not needs_static_shapes(x):

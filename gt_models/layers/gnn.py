@@ -6,7 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
+from gt_models.layers.eigenvectors import laplacian_eigenvectors
 from gt_models.layers.features import FeatureEncoder
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.mlp import activation as hidden_activation
 from gt_models.layers.pooling import POOLINGS, pool
 from gt_models.layers.precision import dtype_of
@@ -15,7 +17,7 @@ from gt_models.layers.settings import at_least
 NORMALISATIONS = ("none", "batch", "layer")
 
 
-class GNN(nn.Module):
+class GNN(GraphModel):
     """Feature encoder, `num_layers` x [convolution, normalisation, activation, dropout, (residual)], (pooling,) Linear.
 
     Node [N, out_dim] or graph [B, out_dim]. `convolution()` builds a message passing layer of torch_geometric, which is
@@ -95,7 +97,7 @@ class GNN(nn.Module):
         return (
             (batch.edge_index,)
             if self.edge_encoder is None
-            else (batch.edge_index, encode_edges(self.edge_encoder, batch))
+            else (batch.edge_index, self.edge_encoder(batch.edge_features()))
         )
 
     def forward_features(self, batch: GraphBatch) -> Tensor:
@@ -116,16 +118,6 @@ class GNN(nn.Module):
             features = pool(features, batch, self.pooling)  # [B, d]
         return self.head(features)
 
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Predictions of a GraphBatch or a PyG Data or Batch: [B, out_dim] (graph) or [N, out_dim] (node).
-
-        Raises:
-            MissingEncoding: an encoding is absent or too narrow.
-            ValueError: edge features are missing.
-        """
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
-
     def _encodings(self, batch: GraphBatch) -> Tensor:
         columns = []
         if self.rrwp_dim:
@@ -141,18 +133,6 @@ def return_probabilities(batch: GraphBatch, width: int) -> Tensor:
     return batch.encoding("rrwp", width)[batch.pair_ptr[batch.batch] + batch.local * (sizes + 1)]  # slot of (i, i)
 
 
-def laplacian_eigenvectors(batch: GraphBatch, width: int, flip: bool) -> Tensor:
-    """The encoding "laplacian_eigenvectors", [N, width].
-
-    With `flip`, each eigenvector of each graph has a random sign.
-    """
-    vectors = batch.encoding("laplacian_eigenvectors", width)
-    if not flip:
-        return vectors
-    signs = torch.randint(0, 2, (batch.num_graphs, width), device=vectors.device) * 2 - 1
-    return vectors * signs[batch.batch]
-
-
 def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """D^-1/2 (A + I) D^-1/2 as (edge_index [2, E + N], weights [E + N]), once for all layers.
 
@@ -165,19 +145,6 @@ def normalised_edges(batch: GraphBatch, dtype: torch.dtype) -> tuple[Tensor, Ten
     weight = torch.cat([(~is_loop).to(dtype), torch.ones_like(nodes, dtype=dtype)])
     scale = weight.new_zeros(batch.num_nodes).index_add(0, target, weight).pow(-0.5)
     return edge_index, scale[source] * weight * scale[target]
-
-
-def encode_edges(encoder: FeatureEncoder, batch: GraphBatch) -> Tensor:
-    """Edge features through `encoder`, [E, d].
-
-    Raises:
-        ValueError: the batch has none.
-    """
-    if batch.edge_attr is None:
-        raise ValueError(
-            "the model was built with edge_dim and the batch has no edge_attr: give it, or build with edge_dim=None"
-        )
-    return encoder(batch.edge_attr)
 
 
 def check_level(name: str, level: str, pooling: str, num_layers: int) -> None:

@@ -14,37 +14,12 @@ def node_tuples(batch: GraphBatch, order: int, hyperedges: bool) -> Tensor:
     """Node ids of each token, long [M, k]: nodes as (v, ..., v), then edges or hyperedges of `order` nodes.
 
     Raises:
-        ValueError: no graph, and where hyperedges are missing, have another order, or join nodes outside the batch or
-            of two graphs.
+        ValueError: no graph, or hyperedges that do not fit (`GraphBatch.hyperedges`).
     """
     if batch.num_graphs == 0:
         raise ValueError("the batch holds no graph: give at least one")
     nodes = torch.arange(batch.num_nodes, device=batch.x.device)[:, None].expand(-1, order)
-    if not hyperedges:
-        return torch.cat([nodes, batch.edge_index.T])
-    index = extra(batch, "hyperedge_index")
-    if index is None:
-        raise ValueError(
-            'hyperedge tokens need batch.extras["hyperedge_index"], long [H, order], the node ids of each hyperedge'
-        )
-    if index.dim() != 2 or index.size(1) != order:
-        raise ValueError(
-            f"hyperedge_index of shape {tuple(index.shape)} in a model of order {order}: give [H, {order}]"
-        )
-    if index.numel() and bool((index < 0).any() | (index >= batch.num_nodes).any()):
-        raise ValueError(
-            f"hyperedge_index names a node outside 0..{batch.num_nodes - 1}: it holds node ids of the whole batch"
-        )
-    if index.numel() and (batch.batch[index] != batch.batch[index[:, :1]]).any():
-        raise ValueError(
-            "a hyperedge joins nodes of two graphs: hyperedge_index must name nodes of the batch, not of each graph"
-        )
-    return torch.cat([nodes, index])
-
-
-def extra(batch: GraphBatch, name: str) -> Tensor | None:
-    """`batch.extras[name]`, or an attribute of that name of a torch_geometric Data; None where there is neither."""
-    return batch.extras.get(name, batch.encodings.get(name))
+    return torch.cat([nodes, batch.hyperedges(order) if hyperedges else batch.edge_index.T])
 
 
 def orthogonal_rows(
@@ -125,18 +100,3 @@ def rows_of_table(table: Tensor, num_graphs: int, owner: Tensor, local: Tensor, 
         )
     order = torch.rand(num_graphs, table.size(0), device=table.device).argsort(1)  # [B, R]
     return table[order[owner, local]]
-
-
-def flip_signs(vectors: Tensor, owner: Tensor, num_graphs: int) -> Tensor:
-    """Each eigenvector of each graph times +1 or -1: [N, k] with graphs `owner` [N]."""
-    signs = torch.randint(0, 2, (num_graphs, vectors.size(1)), device=vectors.device) * 2 - 1
-    return vectors * signs.to(vectors.dtype)[owner]
-
-
-def drop_eigenvectors(vectors: Tensor, rate: float, owner: Tensor, num_graphs: int) -> Tensor:
-    """Channel dropout (Tompson et al. 2015).
-
-    Each eigenvector of each graph is dropped with probability `rate`, the rest scaled up.
-    """
-    keep = (torch.rand(num_graphs, vectors.size(1), device=vectors.device) >= rate).to(vectors.dtype) / (1.0 - rate)
-    return vectors * keep[owner]

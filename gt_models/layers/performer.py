@@ -146,8 +146,8 @@ def softmax_kernel(
         eps: added to every feature, so that no denominator is zero.
         mask: bool, broadcastable to [..., L]; False tokens get zero features and take no part in the keys' maximum.
         stabilizer: the stabiliser itself where it is known already, broadcastable to [..., L, m].
-        detach: whether no gradient flows through the stabiliser (TokenGT's authors; HOT's let it flow: it cancels but
-            for eps).
+        detach: whether no gradient flows through the stabiliser. It cancels but for eps, so gradients are those of the
+            output except for terms with eps. Each model's docstring says what its authors do.
 
     Returns:
         features [..., L, m].

@@ -307,11 +307,6 @@ class PPGT(nn.Module):
     def encode_nodes(self, batch: GraphBatch) -> Tensor:
         """Returns x^0 (equation 8 and Appendix B.3), [N, hidden_dim]."""
         rrwp, nodes = batch.encoding("rrwp", self.rrwp_dim), torch.arange(batch.num_nodes, device=batch.ptr.device)
-        if rrwp.size(0) != batch.num_pairs:
-            raise ValueError(
-                f"encoding 'rrwp' has {rrwp.size(0)} rows; it needs one per ordered pair of nodes of one graph: "
-                f"{batch.num_pairs}"
-            )
         dtype = dtype_of(self.diagonal_encoder)
         x = self.embed_nodes(batch) + self.diagonal_encoder(rrwp[batch.pair_of(nodes, nodes)].to(dtype))  # [N, d]
         for name, channels in self.extra_node_channels(batch, dtype).items():
@@ -340,12 +335,7 @@ class PPGT(nn.Module):
         """Returns FC(e') of equation 8, [E, pair_dim]. None if edges have no features."""
         parts = [] if edge_values is None else [edge_values]
         if self.edge_encoder is not None:
-            if batch.edge_attr is None:
-                raise ValueError(
-                    "the model was built with edge_dim and the batch has no edge_attr: "
-                    "set it, or build with edge_dim=None"
-                )
-            parts.append(self.edge_encoder(batch.edge_attr))
+            parts.append(self.edge_encoder(batch.edge_features()))
         if self.edge_vector is not None:
             parts.append(self.edge_vector.expand(batch.num_edges, -1))
         return sum(parts[1:], parts[0]) if parts else None

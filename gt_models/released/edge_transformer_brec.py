@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import PAPER, Triangles
+from gt_models.layers.graph_model import GraphModel
 from gt_models.layers.precision import dtype_of
 from gt_models.layers.settings import at_least
 from gt_models.layers.static_shapes import needs_static_shapes
@@ -23,7 +24,7 @@ from gt_models.registry import register_model
 
 
 @register_model("edge-transformer-brec-released", levels=("graph",), cost="n^3 d", paper=PAPER)
-class EdgeTransformerBRECReleased(nn.Module):
+class EdgeTransformerBRECReleased(GraphModel):
     """Graph embeddings [B, out_dim] from structure alone: neither node nor edge features are read.
 
     Args:
@@ -90,15 +91,6 @@ class EdgeTransformerBRECReleased(nn.Module):
     def forward_head(self, features: Tensor, batch: GraphBatch) -> Tensor:
         """The batch norm of the embedding, where there is one: [B, out_dim] -> [B, out_dim]."""
         return features if self.output_norm is None else self.output_norm(features)
-
-    def forward(self, batch: GraphBatch) -> Tensor:
-        """Embeddings [B, out_dim] of a GraphBatch or a torch_geometric Data or Batch.
-
-        Raises:
-            ValueError: a graph without nodes (on the CPU).
-        """
-        batch = GraphBatch.of(batch)
-        return self.forward_head(self.forward_features(batch), batch)
 
 
 class BRECLayer(nn.Module):

@@ -1,4 +1,4 @@
-"""Checks of every model, called by the tests of each model: `assert_sound(build)` runs all of them."""
+"""Random graphs, the same graphs in another order, and checks that several tests share."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gt_models.batch import GraphBatch
+from gt_models.batch import ROWS, GraphBatch
 from gt_models.kernels import forms_taken, use
 from tests.conftest import ROOT
 
@@ -41,53 +41,47 @@ def random_graphs(
 
 def collate(graphs: list[GraphBatch]) -> GraphBatch:
     """One GraphBatch of several, made in a loop as reference for faster code."""
-    offsets = [0]
+    offsets, edges = [0], [0]
     for g in graphs:
         offsets.append(offsets[-1] + g.num_nodes)
+        edges.append(edges[-1] + g.num_edges)
+
+    def joined(kind: str, name: str) -> Tensor:
+        values = [getattr(g, kind)[name] for g in graphs]
+        if name == "hyperedge_index":
+            values = [v + o for v, o in zip(values, offsets, strict=False)]
+        if name == "shortest_path_edges":
+            values = [torch.where(v < 0, v, v + e) for v, e in zip(values, edges, strict=False)]
+        return torch.cat(values)
+
     return GraphBatch(
         torch.cat([g.x for g in graphs]),
         torch.cat([g.edge_index + o for g, o in zip(graphs, offsets, strict=False)], 1),
         torch.tensor(offsets),
         None if graphs[0].edge_attr is None else torch.cat([g.edge_attr for g in graphs]),
-        encodings={k: torch.cat([g.encodings[k] for g in graphs]) for k in graphs[0].encodings},
-        extras={k: torch.cat([g.extras[k] for g in graphs]) for k in graphs[0].extras},
+        encodings={name: joined("encodings", name) for name in graphs[0].encodings},
+        extras={name: joined("extras", name) for name in graphs[0].extras},
     )
 
 
-def permute(graph: GraphBatch, order: Tensor, pair_names: tuple[str, ...] = ()) -> GraphBatch:
-    """The graph with node order[i] as its new node i; edges are shuffled, too."""
-    n = graph.num_nodes
-    place = torch.empty_like(order)
-    place[order] = torch.arange(n)
-    shuffle = torch.randperm(graph.num_edges)
+def permute(graph: GraphBatch, order: Tensor, shuffle: Tensor | None = None) -> GraphBatch:
+    """The graph with node order[i] as its new node i, and edge shuffle[e] as its new edge e (drawn if None)."""
+    n, place = graph.num_nodes, order.argsort()
+    shuffle = torch.randperm(graph.num_edges) if shuffle is None else shuffle
+    numbers = {"expander": place, "shortest_path_edges": shuffle.argsort()}
     encodings = {}
     for name, value in graph.encodings.items():
-        if name in pair_names:
-            encodings[name] = value.view(n, n, -1)[order][:, order].flatten(0, 1)
-        else:
-            encodings[name] = value[order]
+        if name in numbers and value.numel():
+            moved = torch.cat([numbers[name], torch.tensor([-1])])  # -1 finds -1
+            value = moved[value]
+        if ROWS.get(name) == "pair":
+            value = value.view(n, n, -1)[order][:, order].flatten(0, 1)
+        encodings[name] = value if ROWS.get(name) in ("graph", "pair") else value[order]
     attr = None if graph.edge_attr is None else graph.edge_attr[shuffle]
-    return GraphBatch(graph.x[order], place[graph.edge_index[:, shuffle]], graph.ptr, attr, encodings=encodings)
-
-
-def assert_equivariant(
-    model: nn.Module, graph: GraphBatch, level: str, pair_names: tuple[str, ...] = (), tol: float = 1e-10
-) -> None:
-    """Outputs of nodes and pairs are equivariant to permutations of nodes, outputs of graphs are invariant."""
-    model.eval()
-    n, order = graph.num_nodes, torch.randperm(graph.num_nodes)
-    out, moved = model(graph), model(permute(graph, order, pair_names))
-    if level == "node":
-        out = out[order]
-    elif level == "pair":
-        out = out.view(n, n, -1)[order][:, order].flatten(0, 1)
-    torch.testing.assert_close(moved, out, rtol=tol, atol=tol)
-
-
-def assert_batch_equals_singles(model: nn.Module, graphs: list[GraphBatch], tol: float = 1e-10) -> None:
-    """Graphs of different sizes in a batch have the same outputs as alone: no effect of padding or other graphs."""
-    model.eval()
-    torch.testing.assert_close(model(collate(graphs)), torch.cat([model(g) for g in graphs]), rtol=tol, atol=tol)
+    extras = {name: place[value] if name == "hyperedge_index" else value for name, value in graph.extras.items()}
+    return GraphBatch(
+        graph.x[order], place[graph.edge_index[:, shuffle]], graph.ptr, attr, encodings=encodings, extras=extras
+    )
 
 
 def assert_gradients_reach(model: nn.Module, batch: GraphBatch, except_for: tuple[str, ...] = ()) -> None:
@@ -101,21 +95,6 @@ def assert_gradients_reach(model: nn.Module, batch: GraphBatch, except_for: tupl
         assert parameter.grad is not None, f"no gradient reaches {name}"
         assert parameter.grad.isfinite().all(), f"the gradient of {name} is not finite"
         assert parameter.grad.abs().max() > 0, f"the gradient of {name} is zero"
-
-
-def assert_deterministic(build: Callable[[], nn.Module], batch: GraphBatch) -> None:
-    """The same seed results in bit-identical weights, outputs and gradients."""
-    results = []
-    for _ in range(2):
-        torch.manual_seed(7)
-        model = build()
-        model.train()
-        out = model(batch)
-        out.sum().backward()
-        results.append([out.detach(), *[p.grad for p in model.parameters() if p.grad is not None]])
-    assert len(results[0]) > 1
-    for first, second in zip(*results, strict=True):
-        assert torch.equal(first, second)
 
 
 def assert_learns_as_the_definition(
@@ -164,19 +143,3 @@ def said_by_two_processes(code: str, cache: Path) -> list[str]:
     return [
         subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout for _ in range(2)
     ]
-
-
-def assert_sound(
-    build: Callable[[], nn.Module],
-    graphs: list[GraphBatch],
-    level: str,
-    pair_names: tuple[str, ...] = (),
-    except_for: tuple[str, ...] = (),
-) -> None:
-    """All checks above, for a float64 model without dropout; `except_for` as in `assert_gradients_reach`."""
-    assert_deterministic(build, collate(graphs))
-    assert_gradients_reach(build(), collate(graphs), except_for)
-    model = build()
-    assert_batch_equals_singles(model, graphs)
-    for graph in graphs:
-        assert_equivariant(model, graph, level, pair_names)

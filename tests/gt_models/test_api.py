@@ -37,6 +37,12 @@ def test_the_example_of_forms_prints_them(capsys):
     assert "polynormer_local: one product" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_the_example_of_an_export_runs():
+    (export,) = [block for block in BLOCKS if "export" in block]
+    exec(EXAMPLES[-1] + export, {})
+
+
 def test_there_are_the_five_architectures():
     assert {re.search(r'create_model\(\s*"([\w-]+)"', text)[1] for text in EXAMPLES} == {
         "tokengt", "hot", "ppgt", "edge-transformer", "polynormer",

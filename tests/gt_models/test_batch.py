@@ -1,12 +1,15 @@
 """GraphBatch: its layouts compared with loops, values computed on creation, and moves between devices."""
 
+import pickle
+
 import pytest
 import torch
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import ToSparseTensor
 
 from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import ROWS, BatchError, GraphBatch, MissingEncoding
+from gt_models.encodings import ENCODINGS
 from gt_models.layers.cached import cached_property
 from tests.gt_models.checks import collate, random_graphs
 
@@ -100,18 +103,6 @@ def test_a_set_has_no_edges():
     assert read.sizes.tolist() == [3, 2]
 
 
-def test_bad_input(batch):
-    with pytest.raises(ValueError, match=r"set data\.x"):
-        GraphBatch.of(Data(edge_index=torch.zeros(2, 0, dtype=torch.long)))
-    with pytest.raises(ValueError, match="names node 7"):
-        GraphBatch.of(Data(x=torch.ones(3, 1), edge_index=torch.tensor([[0], [7]])))
-    with pytest.raises(MissingEncoding, match="the batch has: rrwp"):
-        batch.encoding("rwse")
-    with pytest.raises(MissingEncoding, match="compute it wider"):
-        batch.encoding("rrwp", 3)
-    assert batch.encoding("rrwp", 1).shape == (26, 1)
-
-
 def test_flat_pairs_of_nodes_and_out_degrees():
     edges = torch.tensor([[0, 1, 1, 4, 4], [1, 0, 1, 3, 3]])  # a self-loop, one edge twice
     batch = GraphBatch(torch.zeros(5, 1), edges, torch.tensor([0, 2, 2, 5]))
@@ -144,50 +135,11 @@ def test_edges_of_a_transposed_adjacency_matrix(layout):
     assert found.encodings["edge_weight"].tolist() == found.edge_attr.squeeze(1).tolist() == expected
     two = Batch.from_data_list([ToSparseTensor(layout=layout)(ring(n)) for n in (3, 4)])
     assert edges_of(GraphBatch.of(two)) == edges_of(GraphBatch.of(Batch.from_data_list([ring(3), ring(4)])))
-    sparse.x = sparse.x[:3]
-    with pytest.raises(ValueError, match=r"adj_t is 4 x 4 and the graph has 3 nodes"):
-        GraphBatch.of(sparse)
-
-
-def test_a_dense_adjacency_matrix_is_no_graph_without_edges():
-    with pytest.raises(ValueError, match="has data.adj and no edge_index: set data.edge_index"):
-        GraphBatch.of(Data(x=torch.ones(2, 1), adj=torch.ones(2, 2)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"batch": torch.tensor([0, 1, 0, 1])}, "data.batch is 0 at node 2, after 1: .*sort the nodes by their graph"),
-        ({"batch": torch.tensor([-1, 0, 0, 1])}, "data.batch is -1 at node 0"),
-        ({"batch": torch.tensor([0, 0, 1])}, "data.batch has 3 entries and the graph 4 nodes"),
-        ({"ptr": torch.tensor([0, 2, 3])}, "must rise from 0 to the 4 nodes"),
-        ({"ptr": torch.tensor([0, 5, 4])}, "ptr is .0, 5, 4.: it must rise"),
-    ],
-)
-def test_graphs_that_do_not_lie_one_after_the_other(changes, says):
-    data = ring()
-    for name, value in changes.items():
-        data[name] = value
-    with pytest.raises(ValueError, match=says):
-        GraphBatch.of(data)
 
 
 def test_graphs_without_nodes_in_a_batch_vector():
     data = Data(x=torch.ones(3, 1), edge_index=torch.zeros(2, 0).long(), batch=torch.tensor([0, 2, 2]))
     assert GraphBatch.of(data).ptr.tolist() == [0, 1, 1, 3]
-
-
-def test_an_edge_between_two_graphs_is_refused():
-    says = r"edge 1 joins node 1 of graph 0 and node 2 of graph 1: edge_index must join nodes of one graph"
-    edges, ptr = torch.tensor([[0, 1, 2], [1, 2, 3]]), torch.tensor([0, 2, 4])
-    with pytest.raises(ValueError, match=says):
-        GraphBatch(torch.ones(4, 1), edges, ptr)
-    with pytest.raises(ValueError, match=says):
-        GraphBatch.of(Data(x=torch.ones(4, 1), edge_index=edges, batch=torch.tensor([0, 0, 1, 1])))
-    batch = GraphBatch(torch.ones(4, 1), edges[:, ::2], ptr)
-    with pytest.raises(ValueError, match=says):
-        batch.edge_index = edges
-    assert torch.equal(batch.edge_index, edges[:, ::2])
 
 
 def test_new_edges_are_counted_again():
@@ -210,19 +162,6 @@ def test_new_offsets_change_what_was_computed_from_the_old_ones():
     with pytest.raises(ValueError, match="edge 1 joins node 2 of graph 0 and node 3 of graph 1"):
         batch.ptr = torch.tensor([0, 3, 4])
     assert batch.ptr.tolist() == [0, 4]
-
-
-@pytest.mark.parametrize("ptr", [[0, 3], [1, 4], [0, 3, 2, 4], [0, 5], []])
-def test_offsets_that_are_none_are_refused(ptr):
-    with pytest.raises(ValueError, match=r"ptr is .*: it must rise from 0 to the 4 nodes of x"):
-        GraphBatch(torch.ones(4, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor(ptr, dtype=torch.long))
-
-
-@pytest.mark.parametrize("ptr", [[0, 4], [0, 2, 4]])
-@pytest.mark.parametrize("edges", [[[0, -1], [1, 0]], [[0, 9], [9, 0]], [[7], [8]]])
-def test_edges_of_no_node_are_refused(ptr, edges):
-    with pytest.raises(ValueError, match=r"edge_index names node \d \(min -?\d\) of a graph with 4 nodes"):
-        GraphBatch(torch.ones(4, 1), torch.tensor(edges), torch.tensor(ptr))
 
 
 @pytest.mark.slow
@@ -248,3 +187,82 @@ def test_hyperedges_of_a_torch_geometric_batch(model):
     order = {"hot": {"hyperedge_order": 3}, "tokengt": {"order": 3, "node_identifiers": "orf"}}[model]
     net = create_model(model, in_dim=3, out_dim=2, level="hyperedge", hidden_dim=8, num_heads=2, **order).eval()
     assert net(Batch.from_data_list([data, data])).shape == (4, 2)
+
+
+def long(values: list) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.long)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        *(("ptr", long(ptr)) for ptr in ([0, 3], [1, 4], [0, 3, 2, 4], [0, 5], [])),
+        *(("ptr", ptr) for ptr in (torch.tensor([0.0, 4.0]), long([[0, 4]]))),
+        *(("edge_index", long(edges)) for edges in ([[0, -1], [1, 0]], [[0, 9], [9, 0]], [[7, 7], [8, 8]])),
+        *(("edge_index", long(edges)) for edges in ([[0, 1], [1, 2]], [0, 1], [[0, 1]], [[[0, 1], [1, 0]]])),
+        *(("edge_index", torch.tensor([[0, 1], [1, 0]]).to(kind)) for kind in (torch.float32, torch.bool)),
+        *(("edge_attr", torch.ones(shape)) for shape in ((1, 3), (3, 3), (0, 3), ())),
+        ("edge_attr", torch.ones(2, 3, device="meta")),
+        ("x", torch.ones(4, 1, device="meta")),
+        ("edge_index", torch.zeros(2, 2, device="meta", dtype=torch.long)),
+    ],
+    ids=str,
+)
+def test_a_part_that_does_not_fit_the_others_is_refused(part, value):
+    """Two graphs of two nodes."""
+    parts = {"x": torch.ones(4, 1), "edge_index": long([[0, 2], [1, 3]]), "ptr": long([0, 2, 4])}
+    parts["edge_attr"] = torch.ones(2, 3)
+    GraphBatch(**parts)
+    with pytest.raises(BatchError) as error:
+        GraphBatch(**parts | {part: value})
+    assert error.value.part == part
+    assert pickle.loads(pickle.dumps(error.value)).part == part
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        *(("batch", {"batch": torch.tensor(batch)}) for batch in ([0, 1, 0, 1], [-1, 0, 0, 1], [0, 0, 1])),
+        *(("batch", {"batch": batch}) for batch in (torch.tensor([0.0, 0, 1, 1]), torch.tensor([[0, 0, 1, 1]]))),
+        ("batch", {"batch": torch.tensor([0, 0, 0, 1]), "ptr": torch.tensor([0, 2, 4])}),
+        ("ptr", {"ptr": torch.tensor([0, 2, 3])}),
+        ("edge_index", {"batch": torch.tensor([0, 0, 1, 1])}),
+        ("edge_attr", {"edge_attr": torch.ones(3)}),
+        ("x", {"x": None}),
+        ("x", {"num_nodes": 6}),
+        ("adj", {"edge_index": None, "adj": torch.ones(4, 4)}),
+        ("adj_t", {"edge_index": None, "adj_t": torch.ones(3, 3).to_sparse_csr()}),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_torch_geometric_data_that_does_not_fit_is_refused(part, changes):
+    data = ring()
+    for name, value in changes.items():
+        data[name] = value
+    with pytest.raises(BatchError) as error:
+        GraphBatch.of(data)
+    assert error.value.part == part
+
+
+def test_new_edges_must_join_nodes_of_one_graph():
+    edges = torch.tensor([[0, 2], [1, 3]])
+    batch = GraphBatch(torch.ones(4, 1), edges, torch.tensor([0, 2, 4]))
+    with pytest.raises(BatchError, match="edge 1 joins node 1 of graph 0 and node 2 of graph 1"):
+        batch.edge_index = torch.tensor([[0, 1], [1, 2]])
+    assert torch.equal(batch.edge_index, edges)
+
+
+def test_an_encoding_is_cut_to_its_first_channels_and_a_vector_is_one_channel(batch):
+    assert torch.equal(batch.encoding("rrwp", 1), batch.encodings["rrwp"][:, :1])
+    batch.encodings["second_eigenvector"] = torch.arange(8.0)
+    assert batch.encoding("second_eigenvector", 1).tolist() == [[float(i)] for i in range(8)]
+    batch.encodings["own"] = torch.ones(3)  # rows of an encoding of the user's own may be anything
+    assert batch.encoding("own").shape == (3,)
+    for name, width in (("rwse", 1), ("rrwp", 3)):
+        with pytest.raises(MissingEncoding, match=name):
+            batch.encoding(name, width)
+
+
+def test_rows_of_every_encoding_are_known():
+    assert {array for encoding in ENCODINGS.values() for array in encoding.arrays} | {"target"} == set(ROWS)

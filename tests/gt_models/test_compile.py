@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 
 from gt_models import list_models
 from gt_models.batch import GraphBatch
-from tests.gt_models.every_model import OnTensors, batch, build, tensors
+from tests.gt_models.every_model import batch, build
 
 pytestmark = pytest.mark.slow
 
@@ -77,17 +77,49 @@ def test_what_torch_compiles_to_machine_code_is_eager(name, others):
 @pytest.mark.parametrize("name", list_models())
 def test_exported_is_eager(name):
     """An exported program equals the model for other features and encodings of the same graphs."""
-    model, data, other = OnTensors(build(name).eval(), batch()), batch(), batch()
+    model, data, other = build(name).eval(), batch(), batch()
     other.x, other.edge_attr = other.x.flip(0), other.edge_attr.flip(0)
     other.encodings = {
         name: value.flip(0) if value.is_floating_point() else value for name, value in other.encodings.items()
     }
+    program = torch.export.export(model, (data,))
     torch.manual_seed(1)  # some draw identifiers in evaluation, too
-    # before the export, because TokenGT must not cache a table of equality patterns made of an exporter's tensors
-    expected = model(*tensors(other))
-    program = torch.export.export(model, tensors(data))
+    expected = model(other)
     torch.manual_seed(1)
-    torch.testing.assert_close(program.module()(*tensors(other)), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(program.module()(other), expected, rtol=1e-4, atol=1e-5)
+
+
+class OnTensors(nn.Module):
+    """A model of one graph, called with tensors."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, x: Tensor, edges: Tensor, ptr: Tensor, edge_attr: Tensor, encodings: dict, extras: dict
+    ) -> Tensor:
+        return self.model(GraphBatch(x, edges, ptr, edge_attr, encodings=encodings, extras=extras))
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_exported_for_the_tensors_of_one_graph(name):
+    model, data = OnTensors(build(name).eval()), batch((5,))
+    tensors = (data.x, data.edge_index, data.ptr, data.edge_attr, data.encodings, data.extras)
+    program = torch.export.export(model, tensors)
+    torch.manual_seed(1)
+    expected = model(*tensors)
+    torch.manual_seed(1)
+    torch.testing.assert_close(program.module()(*tensors), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_exported_program_is_stored_and_refuses_graphs_of_other_sizes(tmp_path):
+    model, data = build("ppgt").eval(), batch()
+    torch.export.save(torch.export.export(model, (data,)), tmp_path / "model.pt2")
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    torch.testing.assert_close(program(data), model(data), rtol=1e-4, atol=1e-5)
+    with pytest.raises((RuntimeError, ValueError, AssertionError), match=r"\S"):
+        program(batch((4, 4, 4)))
 
 
 @pytest.mark.parametrize("name", ["edge-transformer", "edge-transformer-released", "tokengt", "tokengt-released"])
@@ -124,13 +156,13 @@ NO_FAKE = {"i2gnn-ppgt"}  # its subgraphs have sizes that depend on values
 )
 def test_forward_and_backward_on_fake_tensors(name):
     """Fake tensors, with which tools estimate the memory and the operations of a step."""
-    model, mode = OnTensors(build(name), batch()), FakeTensorMode()
+    model, mode = build(name), FakeTensorMode()
     fake = {key: mode.from_tensor(value) for key, value in (*model.named_parameters(), *model.named_buffers())}
-    graphs = pytree.tree_map(mode.from_tensor, tensors(batch()))
+    graphs = pytree.tree_map(mode.from_tensor, batch())
     with mode:
-        out = torch.func.functional_call(model, fake, graphs)
+        out = torch.func.functional_call(model, fake, (graphs,))
         out.sum().backward()
-    expected = model(*tensors(batch()))
+    expected = model(batch())
     expected.sum().backward()
     assert out.shape == expected.shape
     for key, parameter in model.named_parameters():

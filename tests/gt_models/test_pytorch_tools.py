@@ -7,7 +7,6 @@ import ast
 import copy
 import importlib.util
 import re
-import warnings
 from pathlib import Path
 
 import pytest
@@ -157,20 +156,6 @@ def test_functional_call_and_its_gradient(name):
     for key, parameter in changed.named_parameters():
         expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         torch.testing.assert_close(gradients[key], expected, rtol=1e-3, atol=1e-4, msg=lambda m, key=key: f"{key}: {m}")
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_half_precision(name):
-    model, data = build(name).eval(), batch()
-    expected = outputs(model, data)
-    half = copy.deepcopy(model).bfloat16()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        out = outputs(half, data.to("cpu", torch.bfloat16))
-    assert out.dtype == torch.bfloat16
-    assert (out.float() - expected).abs().max() < 0.1 * expected.abs().max() + 0.05
-    out.float().sum().backward()
-    assert all(p.grad is None or p.grad.isfinite().all() for p in half.parameters())
 
 
 @pytest.mark.parametrize("name", MODELS)

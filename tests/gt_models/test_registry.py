@@ -4,26 +4,9 @@ import tomllib
 from importlib.metadata import EntryPoint
 
 import pytest
-import torch
-from torch_geometric.data import Data
 
 from gt_models import create_model, list_models, model_info, registry
 from tests.conftest import ROOT
-from tests.gt_models.baselines.cases import build, graphs
-
-
-def test_interface():
-    assert model_info("gcn").encodings == ("rrwp", "laplacian_eigenvectors")
-    graph = graphs((4,))[0]
-    data = Data(x=graph.x, edge_index=graph.edge_index)
-    for name in ("mlp", "gcn"):
-        model = build(name, dropout=0.5)
-        before = model.head.weight.clone()
-        model.reset_parameters()
-        assert not torch.equal(before, model.head.weight)
-        assert not torch.equal(model(data), model(data))
-        model.eval()
-        assert torch.equal(model(data), model(graph))
 
 
 def test_trained_models_are_loaded_by_whom_is_registered_else_by_an_entry_point(monkeypatch):

@@ -6,9 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from torch_geometric.data import Batch, Data
 
-from gt_models import GraphBatch, MissingEncoding
+from gt_models import GraphBatch
 from gt_models.layers.identifiers import node_tuples
 from gt_models.layers.performer import load_softmax_state
 from gt_models.released.tokengt import TokenGTReleased
@@ -60,34 +59,6 @@ def test_transcription(variant, level):
     torch.testing.assert_close(model(checks.collate(batch)), torch.cat(expected), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("level", ["graph", "node", "edge"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_sound(variant, level):
-    arguments = {"sign_flip": False, **VARIANTS[variant]}
-    batch = graphs(sizes=(5, 3, 6))
-    if level != "edge":
-        checks.assert_sound(lambda: build(level, **arguments), batch, level)
-    else:  # `permute` shuffles edges in an unknown order: equivariance is tested below
-        checks.assert_deterministic(lambda: build(level, **arguments), checks.collate(batch))
-        checks.assert_gradients_reach(build(level, **arguments), checks.collate(batch))
-        checks.assert_batch_equals_singles(build(level, **arguments), batch)
-
-
-def test_edges_move_with_the_nodes():
-    model, graph = build("edge").eval(), graphs((6,))[0]
-    order = torch.randperm(6)
-    place = order.argsort()
-    moved = GraphBatch(
-        graph.x[order],
-        place[graph.edge_index],
-        graph.ptr,
-        graph.edge_attr,
-        encodings={k: v[order] for k, v in graph.encodings.items()},
-    )
-    torch.testing.assert_close(model(moved), model(graph), rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize("cls", [TokenGT, TokenGTReleased])
 def test_initialisation(cls):
     """As in the implementation: N(0, 0.02) for matrices, embeddings and special tokens, zero biases, norms of one."""
@@ -119,16 +90,6 @@ def test_drawn_identifiers_in_place_of_given_ones(kind):
     torch.manual_seed(5)
     assert torch.equal(model(graph), first)
     assert not torch.equal(model(graph), first)
-
-
-def test_given_identifiers():
-    model, graph = build(node_identifiers="given").eval(), graphs((6,))[0]
-    with pytest.raises(MissingEncoding, match="node_identifiers"):
-        model(graph)
-    graph.encodings["node_identifiers"] = torch.randn(6, 5, dtype=torch.float64)
-    torch.testing.assert_close(
-        model(graph), transcribed(model, graph, graph.encodings["node_identifiers"]), rtol=1e-10, atol=1e-10
-    )
 
 
 def test_signs_flip_in_training_only_and_per_graph():
@@ -255,36 +216,6 @@ def test_hyperedges_of_order_three(level):
     torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_hyperedge_errors():
-    batch, _ = hypergraph(3)
-    model = build("hyperedge", order=3)
-    with pytest.raises(ValueError, match="two graphs"):
-        model(
-            GraphBatch(
-                batch.x,
-                batch.edge_index,
-                batch.ptr,
-                encodings=batch.encodings,
-                extras={"hyperedge_index": torch.tensor([[0, 1, 8]])},
-            )
-        )
-    with pytest.raises(ValueError, match="order 2"):
-        build("hyperedge")(batch)
-    with pytest.raises(ValueError, match="hyperedge_index"):
-        model(graphs()[0])
-
-
-def test_hyperedges_of_torch_geometric_data():
-    _, (single, _) = hypergraph(3)
-    model = build("hyperedge", order=3).eval()
-    data = Data(x=single.x, edge_index=single.edge_index, **single.encodings, **single.extras)
-    torch.testing.assert_close(model(data), model(single), rtol=1e-10, atol=1e-10)
-    for wrong in (-1, 5):
-        data.hyperedge_index = torch.tensor([[0, 1, 2], [0, 1, wrong]])
-        with pytest.raises(ValueError, match=r"outside 0..4"):
-            model(data)
-
-
 # unusual graphs and invalid input
 
 
@@ -321,60 +252,6 @@ def test_odd_graphs():
                 ]
             )
             torch.testing.assert_close(model(batch), expected, rtol=1e-10, atol=1e-10)
-
-
-def test_graphs_without_nodes():
-    batch = GraphBatch(
-        torch.randn(3, 4).double(), torch.tensor([[0], [1]]), torch.tensor([0, 0, 3, 3]), torch.randn(1, 3).double()
-    )
-    assert build(node_identifiers="orf").eval()(batch).isfinite().all()  # only the [graph] token
-    assert build("node", node_identifiers="orf", graph_token=False)(batch).shape == (3, 2)
-    with pytest.raises(ValueError, match="no graph"):
-        build(node_identifiers="orf")(
-            GraphBatch(torch.zeros(0, 4).double(), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0]))
-        )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"hidden_dim": 10}, "does not split into 3 heads"),
-        ({"attention": "performer", "attn_dropout": 0.1}, "attn_dropout to 0"),
-        ({"attention": "linear"}, "unknown attention"),
-        ({"node_identifiers": "lap"}, "unknown node identifiers"),
-        ({"graph_token": False}, "graph_token"),
-        ({"level": "edge", "order": 3}, "order 3"),
-        ({"level": "node", "order": 3, "sparse_equivariant_basis": True}, "order 2"),
-        ({"num_layers": 0}, "at least one"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        TokenGT(**{**TINY, "level": "graph", **arguments})
-
-
-def test_bad_batches():
-    model, graph = build(), graphs()[0]
-    with pytest.raises(MissingEncoding, match="laplacian_eigenvectors"):
-        model(GraphBatch(graph.x, graph.edge_index, graph.ptr, graph.edge_attr))
-    with pytest.raises(MissingEncoding, match="compute it wider"):
-        build(node_id_dim=6)(graph)
-    with pytest.raises(ValueError, match="edge_attr"):
-        model(GraphBatch(graph.x, graph.edge_index, graph.ptr, encodings=graph.encodings))
-
-
-def test_torch_geometric_batch_and_bfloat16():
-    data = [
-        Data(x=torch.randn(n, 4), edge_index=torch.tensor([[0, 1], [1, 0]]), edge_attr=torch.randn(2, 3))
-        for n in (3, 5)
-    ]
-    for arguments in ({}, {"attention": "performer"}):
-        model = TokenGT(**TINY, node_identifiers="orf", **arguments)
-        assert model(Batch.from_data_list(data)).shape == (2, 2)
-        with torch.autocast("cpu", torch.bfloat16):
-            out = model(Batch.from_data_list(data))
-        out.float().sum().backward()
-        assert out.isfinite().all()
 
 
 @pytest.mark.parametrize("cls", [TokenGT, TokenGTReleased])

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from gt_models import GraphBatch, MissingEncoding, create_model
+from gt_models import GraphBatch, create_model
 from gt_models.layers.equivariant_basis import (
     basis_targets,
     equality_pattern,
@@ -212,19 +212,6 @@ def test_a_batch_equals_its_graphs(dense):
         torch.testing.assert_close(attention[:, real][..., columns], single[0], rtol=1e-10, atol=1e-10)
     errors = torch.cat([model.errors(single) for single in singles])
     torch.testing.assert_close(model.errors(checks.collate(singles)), errors, rtol=1e-10, atol=1e-10)
-
-
-def test_attention_bad_input():
-    with pytest.raises(ValueError, match="one head for each"):
-        TokenGTAttention(num_heads=4)
-    with pytest.raises(ValueError, match="identifier_table"):
-        TokenGTAttention(identifier_table=4, node_identifiers="random", **SMALL).double()(graphs()[0])
-    with pytest.raises(ValueError, match="node_id_dim"):
-        TokenGTAttention(identifier_table=20, **SMALL).double()(graphs()[0])
-    with pytest.raises(MissingEncoding):
-        TokenGTAttention(node_identifiers="laplacian", **{**SMALL, "node_id_dim": 9}).double()(graphs()[0])
-    with pytest.raises(ValueError, match="15 basis tensors"):
-        TokenGTAttention(out_dim=2)
 
 
 @pytest.mark.slow

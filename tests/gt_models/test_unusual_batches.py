@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from gt_models import GraphBatch, list_models
+from gt_models.encodings import compute
 from gt_models.kernels import use
 from tests.gt_models.every_model import build
 
@@ -26,13 +27,12 @@ def case(sizes: tuple[int, ...], edges: list[tuple[int, int]], index: torch.dtyp
         "rrwp": draw(pairs, 3), "laplacian_eigenvectors": draw(total, 3), "second_eigenvector": draw(total, 1),
         "rwse": draw(total, 3), "laplacian_eigenvalues": draw(len(sizes), 3), "hops": draw(total, 16),
         "expander": torch.zeros(total, 3, dtype=torch.long),
-        "shortest_path_distance": torch.ones(pairs, 1, dtype=torch.long),
-        "shortest_path_edges": torch.full((pairs, 2), len(edges) - 1),
     }  # fmt: skip
     ends = torch.tensor(edges, dtype=index).reshape(-1, 2).T
     batch = GraphBatch(
         draw(total, 4), ends, torch.tensor([0, *sizes]).cumsum(0), draw(len(edges), 3), None, encodings
     )  # fmt: skip
+    batch.encodings |= compute("shortest-path", batch, path_length=2)
     batch.encodings |= {"target": (batch.local == 0).float()[:, None], "number": batch.local[:, None]}
     large = [int(first) for first, n in zip(batch.ptr, sizes, strict=False) if n >= 3]
     batch.extras["hyperedge_index"] = torch.tensor([[i, i + 1, i + 2] for i in large]).reshape(-1, 3)

@@ -17,6 +17,7 @@ from gt_models.hot.support import Support
 from gt_models.kernels.dispatch import Form, attach, differs, reads
 from gt_models.kernels.grouped import Columns, Grouped, Groups
 from gt_models.kernels.kernel_attention import kernel_attentions
+from gt_models.kernels.once_differentiable import refuse_second_derivative
 from gt_models.kernels.row_linear import row_linear
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
@@ -168,7 +169,7 @@ for kind in (HigherOrderAttention, ReleasedAttention):
 
 def attend(layer: HigherOrderAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     """`HigherOrderAttention.attend`."""
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    return refuse_second_derivative(F.scaled_dot_product_attention(query, key, value, attn_mask=mask))
 
 
 for kind in (HigherOrderAttention, ReleasedAttention):

@@ -44,22 +44,3 @@ def test_is_its_equations(kernel):
         x = 0.3 * torch.stack(rows) + 0.7 * x
         x = F.layer_norm(x, (6,), w[f"norms.{layer + 1}.weight"], w[f"norms.{layer + 1}.bias"])
     torch.testing.assert_close(model(graph), linear(w, "head", x), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("kernel", ["simple", "sigmoid"])
-def test_sound(kernel):
-    checks.assert_sound(lambda: build(kernel), checks.random_graphs(), "node")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "graph"}, "predicts: node"),
-        ({"kernel": "softmax"}, "known: simple, sigmoid"),
-        ({"num_layers": 0}, "at least one layer"),
-        ({"num_heads": 0}, "one head"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

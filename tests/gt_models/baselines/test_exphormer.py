@@ -6,9 +6,8 @@ from torch import nn
 from torch_geometric.nn import GATConv, GCNConv
 
 from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
-from gt_models.transforms import needs
 from tests.gt_models import checks
 from tests.gt_models.baselines.cases import batch_normed, linear, redrawn
 
@@ -106,30 +105,6 @@ def test_is_its_equations(edge_dim, arguments):
     torch.testing.assert_close(model(graph), linear(w, "head.0", state[:n]), rtol=1e-10, atol=1e-10)
 
 
-def test_sound_but_for_the_order_of_nodes():
-    """Graph ids decide the drawn edges; constants that a batch norm removes have no gradient."""
-    silent = tuple(f"layers.{i}.{name}" for i in range(2) for name in ("local.bias", "ffn_out.bias"))
-    graphs = with_expander()
-    checks.assert_deterministic(build, checks.collate(graphs))
-    checks.assert_gradients_reach(build(), checks.collate(graphs), silent)
-    checks.assert_batch_equals_singles(build(), graphs)
-    checks.assert_batch_equals_singles(build(level="graph"), graphs)
-
-
-def test_equivariant_with_edges_that_move_along():
-    graph, model = with_expander((12,))[0], build().eval()
-    order, expander = torch.randperm(12), graph.encodings["expander"]
-    graph.encodings = {"expander": expander}
-    moved = checks.permute(graph, order)
-    moved.encodings["expander"] = order.argsort()[moved.encodings["expander"]]
-    torch.testing.assert_close(model(moved), model(graph)[order], rtol=1e-10, atol=1e-10)
-
-
-def test_sound_without_the_drawn_edges():
-    silent = tuple(f"layers.{i}.{name}" for i in range(2) for name in ("local.bias", "ffn_out.bias"))
-    checks.assert_sound(lambda: build(expander_degree=0), checks.random_graphs(), "node", except_for=silent)
-
-
 def test_a_place_that_holds_no_node_is_no_edge():
     graph, model = with_expander((4,))[0], build().eval()
     assert (graph.encodings["expander"] < 0).any()
@@ -142,27 +117,3 @@ def test_a_place_that_holds_no_node_is_no_edge():
         model.kinds.weight[1] = model.kinds.weight[0]
     joined = GraphBatch(graph.x, torch.cat([graph.edge_index, extra], 1), graph.ptr)
     torch.testing.assert_close(model(graph), plain(joined), rtol=1e-10, atol=1e-10)
-
-
-def test_the_encoding_that_it_needs():
-    graph = checks.random_graphs((6,))[0]
-    assert needs(build(), graph) == {"expander": {"degree": 2, "seed": 0}}
-    assert needs(build(expander_degree=0), graph) == {}
-    with pytest.raises(MissingEncoding, match="needs the encoding 'expander'"):
-        build()(graph)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "pair"}, "predicts"),
-        ({"local_layer": "gatt"}, "known: gat, gcn, gatedgcn, none"),
-        ({"num_heads": 4}, "does not split"),
-        ({"laplacian_dim": 2, "pe_dim": 6}, "leaves nothing"),
-        ({"expander_degree": -1}, "no negative number"),
-        ({"num_layers": 0}, "layer"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

@@ -1,7 +1,5 @@
 """Graphormer: its equations, the parameter count, and graphs that it distinguishes."""
 
-from dataclasses import replace
-
 import networkx as nx
 import pytest
 import torch
@@ -9,9 +7,8 @@ from torch import nn
 
 from gt_models import create_model
 from gt_models.baselines.graphormer import with_tokens
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
-from tests.gt_models import checks
 from tests.gt_models.reference import graphormer as reference
 
 
@@ -26,15 +23,6 @@ def of(edges: list[tuple[int, int]], n: int, seed: int = 0) -> GraphBatch:
     both = torch.tensor([*edges, *((b, a) for a, b in edges)], dtype=torch.long).reshape(-1, 2).T
     attr = torch.randn(both.size(1), 3, generator=rng, dtype=torch.float64)
     return encoded(GraphBatch(torch.randn(n, 4, generator=rng, dtype=torch.float64), both, torch.tensor([0, n]), attr))
-
-
-def trees(sizes=(6, 1, 4)) -> list[GraphBatch]:
-    """Trees: their shortest paths are unique, so they do not depend on the order of edges."""
-    return [of([((i * 5 + 1) % i if i > 1 else 0, i) for i in range(1, n)], n, seed=n) for n in sizes]
-
-
-def collate(graphs: list[GraphBatch], **arguments) -> GraphBatch:
-    return encoded(checks.collate([replace(graph, encodings={}) for graph in graphs]), **arguments)
 
 
 def build(level: str = "graph", **arguments) -> nn.Module:
@@ -52,38 +40,6 @@ def build(level: str = "graph", **arguments) -> nn.Module:
     for parameter in model.parameters():  # all parameters affect the output
         nn.init.normal_(parameter, std=0.5)
     return model
-
-
-VARIANTS = [
-    {},
-    {"norm": "pre", "final_norm": True, "ffn_dim": 16},
-    {"edge_dim": None},
-    {"embedding_norm": False, "path_length": 1},
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize("arguments", VARIANTS)
-def test_sound(arguments, level):
-    checks.assert_deterministic(lambda: build(level, **arguments), collate(trees()))
-    model = build(level, **arguments)
-    model.train()
-    out = model(collate([*trees(), of([(0, 1), (1, 2), (3, 4)], 5)]))
-    (out * torch.randn_like(out)).sum().backward()
-    assert not [
-        name
-        for name, p in model.named_parameters()
-        if p.grad is None or not p.grad.isfinite().all() or p.grad.abs().max() == 0
-    ]
-    model.eval()
-    alone = torch.cat([model(tree) for tree in trees()])
-    torch.testing.assert_close(model(collate(trees())), alone, rtol=1e-10, atol=1e-10)
-    for tree in trees():
-        order = torch.randperm(tree.num_nodes)
-        moved = checks.permute(tree, order, ("shortest_path_distance", "shortest_path_edges"))
-        expected = model(tree)[order] if level == "node" else model(tree)
-        torch.testing.assert_close(model(encoded(moved)), expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.slow
@@ -154,37 +110,3 @@ def test_categorical_edges_are_averaged():
         + (features[first] @ model.path_weight[0] + features[second] @ model.path_weight[1]) / 2
     )
     torch.testing.assert_close(model.pair_bias(graph).view(3, 3, 2)[0, 2], expected)
-
-
-@pytest.mark.slow
-def test_unusual_graphs_and_dropout():
-    unusual = [of([], 0), of([], 1), of([], 3), of([(0, 0), (0, 1), (2, 3), (2, 3)], 4)]
-    for level, rows in (("node", 8), ("graph", 4)):
-        model = build(level).eval()
-        alone = torch.cat([model(graph) for graph in unusual])
-        assert alone.shape == (rows, 2)
-        torch.testing.assert_close(model(collate(unusual)), alone)
-        model.train()(collate(unusual)).sum().backward()
-        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    for name in ("dropout", "attn_dropout", "activation_dropout"):
-        model = build(**{name: 0.5})
-        assert not torch.equal(model(trees()[0]), model(trees()[0]))
-
-
-def test_bad_arguments_and_input():
-    with pytest.raises(ValueError, match="does not split into 3 heads"):
-        build(num_heads=3)
-    with pytest.raises(ValueError, match="known: post, pre"):
-        build(norm="layer")
-    with pytest.raises(ValueError, match="give at least 1 each"):
-        build(path_length=0)
-    with pytest.raises(ValueError, match="cannot predict at level 'edge'"):
-        build("edge")
-    with pytest.raises(MissingEncoding, match="compute it wider"):
-        build(path_length=4)(trees()[0])
-    with pytest.raises(MissingEncoding, match="needs the encoding 'shortest_path_distance'"):
-        build()(checks.random_graphs((4,))[0])
-    graph = trees()[0]
-    graph.edge_attr = None
-    with pytest.raises(ValueError, match="the batch has no edge_attr"):
-        build()(graph)

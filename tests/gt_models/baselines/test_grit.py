@@ -6,7 +6,7 @@ from torch import nn
 
 from gt_models import create_model
 from gt_models.baselines.grit import GRITLayer
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from tests.gt_models import checks
 from tests.gt_models.reference import grit as reference
@@ -30,55 +30,6 @@ def redraw(module: nn.Module) -> None:
     for name, value in [*module.named_parameters(), *module.named_buffers()]:
         if value.is_floating_point():
             nn.init.normal_(value, 1.0 if "var" in name else 0.0, 0.1 if "var" in name else 0.5)
-
-
-@pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize(
-    "arguments", [{}, {"degree_scaler": False, "clamp": None, "edge_dim": None, "head_layers": 0, "num_layers": 1}]
-)
-def test_sound_with_layer_norm(arguments, level):
-    checks.assert_sound(lambda: build(level, norm="layer", **arguments), graphs(), level, ("rrwp",))
-
-
-@pytest.mark.parametrize("level", ["graph", "node"])
-def test_sound_with_batch_norm(level):
-    """All checks, except for gradients of constants that a batch norm removes."""
-    checks.assert_deterministic(lambda: build(level), checks.collate(graphs()))
-    dead = tuple(f"layers.{i}.{name}.bias" for i in range(2) for name in ("node_out", "pair_out", "ffn_out"))
-    checks.assert_gradients_reach(build(level), checks.collate(graphs()), except_for=dead)
-    model = build(level)
-    model(checks.collate(graphs()))  # separate running statistics
-    checks.assert_batch_equals_singles(model, graphs())
-    for graph in graphs():
-        checks.assert_equivariant(model, graph, level, ("rrwp",))
-
-
-@pytest.mark.parametrize("arguments", [{"edge_dim": None}, {"edge_dim": 3}])
-def test_the_edge_vector_joins_pairs_under_autocast(arguments):
-    """The parameter is float32, the output of the Linear for pairs is bfloat16."""
-    model, batch = (
-        build(edge_vector=True, norm="layer", **arguments).float(),
-        checks.collate(graphs()).to("cpu", torch.float32),
-    )
-    expected = model(batch)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = model(batch)
-    assert (out - expected).norm() < 0.05 * expected.norm()
-    out.float().sum().backward()
-    assert model.edge_vector.grad.abs().max() > 0
-
-
-def test_options_of_the_authors_settings():
-    """Options of some configurations only: each changes the model and has gradients."""
-    checks.assert_sound(
-        lambda: build(
-            norm="layer", edge_dim=None, edge_vector=True, activation="gelu", head="constant", head_unit_length=True
-        ),
-        graphs(), "graph", ("rrwp",),
-    )  # fmt: skip
-    plain, gelu = build(norm="layer").eval(), build(norm="layer", activation="gelu").eval()
-    gelu.load_state_dict(plain.state_dict())
-    assert not torch.allclose(gelu(graphs()[0]), plain(graphs()[0]))
 
 
 @pytest.mark.parametrize("clamp", [0.1, 5.0, None])
@@ -234,41 +185,3 @@ def test_a_step_in_float32_is_products_of_the_widest_vectors_and_learns_as_the_d
     taken = checks.assert_learns_as_the_definition(model, batch, tol=1e-3, grad_tol=0.01)
     assert taken["row_linear"] == {"numba": 3}
     assert taken["multi_linear"] == {"numba": 2}
-
-
-def test_dropout_and_unusual_graphs():
-    def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
-        edges = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
-        attr = torch.randn(len(pairs), 3, dtype=torch.float64)
-        return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64),
-            edges,
-            torch.tensor([0, n]),
-            attr,
-            encodings={"rrwp": torch.rand(n * n, 4).double()},
-        )
-
-    unusual = [graph(0, []), graph(1, []), graph(3, []), graph(4, [(0, 0), (0, 1), (2, 3), (2, 3)])]
-    model = build("node")
-    assert model(checks.collate(unusual)).isfinite().all()
-    checks.assert_batch_equals_singles(model, unusual)
-    for arguments in ({"dropout": 0.5}, {"attn_dropout": 0.5}):
-        model = build(norm="layer", head_layers=0, **arguments)
-        assert not torch.equal(model(graphs()[0]), model(graphs()[0]))
-        model.eval()
-        assert torch.equal(model(graphs()[0]), model(graphs()[0]))
-
-
-def test_bad_arguments_and_input():
-    with pytest.raises(ValueError, match="does not split into 3 heads"):
-        build(num_heads=3)
-    with pytest.raises(ValueError, match="known: batch, layer"):
-        build(norm="group")
-    with pytest.raises(ValueError, match="at least one channel"):
-        build(rrwp_dim=0)
-    with pytest.raises(ValueError, match="cannot halve 4 times"):
-        build(head_layers=4)
-    with pytest.raises(MissingEncoding, match="compute it wider"):
-        build(rrwp_dim=5)(graphs()[0])
-    with pytest.raises(ValueError, match="cannot predict at level 'pair'"):
-        build("pair")

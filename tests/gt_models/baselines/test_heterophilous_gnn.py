@@ -84,30 +84,3 @@ def test_is_its_equations(layer, loops):
         x = x + aggregated(w, f"layers.{number}.", kind, normed, into)
     x = F.layer_norm(x, (8,), w[f"norms.{len(model.layers)}.weight"], w[f"norms.{len(model.layers)}.bias"])
     torch.testing.assert_close(model(graph), linear(w, "head", x), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_sound(layer):
-    """All checks, except for the gradient of a constant for all neighbours of a node, which a softmax removes."""
-    silent = ("layers.0.query.bias", "layers.2.query.bias") if layer.startswith("gt") else ()
-    checks.assert_sound(lambda: build(layer), graphs(), "node", except_for=silent)
-
-
-@pytest.mark.parametrize("normalisation", ["none", "batch"])
-def test_other_norms(normalisation):
-    checks.assert_equivariant(build("sage", normalisation=normalisation).eval(), graphs()[0], "node", ())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "graph"}, "predicts: node"),
-        ({"layer": "gin"}, "known: resnet, gcn"),
-        ({"normalisation": "rms"}, "known: none, layer, batch"),
-        ({"num_layers": 0}, "at least one layer"),
-        ({"num_heads": 3}, "does not split into 3 heads"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**{"layer": "sage"} | arguments)

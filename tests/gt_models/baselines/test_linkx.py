@@ -1,13 +1,12 @@
 """LINKX: its equations with a dense matrix, torch_geometric's LINKX, symmetries, invalid input."""
 
-import pytest
 import torch
 from torch import nn
 from torch_geometric import nn as pyg
 
 from gt_bench.training.loader import induced
 from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import GraphBatch
 from gt_models.encodings import compute
 from tests.gt_models import checks
 from tests.gt_models.baselines.cases import redrawn
@@ -63,11 +62,6 @@ def test_against_torch_geometric():
     torch.testing.assert_close(model(graph), other(graph.x, graph.edge_index), rtol=1e-10, atol=1e-10)
 
 
-def test_sound():
-    """Node numbers move along with the nodes; a constant before a batch norm has no gradient."""
-    checks.assert_sound(build, with_numbers(), "node")
-
-
 def test_a_part_of_a_graph_keeps_the_weights_of_its_nodes():
     graph, model = with_numbers((7,))[0], build().eval()
     nodes = torch.tensor([6, 2, 5])
@@ -75,17 +69,3 @@ def test_a_part_of_a_graph_keeps_the_weights_of_its_nodes():
     inside = torch.isin(graph.edge_index, nodes).all(0)
     alone.edge_index = graph.edge_index[:, inside]
     torch.testing.assert_close(model(part), model(alone)[nodes], rtol=1e-10, atol=1e-10)
-
-
-def test_what_is_refused():
-    with pytest.raises(MissingEncoding, match="needs the encoding 'number'"):
-        build()(checks.random_graphs((5,))[0])
-    with pytest.raises(ValueError, match=r"built for 8 nodes .*, and the graph has 9"):
-        build()(with_numbers((9,))[0])
-    for arguments, message in [
-        ({"level": "graph"}, "predicts: node"),
-        ({"num_nodes": 0}, "needs nodes"),
-        ({"num_layers": 0}, "and layers"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            build(**arguments)

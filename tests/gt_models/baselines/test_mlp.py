@@ -1,20 +1,10 @@
 """The MLP on node features alone."""
 
-import pytest
 import torch
 from torch_geometric.nn import MLP as TorchGeometricMLP
 
 from gt_models.batch import GraphBatch
-from tests.gt_models import checks
 from tests.gt_models.baselines.cases import build, graphs
-
-
-@pytest.mark.parametrize("level", ["node", "graph"])
-@pytest.mark.parametrize(
-    "arguments", [{}, {"num_layers": 1}, {"num_layers": 3, "activation": "gelu", "pooling": "sum"}]
-)
-def test_mlp_sound(arguments, level):
-    checks.assert_sound(lambda: build("mlp", level, **arguments), graphs(), level, ("rrwp",))
 
 
 def test_mlp_is_torch_geometrics():

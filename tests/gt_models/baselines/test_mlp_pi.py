@@ -1,25 +1,11 @@
 """MLP_pi: the model, its size, and checks of every model. test_equivariant_linear.py tests its layers."""
 
-import pytest
 import torch
 
 from gt_models import create_model
 from gt_models.hot.support import Support
 from tests.gt_models import checks
 from tests.gt_models.reference import hot as reference
-
-
-@pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize(
-    "arguments", [{}, {"form": "dense", "normalize_sums": True}, {"global_classes": False, "edge_dim": None}]
-)
-def test_sound(level, arguments):
-    arguments = {"edge_dim": 3, "hidden_dim": 6, "num_layers": 2} | arguments
-    checks.assert_sound(
-        lambda: create_model("mlp-pi", in_dim=4, out_dim=2, level=level, **arguments).double(),
-        checks.random_graphs(),
-        level,
-    )
 
 
 def test_model_is_its_layers_one_after_the_other():
@@ -46,11 +32,3 @@ def test_size_of_the_authors_model():
             normalize_sums=True,
         )
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 1) == 10.8
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"), [({"level": "pair"}, "graph, node"), ({"form": "coo"}, "sparse, dense")]
-)
-def test_settings_that_cannot_be_say_what_can(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        create_model("mlp-pi", in_dim=4, out_dim=2, **arguments)

@@ -80,11 +80,6 @@ def test_nodes_of_a_large_graph_go_one_after_another(monkeypatch):
         torch.testing.assert_close(model(graph), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_sound():
-    """All checks, except for the gradient of a constant that the softmax over hops removes."""
-    checks.assert_sound(build, with_hops(), "node", except_for=("readout.bias",))
-
-
 def test_the_encoding_that_it_needs():
     """With the default of three hops the width determines everything; otherwise `steps` is required."""
     graph = checks.random_graphs((6,))[0]
@@ -99,18 +94,3 @@ def test_the_encoding_that_it_needs():
     graph.encodings |= compute("hops", graph, columns=4, steps=3, eigenvectors=1)
     with pytest.raises(ValueError, match="20 channels, which are no steps of 6"):
         build(laplacian_dim=2)(graph)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "graph"}, "predicts: node"),
-        ({"in_dim": [3, 2]}, "continuous"),
-        ({"hops": 0}, "needs a hop"),
-        ({"num_layers": 0}, "a layer"),
-        ({"num_heads": 4}, "does not split"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

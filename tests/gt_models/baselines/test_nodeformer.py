@@ -138,25 +138,3 @@ def test_features_are_drawn_in_each_training_step():
     assert torch.equal(before, model.attentions[0].features.projection)
     model.train()(graph)
     assert not torch.equal(before, model.attentions[0].features.projection)
-
-
-@pytest.mark.parametrize("order", [0, 1, 2])
-def test_sound(order):
-    checks.assert_sound(lambda: build(bias_order=order, edge_loss=0.0), checks.random_graphs(), "node")
-    checks.assert_deterministic(lambda: build(bias_order=order, samples=2), checks.collate(checks.random_graphs()))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "graph"}, "predicts: node"),
-        ({"bias_order": 3}, "known are 0, 1, 2"),
-        ({"bias_transform": "tanh"}, "sigmoid, identity"),
-        ({"num_heads": 0}, "needs layers, heads"),
-        ({"temperature": 0.0}, "a temperature"),
-        ({"edge_loss": -1.0}, "no negative"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

@@ -82,47 +82,10 @@ def test_is_its_equations(convolution, virtual_node, residual, edge_dim):
     torch.testing.assert_close(model(graph), linear(w, "head", h.sum(0))[None], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize("convolution", CONVOLUTIONS)
-def test_sound(convolution, level):
-    """All checks, except for gradients of constants that a batch norm removes."""
-    checks.assert_deterministic(lambda: build(convolution, level=level), checks.collate(graphs()))
-    silent = [f"virtual_mlps.{i}.linears.{k}.bias" for i in range(2) for k in range(2)]
-    silent += {
-        "gin": [f"convs.{i}.mlp.{k}.bias" for i in range(3) for k in (0, 3)],
-        "gatv2": [f"convs.{i}.bias" for i in range(3)],
-    }.get(convolution, [])
-    checks.assert_gradients_reach(build(convolution, level=level), checks.collate(graphs()), except_for=tuple(silent))
-    model = build(convolution, level=level).eval()
-    checks.assert_batch_equals_singles(model, graphs())
-    for graph in graphs():
-        checks.assert_equivariant(model, graph, level, ())
-
-
-def test_one_graph_trains_though_it_has_no_variance():
-    model = build(num_layers=2).train()
-    model(graphs((5,))[0]).sum().backward()
-    assert model.virtual.grad.isfinite().all()
-
-
 def test_columns_of_categories_begin_as_ogbs_encoders():
     model = build(in_dim=[100, 2], edge_dim=[5, 6])
     first, second = model.encoder.embedding.weight.split([100, 2])
     assert first.abs().max() <= (6 / 108) ** 0.5 < second.abs().max() <= (6 / 10) ** 0.5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "edge"}, "graph"),
-        ({"convolution": "sage"}, "known: gcn, gin, gatv2"),
-        ({"pooling": "median"}, "known: "),
-        ({"num_layers": 0}, "at least one layer"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)
 
 
 def test_a_norm_of_the_virtual_node_is_called():

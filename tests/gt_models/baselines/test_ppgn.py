@@ -62,22 +62,6 @@ def test_is_its_equations(arguments):
     torch.testing.assert_close(model(graph)[0], score, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("arguments", VARIANTS)
-def test_sound(arguments):
-    """All checks, except for gradients of constants that a batch norm removes."""
-    silent = (
-        tuple(f"{name}.bias" for name in ("heads.0", "heads.1", "blocks.0.skip", "blocks.1.skip"))
-        if "normalisation" in arguments
-        else ()
-    )
-    checks.assert_deterministic(lambda: build(**arguments), checks.collate(checks.random_graphs()))
-    checks.assert_gradients_reach(build(**arguments), checks.collate(checks.random_graphs()), except_for=silent)
-    model = statistics(build(**arguments)).eval()
-    checks.assert_batch_equals_singles(model, checks.random_graphs())
-    for graph in checks.random_graphs():
-        checks.assert_equivariant(model, graph, "graph")
-
-
 def circulant(n: int, steps: tuple[int, ...]) -> GraphBatch:
     edges = torch.tensor([[i, (i + s) % n] for i in range(n) for s in (*steps, *(-s for s in steps))]).T
     return GraphBatch(torch.ones(n, 1, dtype=torch.float64), edges, torch.tensor([0, n]))
@@ -92,14 +76,6 @@ def test_distinguishes_what_colour_refinement_does_not():
     torch.testing.assert_close(model(checks.permute(hexagon, torch.randperm(6))), model(hexagon))
 
 
-def test_a_graph_of_one_node():
-    assert (
-        build(edge_dim=None)(GraphBatch(torch.ones(1, 4), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 1])))
-        .isfinite()
-        .all()
-    )
-
-
 def test_categories_are_embedded():
     batch = checks.collate(checks.random_graphs())
     batch.x, batch.edge_attr = (
@@ -107,23 +83,3 @@ def test_categories_are_embedded():
         torch.ones(batch.num_edges, 1, dtype=torch.long),
     )
     assert build(in_dim=[3, 4], edge_dim=[5])(batch).shape == (3, 2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "node"}, "predicts: graph"),
-        ({"normalisation": "layer"}, "known: none, batch"),
-        ({"num_layers": 0}, "at least one block"),
-        ({"mlp_layers": 0}, "at least one block"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)
-
-
-def test_edges_without_the_features_that_it_was_built_for():
-    graph = checks.random_graphs((4,))[0]
-    with pytest.raises(ValueError, match="no edge_attr"):
-        build()(GraphBatch(graph.x, graph.edge_index, graph.ptr))

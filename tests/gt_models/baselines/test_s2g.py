@@ -16,25 +16,6 @@ def build(level="pair", **arguments):
     ).double()
 
 
-@pytest.mark.parametrize("arguments", [{}, {"plus": True}, {"plus": True, "normalize_sums": True, "unit_norm": True}])
-def test_sound_on_pairs(arguments):
-    checks.assert_sound(lambda: build(**arguments), checks.random_graphs(), "pair")
-
-
-@pytest.mark.parametrize("plus", [False, True])
-def test_hyperedges(plus):
-    graphs = checks.random_graphs(sizes=(5, 4))
-    graphs[0].extras["hyperedge_index"] = torch.tensor([[0, 1, 2], [4, 3, 0]])
-    graphs[1].extras["hyperedge_index"] = torch.tensor([[3, 0, 1]])
-    both = checks.collate(graphs)
-    both.extras["hyperedge_index"][2] += 5
-    checks.assert_gradients_reach(build("hyperedge", plus=plus), both)
-    model = build("hyperedge", plus=plus).eval()
-    assert plus == (model.broadcast is not None)
-    torch.testing.assert_close(model(both), torch.cat([model(g) for g in graphs]), rtol=1e-10, atol=1e-10)
-    assert model.broadcast is None or len(model.broadcast.classes) == 4
-
-
 @pytest.mark.parametrize("arguments", [{}, {"unit_norm": True, "broadcast_activation": True}, {"normalize_sums": True}])
 @pytest.mark.parametrize("plus", [False, True])
 @pytest.mark.parametrize("level", ["pair", "hyperedge"])
@@ -82,11 +63,3 @@ def test_plus_contains_s2g():
     support = Support.complete(graph, 2)
     torch.testing.assert_close(layer(x, support)[support.flat_rows[2]], model(graph))
     assert support_model.broadcast.classes == layer.classes
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"), [({"level": "graph"}, "pair, hyperedge"), ({"set_dims": ()}, "at least one width")]
-)
-def test_settings_that_cannot_be_say_what_can(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

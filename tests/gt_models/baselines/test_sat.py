@@ -74,27 +74,6 @@ def test_is_its_equations(edge_dim):
     )
 
 
-@pytest.mark.parametrize("level", ["node", "graph"])
-def test_sound(level):
-    """All checks, except for the gradient of a constant that the batch norm after it removes."""
-    silent = tuple(f"layers.{i}.ffn_out.bias" for i in range(2))
-    checks.assert_sound(lambda: build(level=level, edge_dim=3), sparse_graphs(), level, except_for=silent)
-
-
 def test_what_is_without_the_scale():
     graph = sparse_graphs((8,))[0]
     assert not torch.allclose(build(degree_scale=False).eval()(graph), build().eval()(graph))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "pair"}, "predicts"),
-        ({"num_heads": 3}, "does not split"),
-        ({"towers": 3}, "3 towers"),
-        ({"hops": 0}, "0 hops"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

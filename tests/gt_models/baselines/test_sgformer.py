@@ -1,6 +1,5 @@
 """SGFormer: its equations node by node, symmetries, invalid input."""
 
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -55,23 +54,3 @@ def test_is_its_equations():
     for layer in range(2):
         g = batch_normed(w, f"graph_norms.{layer + 1}", linear(w, f"convs.{layer}", near @ g)).clamp(min=0) + first
     torch.testing.assert_close(model(graph), linear(w, "head", 0.3 * g + 0.7 * t), rtol=1e-10, atol=1e-10)
-
-
-def test_sound():
-    """All checks, except for gradients of constants that a batch norm removes."""
-    silent = ("graph_encoder.linear.bias", "convs.0.bias", "convs.1.bias")
-    checks.assert_sound(build, checks.random_graphs(), "node", except_for=silent)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "graph"}, "predicts: node"),
-        ({"num_layers": 0}, "needs layers"),
-        ({"num_heads": 0}, "and heads"),
-        ({"graph_weight": 2.0}, "outside"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

@@ -45,24 +45,3 @@ def test_is_its_equations(arguments):
             hidden = w["head.0.weight"] @ torch.cat([elements[j], elements[i]]) + w["head.0.bias"]
             rows.append(w["head.3.weight"] @ hidden.clamp(min=0) + w["head.3.bias"])
     torch.testing.assert_close(model(graph), torch.stack(rows), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("arguments", VARIANTS)
-def test_sound(arguments):
-    """All checks, except for gradients of constants that a batch norm removes."""
-    graphs = checks.random_graphs()
-    silent = ("encoder.linear.bias", "linears.0.bias") if arguments else ()
-    checks.assert_sound(lambda: build(**arguments), graphs, "pair", except_for=silent)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"level": "node"}, "predicts: pair"),
-        ({"normalisation": "layer"}, "known: unit, batch"),
-        ({"set_dims": ()}, "at least one width"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)

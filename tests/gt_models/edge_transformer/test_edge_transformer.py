@@ -6,11 +6,10 @@ import networkx as nx
 import pytest
 import torch
 from torch import nn
-from torch_geometric.data import Batch, Data
 
 from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
-from tests.gt_models import checks, oracles
+from gt_models.batch import GraphBatch
+from tests.gt_models import oracles
 from tests.gt_models.edge_transformer.cases import (
     RELEASED,
     build,
@@ -81,17 +80,6 @@ def test_options_equal_the_equations(arguments):
     )
 
 
-@pytest.mark.parametrize("level", ["graph", "node", "pair"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_sound(variant, level):
-    checks.assert_sound(lambda: build(level, **VARIANTS[variant]), graphs(), level, ("rrwp",))
-
-
-@pytest.mark.parametrize("arguments", [{"pooling": "mean"}, {"pooling": "set2set"}])
-def test_sound_options(arguments):
-    checks.assert_sound(lambda: build(**arguments), graphs(), "graph", ("rrwp",))
-
-
 def test_widths_of_the_head():
     halving, constant = (
         [m.out_features for m in build(head=head).head if hasattr(m, "out_features")]
@@ -100,22 +88,6 @@ def test_widths_of_the_head():
     assert (halving, constant) == ([4, 2, 3], [8, 8, 3])
     with pytest.raises(ValueError, match="unknown head 'wide'; known: halving, constant"):
         build(head="wide")
-
-
-def test_dropout_acts_in_training_only():
-    model, batch = build(dropout=0.5), checks.collate(graphs())
-    assert not torch.equal(model(batch), model(batch))
-    model.eval()
-    assert torch.equal(model(batch), model(batch))
-
-
-@pytest.mark.parametrize("variant", [{"ffn_residual": True}, RELEASED])
-def test_reset_parameters_draws_everything_again(variant):
-    model = build(edge_dim=None, pooling="set2set", **RRWP, **variant)
-    before = {name: value.clone() for name, value in model.named_parameters()}
-    model.reset_parameters()
-    drawn = [n for n, v in model.named_parameters() if v.dim() > 1 or n.endswith("token")]
-    assert [n for n in drawn if torch.equal(model.get_parameter(n), before[n])] == []
 
 
 # -- expressivity
@@ -170,26 +142,6 @@ def test_does_not_separate_sr25(mirror):
 # -- unusual and invalid input
 
 
-@pytest.mark.parametrize("variant", ["paper", "released"])
-def test_empty_graph_one_node_isolated_nodes_disconnected(variant):
-    def graph(n: int, pairs: list[tuple[int, int]]) -> GraphBatch:
-        edge_index = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
-        return GraphBatch(
-            torch.randn(n, 4, dtype=torch.float64),
-            edge_index,
-            torch.tensor([0, n]),
-            torch.randn(len(pairs), 3, dtype=torch.float64),
-        )
-
-    unusual = [graph(0, []), graph(1, []), graph(3, []), graph(5, [(0, 1), (1, 0), (3, 4), (4, 3)]), graph(2, [(0, 1)])]
-    for level, rows in (("graph", 5), ("node", 11), ("pair", 39)):
-        model = build(level, **VARIANTS[variant])
-        assert model(checks.collate(unusual)).shape == (rows, 3)
-        checks.assert_batch_equals_singles(model, unusual)
-        assert model(checks.collate(unusual)).isfinite().all()
-    assert build("node")(graph(0, [])).shape == (0, 3)
-
-
 def test_self_loops_and_duplicate_edges():
     x, attr = torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 3, dtype=torch.float64)
     plain = GraphBatch(x, torch.tensor([[0, 1], [1, 0]]), torch.tensor([0, 3]), attr[:2])
@@ -210,45 +162,3 @@ def test_self_loops_and_duplicate_edges():
     bare = build("pair", edge_dim=None).eval()
     assert torch.equal(bare(twice), bare(plain))
     assert not torch.equal(bare(loop), bare(plain))
-
-
-def test_torch_geometric_data_and_batch():
-    graph = graphs((4,))[0]
-    data = Data(x=graph.x, edge_index=graph.edge_index, edge_attr=graph.edge_attr, rrwp=graph.encodings["rrwp"])
-    model = build(rrwp_dim=3, rrwp_hidden_dim=4).eval()
-    torch.testing.assert_close(model(data), model(graph))
-    torch.testing.assert_close(model(Batch.from_data_list([data, data])), model(graph).repeat(2, 1))
-
-
-def test_categorical_features():
-    graph = graphs((4,))[0]
-    graph = GraphBatch(
-        torch.randint(0, 5, (4, 2)), graph.edge_index, graph.ptr, torch.randint(0, 3, (graph.num_edges, 1))
-    )
-    assert build("node", in_dim=[5, 5], edge_dim=[3])(graph).shape == (4, 3)
-
-
-def test_bad_arguments_and_input():
-    with pytest.raises(ValueError, match="does not split into 3 heads"):
-        build(num_heads=3)
-    with pytest.raises(ValueError, match="cannot predict at level 'hyperedge'"):
-        build("hyperedge")
-    with pytest.raises(ValueError, match="known: sum, mean, set2set"):
-        build(pooling="max")
-    with pytest.raises(ValueError, match="must lie between"):
-        build(rrwp_dim=3, rrwp_hidden_dim=8)
-    with pytest.raises(ValueError, match="unknown activation"):
-        build(activation="gelo")
-    graph = graphs((4,))[0]
-    with pytest.raises(MissingEncoding, match="3 channels and the model was built for 5: compute it wider"):
-        build(rrwp_dim=5, rrwp_hidden_dim=4)(graph)
-    with pytest.raises(MissingEncoding, match="needs the encoding 'rrwp'"):
-        build(rrwp_dim=3, rrwp_hidden_dim=4)(checks.random_graphs((4,))[0])
-    with pytest.raises(ValueError, match="no edge_attr"):
-        build()(GraphBatch(graph.x, graph.edge_index, graph.ptr))
-    with pytest.raises(ValueError, match="leave empty graphs out"):
-        create_model("edge-transformer-brec-released")(
-            GraphBatch(torch.ones(0, 1), torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 0]))
-        )
-    with pytest.raises(ValueError, match="does not split into 3 heads"):
-        create_model("edge-transformer-brec-released", num_heads=3)

@@ -32,7 +32,7 @@ def test_what_an_encoding_states_is_what_it_returns(name):
     assert {k: tuple(v.shape) for k, v in out.items()} == {
         k: (rows[level], widths[k]) for k, level in encoding.arrays.items()
     }
-    assert encoding.num_bytes(arguments, batch.sizes, batch.num_edges) == sum(4 * v.numel() for v in out.values())
+    assert encoding.num_bytes(arguments, batch.sizes) == sum(4 * v.numel() for v in out.values())
     assert encoding.__class__.key(encoding, arguments) == encoding.key(encoding.arguments(arguments))
 
 

@@ -15,6 +15,7 @@ def test_powers_of_the_matrix():
     graphs[0].edge_index = torch.cat([graphs[0].edge_index, torch.tensor([[2, 4, 0], [2, 4, 5]])], 1)
     expected = []
     for graph in graphs:
+        graph.edge_attr = None
         near = torch.eye(graph.num_nodes, dtype=torch.float64)
         for source, target in graph.edge_index.T.tolist():
             near[target, source] += float(source != target)

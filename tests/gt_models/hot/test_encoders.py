@@ -33,11 +33,6 @@ def test_categorical_input_by_loops(edge_columns):
         )
 
 
-def test_settings_of_parts_that_cannot_be_say_what_can():
-    with pytest.raises(ValueError, match="sum, mean"):
-        TensorEncoder(2, [5], [4], 6, "max")
-
-
 @pytest.mark.slow
 def test_torch_geometric_data_and_categorical_features():
     model = create_model(

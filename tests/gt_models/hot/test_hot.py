@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch_geometric.data import Data
 
 from gt_models import GraphBatch
 from gt_models.hot import HigherOrderAttention
@@ -105,82 +104,7 @@ def test_ablation_removes_what_reaches_beyond_edges(level):
 # every level and form
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "attention"), MODELS)
-@pytest.mark.parametrize("level", ["graph", "node", "pair"])
-def test_sound(level, name, attention):
-    checks.assert_sound(lambda: build(level, name, attention=attention), checks.random_graphs(), level)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"form": "dense", "attention": "softmax"},
-        {"form": "dense"},
-        {"input_order": 1, "attention": "softmax"},
-        {"kernel": "generalized", "redraw_interval": None},
-        {"global_classes": False, "edge_dim": None},
-        {"name": "hot-released", "readout_dim": 12, "readout_heads": 3, "qk_dim": 4, "v_dim": 6, "head_dims": [5]},
-    ],
-)
-def test_sound_in_other_settings(arguments):
-    checks.assert_sound(lambda: build("graph", **arguments), checks.random_graphs(), "graph")
-
-
-@pytest.mark.parametrize("input_order", [1, 2])
-@pytest.mark.parametrize("attention", ["softmax", "kernel"])
-def test_hyperedges(attention, input_order):
-    """Scores do not depend on the batch or the order of nodes, and every parameter has a gradient."""
-    graphs = checks.random_graphs(sizes=(6, 5))
-    tuples = [torch.tensor([[0, 1, 2], [5, 3, 1], [0, 1, 2]]), torch.tensor([[4, 0, 2]])]
-    for g, t in zip(graphs, tuples, strict=True):
-        g.extras["hyperedge_index"] = t
-    both = checks.collate(graphs)
-    both.extras["hyperedge_index"] = torch.cat([tuples[0], tuples[1] + 6])
-
-    def make():
-        return build("hyperedge", attention=attention, input_order=input_order, global_classes=True)
-
-    checks.assert_deterministic(make, both)
-    checks.assert_gradients_reach(make(), both)
-    model = make().eval()
-    torch.testing.assert_close(model(both), torch.cat([model(g) for g in graphs]), rtol=1e-10, atol=1e-10)
-    order = torch.randperm(6)
-    moved = checks.permute(graphs[0], order)
-    place = torch.empty_like(order)
-    place[order] = torch.arange(6)
-    moved.extras["hyperedge_index"] = place[tuples[0]]
-    torch.testing.assert_close(model(moved), model(graphs[0]), rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(model(graphs[0])[0], model(graphs[0])[2])  # the same tuple twice
-    g = graphs[0]
-    data = Data(x=g.x, edge_index=g.edge_index, edge_attr=g.edge_attr, hyperedge_index=tuples[0])
-    torch.testing.assert_close(model(data), model(g), rtol=1e-10, atol=1e-10)
-
-
 # unusual graphs and invalid input
-
-
-@pytest.mark.parametrize("attention", ["softmax", "kernel"])
-@pytest.mark.parametrize("level", ["graph", "node", "pair"])
-def test_unusual_graphs_give_finite_numbers_and_gradients(level, attention):
-    one, bare, loops = graph_of(1, []), graph_of(3, []), graph_of(4, [(0, 0), (0, 1), (1, 0), (1, 0), (3, 3)])
-    model = build(level, attention=attention)
-    for graph in (one, bare, loops):
-        out = model(graph)
-        out.square().sum().backward()
-        assert out.isfinite().all()
-        assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    checks.assert_batch_equals_singles(model, [one, loops, bare])
-
-
-def test_an_empty_graph_of_a_batch_changes_no_other():
-    model = build("graph").eval()
-    g = checks.random_graphs(sizes=(5,))[0]
-    with_empty = GraphBatch(g.x, g.edge_index, torch.tensor([0, 0, 5]), g.edge_attr)
-    out = model(with_empty)
-    assert out.isfinite().all()
-    torch.testing.assert_close(out[1:], model(g))
 
 
 def test_parallel_edges_add_up_and_self_loops_are_on_the_diagonal():
@@ -207,51 +131,6 @@ def test_dropout_falls_on_attention_and_on_the_feed_forward(attention):
         assert not torch.equal(part.train()(values, support, features), part(values, support, features))
     layer.attention.eval()
     assert not torch.equal(layer(values, support, features), layer(values, support, features))
-
-
-def test_projection_is_redrawn_in_training_only():
-    graph = checks.random_graphs(sizes=(5,))[0]
-    model = build("graph", redraw_interval=1)
-    model.train()
-    model(graph)
-    drawn = model.features.projection.clone()
-    model(graph)
-    assert not torch.equal(model.features.projection, drawn)
-    drawn = model.features.projection.clone()
-    model.eval()
-    assert torch.equal(model(graph), model(graph))
-    assert torch.equal(model.features.projection, drawn)
-
-
-def test_features_that_do_not_fit_are_refused():
-    graph = checks.random_graphs(sizes=(4,))[0]
-    with pytest.raises(ValueError, match="4 columns"):
-        build()(GraphBatch(graph.x[:, :2], graph.edge_index, graph.ptr, graph.edge_attr))
-    with pytest.raises(ValueError, match="edge_dim=None"):
-        build()(GraphBatch(graph.x, graph.edge_index, graph.ptr))
-    with pytest.raises(ValueError, match="5 columns"):
-        build(edge_dim=5)(graph)
-    with pytest.raises(ValueError, match="feature map"):
-        build().layers[0](torch.randn(len(Support.sparse(graph).sets[2]), 8), Support.sparse(graph))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_heads": 3}, "multiple of num_heads"),
-        ({"v_dim": 9}, "multiple of num_heads"),
-        ({"attention": "linear"}, "softmax, kernel"),
-        ({"kernel": "relu"}, "generalized"),
-        ({"form": "coo"}, "sparse or dense"),
-        ({"input_order": 3}, "nodes and edges"),
-        ({"name": "hot-released", "degree_embeddings": 4}, "vocabulary sizes"),
-        ({"level": "hyperedge", "hyperedge_order": 2, "input_order": 2}, "input_order=1"),
-        ({"level": "hyperedge", "hyperedge_order": 1}, "two nodes or more"),
-    ],
-)
-def test_settings_that_cannot_be_say_what_can(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)
 
 
 # the linear cost

@@ -3,11 +3,9 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from gt_bench.claims.experiments.graphs import as_batch, bicyclopentyl, decalin, relabelled
-from gt_models import create_model
-from gt_models.batch import GraphBatch, MissingEncoding
+from gt_models.batch import GraphBatch
 from gt_models.polynormer import PolynomialBase
 from tests.gt_models import checks
 from tests.gt_models.polynormer.cases import ATTENTION, build, graphs, messy_graph, redraw
@@ -63,17 +61,6 @@ def test_a_changed_edge_index_is_seen():
 
 
 # -- checks of every model
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variant", "attention", "level"),
-    [(v, a, "node") for v in ("equation 17", "r") for a in ATTENTION]
-    + [(v, "local-to-global", "node") for v in ("equation 7", "v2", "random walk")]
-    + [("equation 17", a, "graph") for a in ("local-to-global", "local-and-global")],
-)
-def test_sound(variant, attention, level):
-    checks.assert_sound(lambda: build(level, attention=attention, **VARIANTS[variant]), graphs(), level)
 
 
 def test_each_phase_trains_its_own_part():
@@ -184,93 +171,6 @@ def test_version_2_distinguishes_what_version_1_cannot():
 # -- all kinds of inputs
 
 
-@pytest.mark.parametrize("attention", ATTENTION)
-@pytest.mark.parametrize("level", ["node", "graph"])
-def test_odd_graphs(level, attention):
-    model = build(level, attention=attention).eval()
-    nodes = GraphBatch(
-        torch.randn(1, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 1])
-    )  # one node, no edge
-    empty = GraphBatch(torch.empty(0, 4).double(), torch.empty(2, 0, dtype=torch.long), torch.tensor([0, 0]))
-    messy = messy_graph()
-    messy.encodings = {}
-    batch = checks.collate([messy, empty, nodes])
-    out = model(batch)
-    assert out.isfinite().all()
-    assert len(out) == (3 if level == "graph" else 7)
-    if level == "node":
-        torch.testing.assert_close(out, torch.cat([model(messy), model(nodes)]), rtol=1e-10, atol=1e-10)
-    assert torch.isfinite(model(empty)).all()
-
-
-def test_an_induced_subgraph_is_a_graph():
-    graph, model = graphs()[2], build()
-    keep = torch.tensor([1, 3, 4, 6])
-    place = torch.full((7,), -1)
-    place[keep] = torch.arange(4)
-    edges = place[graph.edge_index]
-    part = GraphBatch(graph.x[keep], edges[:, (edges >= 0).all(0)], torch.tensor([0, 4]))
-    out = model(part)
-    out.sum().backward()
-    assert out.shape == (4, 3)
-    assert out.isfinite().all()
-
-
-@pytest.mark.slow
-def test_takes_torch_geometric_data_and_categorical_features():
-    graph = graphs()[0]
-    model = build().eval()
-    data = Data(x=graph.x, edge_index=graph.edge_index)
-    torch.testing.assert_close(model(data), model(graph), rtol=0, atol=0)
-    words = create_model(
-        "polynormer", in_dim=[5, 3], out_dim=2, level="node", hidden_dim=8, num_heads=2, in_dropout=0.5
-    )
-    assert words(Data(x=torch.tensor([[4, 2], [0, 1]]), edge_index=torch.tensor([[0, 1], [1, 0]]))).shape == (2, 2)
-
-
-@pytest.mark.slow
-def test_bfloat16_autocast_is_near_float32():
-    graph, model = graphs((40,))[0].to("cpu", torch.float32), build(relu=True).float().eval()
-    expected = model(graph)
-    with torch.autocast("cpu", torch.bfloat16):
-        out = model(graph)
-        model.train()(graph).float().sum().backward()
-    assert (out.float() - expected).abs().max() < 0.05 * expected.abs().max() + 0.05
-    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, {"version": "v2", "attention": "local-and-global"}])
-def test_compiles_whole(settings):
-    model = build(relu=True, num_local_layers=1, num_global_layers=1, **settings).eval()
-    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
-    for batch in (graphs()[2], checks.collate(graphs())):
-        results = []
-        for form in (model, whole):
-            model.zero_grad()
-            out = form(batch)
-            out.sin().sum().backward()
-            results.append([out] + [p.grad for p in model.parameters() if p.grad is not None])
-        for expected, found in zip(*results, strict=True):
-            torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_exports():
-    class OfTensors(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = build(num_local_layers=1, num_global_layers=1).eval()
-
-        def forward(self, x: Tensor, edge_index: Tensor, ptr: Tensor) -> Tensor:
-            return self.model(GraphBatch(x, edge_index, ptr))
-
-    module, graph = OfTensors(), messy_graph()
-    arguments = (graph.x, graph.edge_index, graph.ptr)
-    torch.testing.assert_close(
-        torch.export.export(module, arguments).module()(*arguments), module(*arguments), rtol=1e-10, atol=1e-10
-    )
-
-
 def test_start_of_beta():
     """Xavier normal over [L, d] of all layers."""
     model = build(hidden_dim=400, num_local_layers=5)
@@ -290,24 +190,6 @@ def test_reset_parameters_draws_as_the_constructor_does():
         assert name.endswith(("norm.weight", "norm.bias")) or not torch.equal(p, old[name]), name
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"hidden_dim": 9}, "multiple of num_heads"),
-        ({"attention": "both"}, "local-to-global"),
-        ({"version": "v3"}, "v2"),
-        ({"local_layer": "gin"}, "gcn"),
-        ({"norm": "batch"}, "layer"),
-        ({"num_local_layers": 0}, "at least one layer"),
-        ({"level": "pair"}, "pair"),
-        ({"dropout": 1.0}, "dropout"),
-    ],
-)
-def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        build(**arguments)
-
-
 def test_tensors_made_in_inference_mode():
     model = build().eval()
     expected = model(graphs()[2])
@@ -317,10 +199,3 @@ def test_tensors_made_in_inference_mode():
         graph.edge_index[:, 0] = graph.edge_index[:, 1]
         fresh = GraphBatch(graph.x, graph.edge_index.clone(), graph.ptr)
         torch.testing.assert_close(model(graph), model(fresh), rtol=0, atol=0)
-
-
-def test_bad_inputs():
-    with pytest.raises(MissingEncoding, match="second_eigenvector"):
-        build(version="v2")(checks.random_graphs((4,))[0])
-    with pytest.raises(ValueError, match="columns"):
-        build(in_dim=6)(graphs()[0])

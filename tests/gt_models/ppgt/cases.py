@@ -107,9 +107,6 @@ def with_encodings() -> list[GraphBatch]:
     return singles
 
 
-SMALL_SUBGRAPHS = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {"pair_dim": 8}
-
-
 def small_subgraphs(**changes):
     given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
         "name": SUBGRAPHS,

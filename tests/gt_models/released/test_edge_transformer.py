@@ -9,7 +9,6 @@ import torch
 from gt_models import create_model
 from gt_models.released.edge_transformer import ReleasedLayer
 from tests.gt_models import checks
-from tests.gt_models.edge_transformer.cases import RELEASED, build, graphs
 
 
 def test_layer_parity(parity):
@@ -53,12 +52,3 @@ def test_parameter_counts_of_the_zinc_settings(num_layers, expected):
         num_heads=8,
     )
     assert sum(p.numel() for p in model.parameters()) == expected
-
-
-def test_state_dict_travels_through_safetensors(tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    model, other, batch = build(**RELEASED).eval(), build(**RELEASED).eval(), checks.collate(graphs())
-    save_file(model.state_dict(), tmp_path / "model.safetensors")
-    other.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    assert torch.equal(model(batch), other(batch))

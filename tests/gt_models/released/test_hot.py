@@ -8,7 +8,6 @@ from gt_models.hot import HigherOrderAttention
 from gt_models.hot.equivalence_classes import light_classes
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
-from tests.gt_models import checks
 from tests.gt_models.hot.cases import _float64, build, one_way_graph, parity_support, to_rows  # noqa: F401
 from tests.gt_models.reference import hot as reference
 
@@ -207,10 +206,3 @@ def test_settings_reach_every_layer():
             assert layer.ffn_in.classes == layer.ffn_out.classes == light_classes(attend.l, attend.l)
     assert (paper.features.kernel, authors.features.kernel) == ("softmax", "relu")
     assert (paper.features.redraw_interval, authors.features.redraw_interval) == (1, None)
-
-
-def test_pairs_with_a_diagonal_head_and_edges_as_input():
-    checks.assert_sound(
-        lambda: build("pair", "hot-released", head_dims=[6], head_diagonal=True), checks.random_graphs(), "pair"
-    )
-    checks.assert_sound(lambda: build("pair", input_order=2, attention="softmax"), checks.random_graphs(), "pair")

@@ -1,12 +1,9 @@
 """PPGT with Node2Subgraph as released."""
 
-import pytest
 import torch
 
-from gt_models import create_model
-from tests.gt_models.checks import assert_sound, collate, random_graphs
+from tests.gt_models.checks import collate, random_graphs
 from tests.gt_models.ppgt.cases import (
-    SMALL,
     SUBGRAPHS,
     described,
     expected_outputs,
@@ -22,16 +19,6 @@ def test_node2subgraph_in_loops():
     settings = described(SUBGRAPHS, degree=False, num_ffn=2, stem_scales=True)
     expected = expected_outputs(model, singles, settings, "class-attention", head_layers=1)
     torch.testing.assert_close(model(collate(singles)), expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.slow
-def test_node2subgraph_is_sound():
-    data = random_graphs((5, 3, 6), pair_encodings=(("rrwp", 5),), node_encodings=(("target", 1),))
-    given = {key: value for key, value in SMALL.items() if key != "edge_dim"} | {
-        "layer_scale": 0.1,
-        "stem_layer_scale": 0.1,
-    }
-    assert_sound(lambda: create_model(SUBGRAPHS, **given).double(), data, "graph", ("rrwp",))
 
 
 def test_node_masks_draw_in_training_only():
