@@ -7,6 +7,8 @@ checked where it comes in: `gt_bench.store.shipped_files` for records and result
 
 from typing import Any, NotRequired, Required, TypeAlias, TypedDict
 
+from gt_bench.records.state import CellState
+
 # any value of JSON
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 # settings as YAML and JSON have them, nested: their keys are those of a recipe, of a model's constructor or of an
@@ -336,11 +338,12 @@ class Columns(TypedDict):
 
 
 class Row(Columns):
-    """A row with its source, "own" or "shipped", if both were searched.
+    """A row with the state of its cell, and with its source, "own" or "shipped", if both were searched.
 
     `ensemble`: of a cell of `gt-bench try --search N --ensemble`, as in its result.
     """
 
+    state: CellState
     source: NotRequired[str | None]
     ensemble: NotRequired[EnsembleSummary]
 

@@ -182,7 +182,7 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
     sources = (source,) if source in (OWN, SHIPPED) else (OWN, SHIPPED)
     versions = {version.source: version for version in versions_of(cell, root, problems, sources)}
     rows = {name: summarise(version.result, version.records) for name, version in versions.items()}
-    whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["status"].partition(",")[0] == "ok"]
+    whole = [name for name in (OWN, SHIPPED) if name in rows and rows[name]["state"].complete]
     for name in [*whole, *rows]:
         row = rows[name]
         if row["chosen_on_test"]:
@@ -190,7 +190,7 @@ def _of_runs(cell: Cell, source: str, root: Path, problems: list[str]) -> Entry 
         if row["mean"] is not None and math.isfinite(row["mean"]):
             targets = versions[name].result["recipe"].get("targets")
             unit = f" (targets: {targets})" if targets else ""
-            if "/" in row["status"].partition(",")[0]:
+            if row["state"].partial:
                 problems.append(f"{cell.cell}: {row['status']}: ranked by the mean of the runs that ended well")
             block = Block(cell.suite, cell.dataset, f"{row['metric'] or ''}{unit}")
             data = versions[name].records[0]["deterministic"]["digests"]["data"]

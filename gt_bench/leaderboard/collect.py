@@ -11,8 +11,9 @@ from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.data.packed import PackedHeader
 from gt_bench.leaderboard.remembered import Known, recall, remember
-from gt_bench.leaderboard.rows import absent, rows_of
+from gt_bench.leaderboard.rows import absent, rows_of, with_state
 from gt_bench.leaderboard.verdicts import with_claims, with_false_discovery
+from gt_bench.records.state import Ended
 from gt_bench.schemas import Record, Result, Row
 from gt_bench.store.attempts import records_of
 from gt_bench.store.record_checks import record_problems
@@ -80,8 +81,7 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
                 file, (its_rows, stale) = one
                 found.versions[SHIPPED, cell.cell] = Version(SHIPPED, file.result, file.records, stale)
                 rows[SHIPPED] = its_rows
-                for row in rows[SHIPPED]:
-                    row["status"] += f", stale: {', '.join(stale)}" if stale else ""
+                rows[SHIPPED] = [with_state(row, row["state"].with_stale(stale)) for row in its_rows]
             for source, its in rows.items():
                 for row in its:
                     row["source"] = source
@@ -95,9 +95,7 @@ def gather(grid: Grid, results: Path = Path("results"), store: Path = Path("stor
 
 def _taken(rows: dict[str, list[Row]]) -> str:
     """Returns the version that counts: the own one if it is complete or the shipped one is not."""
-    complete = [
-        source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["status"].partition(",")[0] == "ok"
-    ]
+    complete = [source for source in (OWN, SHIPPED) if source in rows and rows[source][0]["state"].complete]
     return (complete or [OWN if OWN in rows else SHIPPED])[0]
 
 
@@ -149,10 +147,10 @@ def collect(
         try:
             result = read_result(results / f"{cell.cell}.json", cell.cell)
         except StoreError as error:
-            rows.append(absent(cell.cell, "unreadable", str(error)))
+            rows.append(absent(cell.cell, Ended.UNREADABLE, str(error)))
             continue
         if result is None:
-            rows.append(absent(cell.cell, "not run", None))
+            rows.append(absent(cell.cell, Ended.NOT_RUN, None))
             continue
         mine, problems = [], []
         for digest in result["runs"]:
@@ -173,8 +171,8 @@ def collect(
         own = rows_of(result, mine, problems, rules)
         now = user_data_digest(cell.dataset)
         if now and any(record["deterministic"]["digests"]["data"] != now for record in mine):
+            own = [with_state(row, row["state"].with_stale(["data"])) for row in own]
             for row in own:
-                row["status"] += ", stale: data"
                 row["notes"].append("! the data have changed since these runs: train the cell again")
         rows += own
     return rows, found, records
@@ -240,7 +238,7 @@ def shipped_rows(cells: Sequence[Cell], shipped: dict[str, Shipped], grid: Grid)
             one = shipped[cell.cell]
             rows += rows_of(one.result, one.records, (), grid.run.verdict)
         else:
-            rows.append(absent(cell.cell, "not run", None))
+            rows.append(absent(cell.cell, Ended.NOT_RUN, None))
     rows = with_claims(rows, grid.run.verdict)
     for row in rows:
         if row["cell"] in shipped:

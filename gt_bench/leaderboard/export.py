@@ -10,11 +10,12 @@ from gt_bench.data.registry import catalog
 from gt_bench.leaderboard.columns import table_lines
 from gt_bench.leaderboard.verdicts import p_of_comparisons
 from gt_bench.papers.published import lookup
+from gt_bench.records.state import CellState
 from gt_bench.schemas import COLUMNS, Row
 from gt_bench.stats.verdict import false_discovery
 from gt_bench.store.run_store import StoreError
 from gt_bench.utils.format import csv_text
-from gt_bench.utils.io import read_text, write_bytes
+from gt_bench.utils.io import json_value, read_text, write_bytes
 
 
 def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
@@ -26,7 +27,7 @@ def to_json(suite: str, rows: Sequence[Row], rules: Rules) -> str:
         "tally": tally(rows, rules),
         "units": "raw: percentages as fractions",
     }
-    return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True) + "\n"
+    return json.dumps(head | {"rows": rows}, indent=1, allow_nan=True, default=json_value) + "\n"
 
 
 def write_reports(suite: str, rows: Sequence[Row], reports: Path, rules: Rules) -> list[Path]:
@@ -41,7 +42,7 @@ def rows_in(path: Path) -> list[Row]:
         rows = json.loads(read_text(path))["rows"]
         if not all(set(COLUMNS) <= set(row) for row in rows):
             raise ValueError("columns are missing in a row")
-        return rows
+        return [row | {"state": CellState.model_validate(row["state"])} for row in rows]
     except (OSError, RecursionError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"{path}: not a leaderboard ({error}); write it again: python -m stages.leaderboard {path.stem}"

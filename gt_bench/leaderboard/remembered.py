@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from gt_bench.config.grid import Cell, Grid
+from gt_bench.records.state import CellState
 from gt_bench.schemas import Json, Row
 from gt_bench.utils.code_digest import ROOT
 from gt_bench.utils.digest import digest_of
@@ -40,17 +41,17 @@ def recall(path: Path, cell: Cell, grid: Grid) -> Known | None:
         return None
     try:
         content = json.loads(_file_of(cell).read_text(encoding="utf-8"))
-        return Known(content["rows"], content["stale"]) if content["key"] == _key(path, cell, grid) else None
+        if content["key"] != _key(path, cell, grid):
+            return None
+        rows = [row | {"state": CellState.model_validate(row["state"])} for row in content["rows"]]
+        return Known(rows, content["stale"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def remember(path: Path, cell: Cell, grid: Grid, known: Known) -> None:
-    """Writes the entry to the cache.
-
-    Nothing is written if code was compared by golden values: a run of those may have failed.
-    """
-    if _kept(path) and not any(text.startswith("code") for text in known.stale):
+    """Writes the entry to the cache."""
+    if _kept(path):
         content = {"key": _key(path, cell, grid), "rows": known.rows, "stale": known.stale}
         with contextlib.suppress(WriteError):  # an installed package may be read-only
             write_json(_file_of(cell), cast(Json, content))

@@ -14,8 +14,10 @@ from gt_bench.config.cuts import PARTS, cut_in
 from gt_bench.config.verdict_settings import Rules
 from gt_bench.leaderboard.expectations import with_expectation
 from gt_bench.leaderboard.verdicts import printed_number, with_verdict
+from gt_bench.leaderboard.words import status_of
 from gt_bench.papers.published import Published, PublishedError, further
 from gt_bench.papers.units import PERCENT, mean_and_std
+from gt_bench.records.state import CellState, Ended
 from gt_bench.schemas import COLUMNS, EnsembleSummary, Record, Result, Row, SearchSummary
 from gt_bench.stats.verdict import STD_DDOF
 from gt_bench.store.shipped_files import contribution_of
@@ -25,16 +27,13 @@ CHOSEN_ON_TEST = (
     "! the epoch was chosen on the test split, as for the published number: compare it with that number alone; it "
     "decides no claim and is in no ranking"
 )
-NO_NUMBER = "no number"  # status of a row whose metric is undefined (NaN or infinite) in a run that ended well
 
 
 def rows_of(
     result: Result, records: Sequence[Record], problems: Sequence[str] = (), rules: Rules | None = None
 ) -> list[Row]:
     """Returns the rows of a cell with their verdicts: its metric first, then further published numbers."""
-    modified = bool(modified_records(records))
-    row = with_verdict(summarise(result, records, problems), result, rules, modified=modified)
-    rows = [with_expectation(row, rules)]
+    rows = [with_expectation(with_verdict(summarise(result, records, problems), result, rules), rules)]
     try:
         others = further(result.get("published"), result["dataset"], result.get("metric"))
     except PublishedError as error:
@@ -44,7 +43,7 @@ def rows_of(
     for printed in others:
         row = summarise(result, records, problems, printed)
         if row["values"] or not row["runs"]:
-            rows.append(with_verdict(row, result, rules, printed, modified))
+            rows.append(with_verdict(row, result, rules, printed))
     return rows
 
 
@@ -91,11 +90,13 @@ def summarise(
     seeds, contributed = len(result.get("seeds") or ()), contribution_of(records)
     failures = Counter(r["deterministic"]["status"] for r in records if r not in good)
     reasons = [reason] if (reason := result.get("reason")) else []
-    row |= {
-        "status": _status(result["status"], len(good), seeds, failures, len(problems)),
-        "runs": len(good),
-        "seeds": seeds,
-    }
+    modified = modified_records(records)
+    imported = result.get("imported")
+    row["state"] = CellState(
+        ended=Ended(result["status"]), wanted=seeds, done=len(good), failed=dict(failures), unreadable=len(problems),
+        modified=bool(modified), stale=list(imported["stale"]) if imported else [],
+    )  # fmt: skip
+    row |= {"runs": len(good), "seeds": seeds}
     row |= {
         "reduced": [
             line for line in result.get("reduced") or () if not (whole and len(whole) == len(good) and _of_parts(line))
@@ -121,14 +122,12 @@ def summarise(
         if ensemble := search.get("ensemble"):
             row["ensemble"] = ensemble
             row["notes"].append(_ensemble_note(ensemble, row["metric"]))
-    if modified := modified_records(records):
+    if modified:
         versions = version_text(modified[0]["deterministic"]["versions"], modified=True)
         row["notes"].append(f"computed by code that was changed without raising a version ({versions})")
-        row["status"] += ", modified"
-    if imported := result.get("imported"):
+    if imported:
         stale = f"; stale when it was imported: {', '.join(imported['stale'])}" if imported.get("stale") else ""
         row["notes"].append(f"imported: shipped record of commit {(imported.get('commit') or 'unknown')[:12]}{stale}")
-        row["status"] += f", stale: {', '.join(imported['stale'])}" if stale else ""
     scaled = (result.get("recipe") or {}).get("targets") and row["metric"] in ("mae", "mse", "rmse")
     own = "percent" if row["metric"] in PERCENT else "deviations" if scaled else "none"
     row["unit"] = published.unit if published else own
@@ -153,7 +152,8 @@ def summarise(
     ]
     if undefined:
         no_number = f"{row['metric']} is not a number on this split: {', '.join(undefined)}"
-        row |= {"status": NO_NUMBER, "reason": "; ".join([row["reason"], no_number] if row["reason"] else [no_number])}
+        row["state"] = row["state"].model_copy(update={"undefined": True})
+        row["reason"] = "; ".join([row["reason"], no_number] if row["reason"] else [no_number])
     elif row["values"]:
         # unstated: most papers do not state which deviation they publish; the population one, as in the scripts behind
         # the WebKB rows (Polynormer's script prints the sample one: 5% more at ten runs)
@@ -162,7 +162,12 @@ def summarise(
         if row["published_mean"] is not None:
             row["difference"] = round(mean - row["published_mean"], 12)
     _add_cost(row, records, good)
-    return row
+    return with_state(row, row["state"])
+
+
+def with_state(row: Row, state: CellState) -> Row:
+    """Returns the row with another state, and with its status, which are the words of the state."""
+    return row | {"state": state, "status": status_of(state)}
 
 
 def _add_cost(row: Row, records: Sequence[Record], good: Sequence[Record]) -> None:
@@ -179,7 +184,7 @@ def _add_cost(row: Row, records: Sequence[Record], good: Sequence[Record]) -> No
 def _average(row: Row, size: int) -> None:
     """Replaces the runs of a row, in the order of the seeds, by averages of `size` runs each, as published."""
     runs = len(row["values"])
-    whole = runs // size if row["status"].partition(",")[0] == "ok" else 0
+    whole = runs // size if row["state"].complete else 0
     if not whole:
         row["notes"].append(
             f"the published deviation is over averages of {size} runs: {runs} runs are there, which are compared as "
@@ -196,7 +201,7 @@ def spread(row: Row) -> float | None:
     return row["std"] if row["runs"] > 1 else None
 
 
-def absent(cell: str, status: str, reason: str | None) -> Row:
+def absent(cell: str, status: Ended, reason: str | None) -> Row:
     """Returns the row of a cell without a readable result."""
     suite, dataset, model = cell.split("/")
     result = cast(
@@ -224,19 +229,6 @@ def _not_unique(records: Sequence[Record]) -> list[str]:
 def _of_parts(line: str) -> bool:
     cut = cut_in(line)
     return cut is not None and cut.unit in PARTS
-
-
-def _status(status: str, good: int, seeds: int, failures: Counter[str], unreadable: int) -> str:
-    if good == seeds > 0:
-        return "ok"
-    counts = [f"{n} {what}" for what, n in sorted(failures.items())] + (
-        [f"{unreadable} unreadable"] if unreadable else []
-    )
-    if good:
-        return f"ok {good}/{seeds}" + (f" ({', '.join(counts)})" if counts else "")
-    if unreadable and status == "ok":
-        return "unreadable"
-    return status
 
 
 def _ensemble_note(ensemble: EnsembleSummary, metric: str | None) -> str:

@@ -1,6 +1,5 @@
 """Verdicts of rows: on each published number, on the claim to be best in a column, and over all numbers together."""
 
-import re
 from collections.abc import Mapping, Sequence
 
 from gt_bench.config.cuts import seeds_in
@@ -25,7 +24,6 @@ def with_verdict(
     result: Result,
     rules: Rules | None = None,
     printed: Published | None = None,
-    modified: bool = False,
 ) -> Row:
     """Returns the row with its verdict on the published number (gt_bench/stats/verdict.py).
 
@@ -37,17 +35,16 @@ def with_verdict(
         result: result of the cell.
         rules: rules of verdicts.
         printed: another published number than that of the cell.
-        modified: whether a run was computed by code that was changed without raising a version; it gets no verdict.
     """
     cuts = [seeds_in(line) for line in row["reduced"]]
     full = runs_in_full(row)
-    # these would be a choice among the runs: what failed may have failed for what it would have scored
-    failed = _failed(row["status"].partition(", stale")[0])
-    if not row["status"].startswith("ok") or row["mean"] is None or row["std"] is None:
+    state = row["state"]
+    if row["mean"] is None or row["std"] is None:
         return row | {"verdict": "none: no result"}
-    if modified:
+    if state.modified:
         return row | {"verdict": "none: modified code"}
-    if failed:
+    # these would be a choice among the runs: what failed may have failed for what it would have scored
+    if failed := sum(state.failed.values()):
         return row | {"verdict": f"none: {failed} of {full} runs failed"}
     if not all(cuts):
         return row | {"verdict": "none: reduced"}
@@ -242,8 +239,3 @@ def _spread(row: Row) -> float | None:
 
 def _provisional(word: str, runs: int, full: int) -> str:
     return f"{word}, {runs} of {full} runs"
-
-
-def _failed(status: str) -> int:
-    """Returns how many runs failed, by a status such as `ok 3/5 (1 diverged, 1 oom)`. Missing runs have not failed."""
-    return sum(int(n) for n, what in re.findall(r"(\d+) ([\w-]+)", status.partition("(")[2]) if what != "unreadable")

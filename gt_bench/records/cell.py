@@ -2,7 +2,10 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from gt_bench.records.base import FileModel, Number, Sha256
+from gt_bench.records.state import Ended
 
 
 class EnsembleSummary(FileModel):
@@ -68,7 +71,7 @@ class CellResult(FileModel):
     suite: str
     dataset: str
     model: str
-    status: str
+    status: Ended = Field(strict=False)
     reason: str | None = None
     metric: str | None = None
     direction: Literal["max", "min"] | None = None

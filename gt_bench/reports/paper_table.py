@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from gt_bench.leaderboard.words import status_of
 from gt_bench.papers.published import Published
 from gt_bench.papers.table_layout import Column, Layout
 from gt_bench.schemas import Row
@@ -167,7 +168,7 @@ def digits_of(published: Published) -> int:
 def our_number(row: Row, published: Published) -> str:
     """Returns our mean and deviation in the unit and with the digits of the paper; without a mean, the status."""
     if row["mean"] is None:
-        return str(row["status"]).partition(", stale")[0]
+        return status_of(row["state"].model_copy(update={"stale": []}))
     scale, digits = 100 if published.unit == "percent" else 1, digits_of(published)
     spread = f" ± {scale * row['std']:.{digits}f}" if row["runs"] > 1 and row["std"] is not None else ""
     return f"{scale * row['mean']:.{digits}f}{spread}"

@@ -19,6 +19,7 @@ from gt_bench.leaderboard.collect import collect, every_row, gather, shipped_of,
 from gt_bench.leaderboard.columns import SHOWN, cells, remarks_of
 from gt_bench.leaderboard.export import tally, write_reports
 from gt_bench.leaderboard.printed_rows import print_rows, short_names
+from gt_bench.leaderboard.rows import with_state
 from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
@@ -35,7 +36,6 @@ from gt_bench.utils.format import print_text
 from gt_bench.utils.paths import place, suite_folders
 from gt_bench.utils.terminal import print_table
 
-ABSENT = "no shipped record"  # status of a row of the board
 JUDGED = (
     "dataset", "model", "metric", "runs", "difference [95 %]", "verdict", "q", "margin (power)", "seeds needed",
     "claim",
@@ -63,15 +63,14 @@ def board(suite: str, grid: Grid, root: Path = ROOT) -> list[Row]:
         return collect(grid.suite(suite), Path("results"), Store(), grid.run.verdict)[0]
     shipped = shipped_of(grid, suite, root)
     rows = shipped_rows(grid.suite(suite), shipped, grid)
+    found = []
     for row in rows:
-        if row["cell"] not in shipped:
-            row["status"] = ABSENT
-            continue
-        state = freshness(shipped[row["cell"]], grid)
-        if state.stale:
-            row["status"] += f", stale: {', '.join(state.stale)}"
-        row["notes"][-1] += f": {state.text}"
-    return rows
+        if row["cell"] in shipped:
+            fresh = freshness(shipped[row["cell"]], grid)
+            row = with_state(row, row["state"].with_stale(fresh.stale))
+            row["notes"][-1] += f": {fresh.text}"
+        found.append(row)
+    return found
 
 
 def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = None, notes: bool = False) -> None:
@@ -93,13 +92,13 @@ def show_suite(suite: str, grid: Grid, root: Path = ROOT, write: Path | None = N
         print_rows(suite, rows, notes)
         print_text("from results/ and store/; nothing was computed")
         return
-    shown = [row for row in rows if row["status"] != ABSENT]
+    shown = [row for row in rows if not row["state"].absent]
     if shown:
         print_rows(suite, shown, notes)
         print_text(tally(shown, grid.run.verdict))
     else:
         print_text(f"{suite} has no shipped records; `gt-bench show {suite}` prints the results that you computed")
-    without = [row["cell"] for row in rows if row["status"] == ABSENT]
+    without = [row["cell"] for row in rows if row["state"].absent]
     if said := claim_lines(rows, suite, grid.run.verdict):
         print_text(f"Claims of the paper: {said[-3]} `gt-bench claims {suite}` shows them")
     print_text(f"from {place(root / suite)} alone; nothing was computed")
@@ -144,7 +143,7 @@ def show_dataset(dataset: str, grid: Grid, root: Path = ROOT, notes: bool = Fals
     lines = []
     for row in rows:
         texts = dict(zip(SHOWN, cells(row), strict=True))
-        status = "" if row["status"].partition(",")[0] == "ok" else f"{row['status']}, "
+        status = "" if row["state"].complete else f"{row['status']}, "
         label = " / ".join(row["cell"].split("/")[::2])
         lines.append([label, *(texts[k] for k in names[1:-1]), f"{status}{row['source']}"])
     run = {tuple(row["published_place"]) for row in rows if row["published_place"] and row["mean"] is not None}

@@ -22,6 +22,7 @@ from gt_bench.config.search_options import options_of
 from gt_bench.config.space_text import space_text
 from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.leaderboard.rows import spread, summarise
+from gt_bench.records.state import CellState
 from gt_bench.schemas import Named, Record, Result, Row
 from gt_bench.search.artifacts import COST, DESCRIBED
 from gt_bench.store.attempts import attempt_id, when
@@ -128,7 +129,7 @@ def tracked_run(
         artifacts[f"model/{weights.name}"] = weights
     return Tracked(
         name=f"{cell_name(cell)} seed {run['seed']}",
-        status=_status(run["status"]),
+        status="FINISHED" if run["status"] == "ok" else "FAILED",
         params=_arguments(record)
         | flatten(run["recipe"])
         | {"seed": str(run["seed"]), "split": str(run["split"])}
@@ -204,7 +205,7 @@ def tracked_cell(result: Result, records: Sequence[Record], judged: Row | None =
     artifacts |= search_plots(result) if current and result.get("search") else {}
     return Tracked(
         name=cell_name(result) if current else f"{cell_name(result)}, until {when(records)}",
-        status=_status(row["status"]),
+        status=_status(row["state"]),
         params=(_arguments(records[0]) if records else {}) | flatten(result["recipe"]) | _origin(records),
         metrics=_points(figures),
         tags=_tags(tags),
@@ -438,9 +439,9 @@ def milliseconds(moment: str) -> int:
     return int(datetime.fromisoformat(moment).timestamp() * 1000)
 
 
-def _status(status: str) -> str:
+def _status(state: CellState) -> str:
     # MLflow has no other final states; the tag gt.status has the kind of failure
-    return "FINISHED" if status.startswith("ok") else "FAILED"
+    return "FINISHED" if state.done and not state.undefined else "FAILED"
 
 
 def _points(figures: Mapping[str, float | None]) -> dict[str, list[tuple[int, float]]]:

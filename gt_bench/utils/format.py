@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from pydantic import BaseModel
+
 from gt_bench.utils.redact import printable
 
 
@@ -78,6 +80,8 @@ def print_json(content: object) -> None:
 
 def _finite(content: object) -> object:
     """Replace NaN and infinity by None: JSON has neither."""
+    if isinstance(content, BaseModel):
+        content = content.model_dump(mode="json")
     if isinstance(content, dict):
         return {key: _finite(value) for key, value in content.items()}
     if isinstance(content, list | tuple):

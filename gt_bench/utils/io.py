@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from pydantic import BaseModel
 
 from gt_bench.utils.errors import UserError
 
@@ -36,7 +37,19 @@ def is_plain_name(name: str) -> bool:
 
 def write_json(path: Path, content: Any) -> Path:
     """Write JSON with `atomic_file`. Raises WriteError."""
-    return write_bytes(path, (json.dumps(content, indent=1, allow_nan=True) + "\n").encode())
+    text = json.dumps(content, indent=1, allow_nan=True, default=json_value)
+    return write_bytes(path, (text + "\n").encode())
+
+
+def json_value(content: object) -> Any:
+    """Returns the JSON value of an object that JSON does not know, for `json.dumps(default=json_value)`.
+
+    Raises:
+        TypeError: it is no model of pydantic.
+    """
+    if isinstance(content, BaseModel):
+        return content.model_dump(mode="json")
+    raise TypeError(f"{type(content).__name__} is no JSON value")
 
 
 def write_bytes(path: Path, content: bytes) -> Path:

@@ -11,6 +11,7 @@ from gt_bench.leaderboard.columns import SHOWN, cells
 from gt_bench.papers.coverage import seconds_by_device
 from gt_bench.papers.table_layout import Column, layouts
 from gt_bench.papers.units import mean_and_std
+from gt_bench.records.state import Ended
 from gt_bench.reports.paper_table import (
     BY_WORD,
     Kind,
@@ -94,18 +95,14 @@ def texts_of(row: Row) -> dict[str, str]:
 
 def state_of(row: Row) -> str:
     """Returns the state of a row, by which the page filters."""
-    status = str(row["status"])
-    if "stale" in status:
+    state = row["state"]
+    if state.stale:
         return "stale"
-    if status.partition(",")[0] == "ok":
+    if state.complete:
         return "reduced" if row["reduced"] else "ok"
-    return (
-        "not run"
-        if status.startswith("not run")
-        else "incomplete"
-        if status.startswith("ok") or status == "unfinished"
-        else "failed"
-    )
+    if state.absent:
+        return "not run"
+    return "incomplete" if state.partial or state.ended == Ended.UNFINISHED else "failed"
 
 
 def id_of(row: Row) -> str:

@@ -5,7 +5,7 @@ import io
 import json
 
 from gt_bench.config.verdict_settings import Rules
-from gt_bench.leaderboard.export import tally, to_csv, to_json, to_markdown
+from gt_bench.leaderboard.export import rows_in, tally, to_csv, to_json, to_markdown
 from gt_bench.leaderboard.rows import absent, rows_of, summarise
 from gt_bench.leaderboard.verdicts import with_claims, with_verdict
 from tests.gt_bench.cells import ET, make_result, records, without_data
@@ -21,7 +21,7 @@ def test_two_hundred_cells_of_which_most_have_nothing():
     assert len(to_markdown("edge-transformer", rows, Rules()).splitlines()) > 200
 
 
-def test_files_of_rows():
+def test_files_of_rows(tmp_path):
     runs = records(failed=("oom",))
     result = make_result(ET, runs, reduced=("a | b",))
     rows = [with_verdict(summarise(result, runs), result), summarise(without_data(ET.replace("cornell", "texas")), [])]
@@ -37,7 +37,10 @@ def test_files_of_rows():
     assert len(table) == 4
     assert len({line.replace("\\|", "").count("|") for line in table}) == 1
     assert "oom: set by the test" in text
-    assert text == to_markdown("edge-transformer", json.loads(json.dumps(rows)), Rules())
+    path = tmp_path / "edge-transformer.json"
+    path.write_text(to_json("edge-transformer", rows, Rules()))
+    assert rows_in(path)[0]["state"] == rows[0]["state"]
+    assert text == to_markdown("edge-transformer", rows_in(path), Rules())
 
 
 def test_csv_and_json_carry_both_verdicts_and_what_is_behind_them():

@@ -16,7 +16,7 @@ from tests.gt_bench.cells import ET, make_record, make_result, records
 def test_a_row_in_figures():
     runs = records()
     row = summarise(make_result(ET, runs), runs)
-    assert set(row) == set(COLUMNS)
+    assert set(row) == {*COLUMNS, "state"}
     assert row["mean"] == pytest.approx(0.65)
     assert row["std"] == pytest.approx(np.std([0.6, 0.65, 0.7]))
     assert (row["std_ddof"], row["runs"], row["seeds"], row["status"]) == (0, 3, 3, "ok")

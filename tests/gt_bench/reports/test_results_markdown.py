@@ -52,7 +52,7 @@ def test_a_fresh_clone_shows_its_records_without_computing(trained, monkeypatch)
     assert shown.exit_code == 0, shown.output
     for text in ("stale", "nothing was computed", "1 cells have no shipped record: web/other"):
         assert text in shown.output
-    assert "no shipped record" in Path("out/small.md").read_text()
+    assert "not run" in Path("out/small.md").read_text()
     assert "ok, stale: recipe" in Path("out/small.md").read_text()
     assert not Path("store").exists()
 

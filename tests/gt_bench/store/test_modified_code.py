@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.config.grid import load_grid
+from gt_bench.experiment import modified_code
 from gt_bench.provenance.staleness import freshness
 from gt_bench.provenance.transfer import export_cell
 from gt_bench.store.run_store import StoreError
@@ -47,10 +48,8 @@ def test_modified_code_runs_under_a_key_of_its_own_and_is_not_exported(trained, 
 def test_verify_states_which_shipped_cells_the_code_would_compute_otherwise(trained, monkeypatch):
     shipped, grid = read(export()), load_grid()
     monkeypatch.setattr("gt_bench.provenance.staleness.code_of", lambda model, task: CODE)
-    monkeypatch.setattr(
-        "gt_bench.experiment.modified_code.differences",
-        lambda wanted, say=print: dict.fromkeys(wanted, "losses[0] differs"),
-    )
+    for name in ("differences", "known_differences"):
+        monkeypatch.setattr(modified_code, name, lambda wanted, **_: dict.fromkeys(wanted, "losses[0] differs"))
     assert freshness(shipped, grid).stale == ["code (losses[0] differs)"]
     shown = run("store", "verify")
     assert (shown.exit_code, "stale: code (losses[0] differs)" in shown.output) == (0, True), shown.output

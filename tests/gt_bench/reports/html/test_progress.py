@@ -6,6 +6,7 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.forecasting.cache import FILE, Cost, _add, _key
 from gt_bench.leaderboard.collect import Gathered
+from gt_bench.records.state import CellState, Ended
 from gt_bench.reports.html import progress
 from gt_bench.utils.format import duration
 from tests.conftest import ROOT
@@ -36,17 +37,18 @@ def test_what_is_left_of_a_cell_that_was_cut_is_the_rest_stale_or_not(tmp_path, 
         json.dumps({"cells": {cell.cell: {"h100": {"unfused": 1800.0}, "cpu": 7200.0, "seeds": 3, "search_runs": 1}}})
     )
 
-    def line(status: str, reduced: list[str]) -> dict[str, object]:
-        row = {"cell": cell.cell, "status": status, "reduced": reduced, "runs": 1, "source": "shipped"}
+    def line(stale: list[str], reduced: list[str]) -> dict[str, object]:
+        state = CellState(ended=Ended.OK, wanted=1, done=1, stale=stale)
+        row = {"cell": cell.cell, "state": state, "reduced": reduced, "runs": 1, "source": "shipped"}
         (found,) = progress.of_suites(grid, Gathered(rows=[row]), tmp_path, tmp_path, paper)
         return found
 
-    for status in ("ok", "ok, stale: code"):
-        cut = line(status, ["1 of 3 seeds"])
+    for stale in ([], ["code"]):
+        cut = line(stale, ["1 of 3 seeds"])
         assert (cut["done"], cut["begun"]) == (0, 1)
         assert cut["rest"] == f"{duration(2 * 7200.0)} for 1 of 1 cells"
         assert cut["gpu"] == f"{duration(2 * 1800.0)} for 1 of 1 cells"
-        whole = line(status, [])
+        whole = line(stale, [])
         assert (whole["done"], whole["begun"], whole["rest"]) == (1, 0, "nothing")
 
 
