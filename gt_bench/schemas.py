@@ -21,7 +21,8 @@ Curves = dict[str, list[Any]]
 class Digests(TypedDict):
     """sha256 of what decides a run, besides its seed, split and versions.
 
-    `files`: of a user's own model, the file and what it imports, and files that its arguments name. `modified`: of the
+    `files`: of a user's own model, the file and the files of its folder that it imports; drawn at random for a class of
+    a notebook or of the running script, whose runs are computed each time. `modified`: of the
     code, where it computes other golden values than those of its versions: a change whose version was not raised.
     `metric`: of the files of user-supplied metrics. `last_batch`: "joined" where one graph is left over in training and
     joins the batch before it; runs from before it

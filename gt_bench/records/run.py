@@ -60,7 +60,8 @@ class Digests(FileModel):
         recipe: of the recipe.
         data: of the packed dataset.
         encodings: of all encodings.
-        files: of a user-supplied model: its files, and files that its arguments name.
+        files: of a user-supplied model: its file and the files of its folder that it imports. Random for a class that
+            no new process can import, whose runs are computed each time.
         modified: of code whose golden values differ from those of its declared versions.
         metric: of the files of user-supplied metrics.
         last_batch: "joined" where one graph is left over in training and joins the batch before it.

@@ -201,7 +201,7 @@ def test_a_process_killed_while_it_writes_the_journal_blocks_nobody(project):
     from gt_bench.search.storage import open_study
 
     holds = (
-        "import time; from pathlib import Path; from gt_bench.config.grid import RunSettings; "
+        "import time; from pathlib import Path; from gt_bench.config.params import RunSettings; "
         "from gt_bench.search.storage import open_study; study = open_study(RunSettings(), Path(), 'c', 'x', ['max']); "
         "study._storage._backend._lock.acquire(); print(1, flush=True); time.sleep(60)"
     )
