@@ -113,17 +113,21 @@ def write_state(grid: Grid) -> None:
 
 def remove_results_without_records(cells: Iterable[Cell], results: Path = Path("results")) -> None:
     """Remove the results of cells of which a record is not in the store. DVC does not manage the store."""
-    store = Store()
+    store, lost = Store(), []
     for cell in cells:
         path = results / f"{cell.cell}.json"
         try:
             result = read_result(path, cell.cell)
         except StoreError:  # the leaderboard reports it
             continue
-        lost = [d for d in (result or {"runs": []})["runs"] if not (store.folder(d) / "record.json").exists()]
-        if lost:
+        if result and not all((store.folder(digest) / "record.json").exists() for digest in result["runs"]):
             path.unlink(missing_ok=True)
-            print_text(f"{cell.cell}: {len(lost)} of its records are not in {store.root}/: it runs again", flush=True)
+            lost.append(cell.cell)
+    if lost:
+        shown = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
+        print_text(
+            f"{len(lost)} cells run again, because {store.root}/ has not all of their records: {shown}", flush=True
+        )
 
 
 def _identity(recipe: Recipe, task: str) -> Settings:

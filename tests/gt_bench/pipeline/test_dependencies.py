@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from gt_bench.data.registry import catalog, get_spec
 from gt_bench.pipeline import dependencies
 from gt_bench.pipeline.grid import main as write_grid
 from gt_bench.utils.io import WriteError
+from tests.gt_bench.cells import ET, make_record, make_result, write
 
 
 def test_a_task_that_does_not_exist_stops_the_first_stage_by_its_names(repository, monkeypatch, capsys):
@@ -62,3 +64,25 @@ def test_a_full_disk_stops_the_first_stage_in_one_line(repository, monkeypatch, 
     monkeypatch.setattr(dependencies, "write_bytes", full)
     assert dependencies.main() == 1
     assert capsys.readouterr().err.endswith(": the disk is full\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "stays"),
+    [
+        (lambda record, result: None, True),
+        (lambda record, result: record.write_text("{"), True),  # the leaderboard names it
+        (lambda record, result: result.write_text("{"), True),
+        (lambda record, result: record.unlink(), False),
+        (lambda record, result: shutil.rmtree("store"), False),
+    ],
+)
+def test_a_result_is_removed_if_a_record_is_missing(repository, spoil, stays):
+    records = [make_record(ET, seed) for seed in (0, 1)]
+    without = make_result(ET.replace("edge-transformer/", "other/", 1), [])
+    write(Path(), [make_result(ET, records), without], records)
+    digest = records[1]["digest"]
+    path, other = (Path("results", f"{result}.json") for result in (ET, without["cell"]))
+    spoil(Path("store", digest[:2], digest, "record.json"), path)
+    dependencies.remove_results_without_records([SimpleNamespace(cell=ET), SimpleNamespace(cell=without["cell"])])
+    assert path.exists() == stays
+    assert other.exists()
