@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import sys
-import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -33,6 +32,7 @@ from gt_bench.runtime.exit_status import status_of
 from gt_bench.schemas import Settings
 from gt_bench.store.run_store import Store, StoreError
 from gt_bench.store.shipped_files import read_result
+from gt_bench.tracking.uri import workspace_id
 from gt_bench.utils.code_digest import code_digest
 from gt_bench.utils.digest import digest_of
 from gt_bench.utils.dvc import keep_in_memory, without_git_user
@@ -188,10 +188,7 @@ def _tracking_store() -> str:
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
         return without_credentials(uri)
-    path = Path("mlruns") / "id"
-    if not path.exists():
-        write_bytes(path, f"{uuid.uuid4()}\n".encode())
-    return path.read_text(encoding="utf-8").strip()
+    return workspace_id()
 
 
 def _replace(root: Path, wanted: dict[Path, object]) -> None:

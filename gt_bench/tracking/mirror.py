@@ -20,7 +20,8 @@ from gt_bench.store.attempts import attempt_id
 from gt_bench.store.run_store import Store, best_run
 from gt_bench.tracking.payload import DIGEST_LENGTH, NOTE, Tracked, tracked_cell, tracked_run
 from gt_bench.tracking.saved_views import described, views_of
-from gt_bench.tracking.sqlite import TrackingError, absolute, file_of, ready_database, remedy
+from gt_bench.tracking.sqlite import OWN, TrackingError, absolute, file_of, ready_database, remedy
+from gt_bench.tracking.uri import workspace_id
 from gt_bench.utils.errors import missing
 from gt_bench.utils.io import WriteError
 from gt_bench.utils.tempfiles import sweep
@@ -64,7 +65,11 @@ class Runs(UserDict[str, "Run"]):
 
 
 class Mirror:
-    """The MLflow experiment of a suite. The tags gt.kind, gt.cell and gt.digest identify a run, never its id."""
+    """The MLflow experiment of a suite. The tags gt.kind, gt.cell and gt.digest identify a run, never its id.
+
+    In a tracking store that is not this workspace's own, only runs with the tag gt.workspace of this workspace exist
+    for it. Otherwise each of two workspaces would delete the runs of the other.
+    """
 
     def __init__(self, uri: str, suite: str):
         for key, value in (PATIENCE | NO_POOL | QUIET).items():
@@ -80,6 +85,7 @@ class Mirror:
         with ready_database(uri):
             self.client = MlflowClient(tracking_uri=absolute(uri), registry_uri=absolute(uri))
             self.experiment_id = self._experiment(suite, location)
+        self.own = {} if absolute(uri) == absolute(OWN) else {"gt.workspace": workspace_id()}
         self.runs = Runs(self._all_runs())
 
     def put_views(self) -> None:
@@ -147,7 +153,7 @@ class Mirror:
             existing: runs that may have this content, or that can be completed. If there is none, a run is created.
             parent: id of the parent run.
         """
-        tags = spec.tags | ({PARENT: parent} if parent else {})
+        tags = spec.tags | self.own | ({PARENT: parent} if parent else {})
         for run in existing:
             if self._is_whole(run, spec, tags) or self._fill(run, spec, tags):
                 break
@@ -169,7 +175,7 @@ class Mirror:
 
     def create(self, name: str, tags: Mapping[str, str], start: int | None = None) -> "Run":
         """Create a run, which MLflow shows as running. `start`: milliseconds since 1970."""
-        run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags), run_name=name)
+        run = self.client.create_run(self.experiment_id, start_time=start, tags=dict(tags) | self.own, run_name=name)
         self.runs[run.info.run_id] = run
         return run
 
@@ -312,9 +318,9 @@ class Mirror:
         return root if root.is_absolute() else None
 
     def _all_runs(self) -> Iterator["Run"]:
-        token = None
+        token, mine = None, " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in self.own.items())
         while True:
-            page = self.client.search_runs([self.experiment_id], max_results=1000, page_token=token)
+            page = self.client.search_runs([self.experiment_id], mine, max_results=1000, page_token=token)
             yield from page
             token = page.token
             if not token:

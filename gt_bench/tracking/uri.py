@@ -3,17 +3,28 @@
 import contextlib
 import os
 import sys
+import uuid
 from importlib.util import find_spec
 from pathlib import Path
 
 from gt_bench.tracking.sqlite import OWN
-from gt_bench.utils.io import WriteError, write_bytes
+from gt_bench.utils.io import WriteError, held, make_folder, write_bytes
 from gt_bench.utils.redact import without_credentials
 
 
 def tracking_uri() -> str:
     """Return MLFLOW_TRACKING_URI, or the URI of this project's SQLite file."""
     return os.environ.get("MLFLOW_TRACKING_URI") or OWN
+
+
+def workspace_id() -> str:
+    """Return the id of this workspace, mlruns/id, which is created on its first use."""
+    path = Path("mlruns") / "id"
+    if not path.exists():
+        with held(make_folder(path.parent) / ".id.lock"):
+            if not path.exists():
+                write_bytes(path, f"{uuid.uuid4()}\n".encode())
+    return path.read_text(encoding="utf-8").strip()
 
 
 def is_installed(folder: Path = Path("mlruns")) -> bool:

@@ -39,6 +39,7 @@ def store(empty, tmp_path, monkeypatch):
     """`store("name")` -> URI of a new tracking store; sets MLFLOW_TRACKING_URI."""
 
     def fresh(name: str) -> str:
+        monkeypatch.chdir(tmp_path)
         path = tmp_path / name / "mlflow.db"
         path.parent.mkdir()
         shutil.copy(empty, path)
@@ -65,7 +66,7 @@ def snapshot(uri: str, suite: str = SUITE, artifacts: Path | None = None) -> dic
     for run in mirror.runs.values():
         key = (run.data.tags["gt.kind"], run.data.tags["gt.cell"], run.data.tags.get("gt.digest"))
         assert key not in runs, f"duplicate {key}"
-        tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
+        tags = {k: v for k, v in run.data.tags.items() if k not in ("mlflow.parentRunId", "gt.workspace")}
         parent = run.data.tags.get("mlflow.parentRunId")
         folder = Path(run.info.artifact_uri.removeprefix("file://"))
         if artifacts:
@@ -92,9 +93,10 @@ def rebuilt(empty, world, tmp_path_factory):
     path = tmp_path_factory.mktemp("rebuilt") / "mlflow.db"
     shutil.copy(empty, path)
     with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path.parent)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{path}")
         complete(SUITE, world.results, world.records)
-    return snapshot(f"sqlite:///{path}")
+        return snapshot(f"sqlite:///{path}")
 
 
 def cell_of(result: dict) -> SimpleNamespace:

@@ -33,7 +33,8 @@ def test_what_a_store_holds(rebuilt, world):
     ]
     assert [s for s, _ in run["metrics"]["curve/val"]] == [2, 4, 6, 8, 10, 12]
     assert run["metrics"]["result/best_epoch"] == [(0, "4.0")]
-    assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == "0123abc"
+    commit = record["measured"]["environment"]["commit"]
+    assert run["tags"]["gt.commit"] == run["tags"]["mlflow.source.git.commit"] == commit
     assert run["tags"]["mlflow.source.name"] == str(recipe_file(ET))
     assert {name.partition("/")[0] for name in run["metrics"]} == {"curve", "result", "cost", "system"}
     assert run["params"]["model.dropout"] == "0.1", "a default of the constructor, which the recipe does not give"
@@ -136,6 +137,19 @@ def test_superseded_attempts_stay_and_report_it(store, tmp_path):
     assert [name for kind, name in shown if name not in held[kind]] == ["gt.verdict"], (
         "which the leaderboard's rows give"
     )
+
+
+def test_two_workspaces_with_one_tracking_store_keep_the_runs_of_each(store, tmp_path, monkeypatch):
+    uri, found = store("shared"), {}
+    for name, seeds in (("one", [0]), ("other", [0, 1]), ("one", [0])):
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / name)
+        records = [make_record(ET, seed) for seed in seeds]
+        complete(SUITE, [make_result(ET, records)], {record["digest"]: record for record in records})
+        runs = sorted(Mirror(uri, SUITE).runs)
+        assert len(runs) == 1 + len(seeds)
+        assert found.setdefault(name, runs) == runs
+    assert not set(found["one"]) & set(found["other"])
 
 
 def test_params_are_flat_and_within_the_limits():
