@@ -38,13 +38,9 @@ def evaluate(
     method: Mapping[str, object] | None = None,
     ensemble: bool = False,
     against: Sequence[str] = (),
-    task: str | None = None,
-    metric: str | None = None,
-    undirected: bool | None = None,
-    split: str | Mapping[str, object] | None = None,
-    inductive: bool | None = None,
     name: str = "own-data",
     track: bool = True,
+    **declared: Any,
 ) -> Comparison:
     """Train a model on a dataset and compare it with all own and shipped results on it. Stored runs are not repeated.
 
@@ -60,14 +56,10 @@ def evaluate(
         ensemble: with `search`: also train the default settings and the best trials; the attribute `tuned` of the
             comparison has the columns default, tuned, and tuned and ensembled.
         against: names of further models that are trained by the same protocol.
-        task: of user-supplied data, if it differs from what the targets suggest.
-        metric: of user-supplied data, if it differs from what the targets suggest.
-        undirected: for user-supplied data: add the reverse of each edge where it is missing.
-        split: for user-supplied data: how they are split: "temporal:year", "grouped:customer", "k-fold:10", or a
-            mapping such as {"kind": "temporal", "column": "year", "cuts": [2018, 2020]} (docs/add_a_dataset.md).
-        inductive: for user-supplied data: training sees neither the nodes of val and test nor their edges.
         name: name of a dataset that is not given by its name or path, in tables and files.
         track: whether runs are logged to MLflow, in the experiment `tried`.
+        declared: what is declared about user-supplied data, with the keys of data.yaml (docs/own_data.md): task="...",
+            metric="...", target="price", undirected=True, split="temporal:year", ...
 
     Returns:
         The comparison: `print` it, or use `rows`, `mean`, `to_pandas()` and `to_latex()`.
@@ -92,8 +84,7 @@ def evaluate(
         "method": method,
         "ensemble": ensemble,
     }
-    given |= {"task": task, "metric": metric, "undirected": undirected, "split": split, "inductive": inductive}
-    chosen = checked(given | {"against": against, "name": name, "track": track})
+    chosen = checked(given | declared | {"against": against, "name": name, "track": track})
     grid = load_grid()
     # one process: a notebook has threads already, which no fork survives
     run = grid.run.model_copy(update={"parallel": 1, "tracking": chosen.track and grid.run.tracking})

@@ -51,16 +51,21 @@ def test_the_page_prints_what_its_commands_print(tmp_path, monkeypatch):
                 if wanted != "...":
                     assert wanted in printed, f"{line} does not print (after what is above it on the page): {wanted}"
                     printed = printed[printed.index(wanted) + 1 :]
-    assert followed == 5
+    assert followed == 7
 
 
-def test_the_entry_of_datasets_yaml_is_valid():
+def test_descriptions_of_the_page_are_valid():
     import yaml
 
-    from gt_bench.config.schema import validated
-    from gt_bench.data.declared import Entry
+    from gt_bench.data.custom.description import Description
 
-    (block,) = re.findall(r"^```yaml\n(.*?)```", PAGE, re.M | re.S)
-    entry = validated(Entry, yaml.safe_load(block)["shop"], "docs/own_data.md")
-    assert entry.inductive
-    assert entry.split.cuts == (8, 10)
+    blocks = re.findall(r"^```yaml\n(.*?)```", PAGE, re.M | re.S)
+    found = [Description.parsed(yaml.safe_load(block), "docs/own_data.md") for block in blocks]
+    assert [one.id for one in found] == ["gene", None]
+    assert found[1].split.cuts == (8, 10)
+
+
+def test_every_key_is_in_the_table_of_options():
+    from gt_bench.data.custom.description import Description
+
+    assert set(Description.model_fields) <= set(re.findall(r"`(\w+)`", PAGE))

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, StrictBool
 
-from gt_bench.config.schema import Positive
+from gt_bench.config.schema import Positive, validated
 from gt_bench.config.search_section import SearchMethod
-from gt_bench.plugins.data_options import DataOptions, Text
+from gt_bench.data.custom.description import Description, Text
 from gt_bench.schemas import Settings
 
 
@@ -32,7 +32,7 @@ def _spaces(value: Any) -> Any:
     return {key: {"choices": list(one)} if isinstance(one, list | tuple) else one for key, one in value.items()}
 
 
-class Arguments(DataOptions):
+class Arguments(Description):
     """Arguments of `gt_bench.evaluate`.
 
     Attributes:
@@ -58,9 +58,9 @@ class Arguments(DataOptions):
     track: StrictBool
 
     @property
-    def data(self) -> DataOptions:
-        """The options for user-supplied data."""
-        return DataOptions(**{key: getattr(self, key) for key in DataOptions.model_fields})
+    def data(self) -> Description:
+        """What is declared about user-supplied data."""
+        return Description(**self.stated())
 
 
 def checked(arguments: Settings) -> Arguments:
@@ -72,4 +72,4 @@ def checked(arguments: Settings) -> Arguments:
     """
     given = {key: value for key, value in arguments.items() if value is not None}
     empty: Settings = {"set": {}, "search": None, "space": {}, "method": {}, "against": []}
-    return Arguments.parsed(empty | given, "evaluate", "evaluate(split=...)")
+    return validated(Arguments, empty | given, "evaluate")

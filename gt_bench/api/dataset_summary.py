@@ -1,14 +1,75 @@
-"""A summary of a dataset as it is read, printed before training."""
+"""A summary of a dataset as it is read, printed before training and by `gt-bench describe`."""
 
-from gt_bench.data.packed import PackedHeader
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gt_bench.data.custom.description import Description
+from gt_bench.data.custom.source import Reader
+from gt_bench.data.packed import PackedDataset, PackedHeader
+from gt_bench.data.prepare import prepared_dataset
+from gt_bench.plugins.datasets import undeclared
+from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.io import write_bytes
 from gt_bench.utils.redact import printable
 
 MOST_COUNTS = 10  # classes whose sizes are listed one by one
+MOST_COLUMNS = 40  # of user-supplied data, listed one by one
+
+
+def described(text: str, options: Description) -> tuple[PackedHeader, Reader | None]:
+    """Read a dataset as `gt-bench try` would, without keeping anything of user-supplied data.
+
+    Args:
+        text: DATASET of the command.
+        options: what is declared about it.
+
+    Returns:
+        The header of the packed dataset, and the reader of user-supplied data.
+    """
+    spec = undeclared(text, options)
+    if (reader := spec.arguments.get("reader")) is None:
+        return prepared_dataset(spec.name, "data", (), print).header, None
+    with tempfile.TemporaryDirectory() as folder:
+        spec.prepare(spec, {}, Path(folder, spec.name))
+        return PackedDataset.open(Path(folder, spec.name)).header, reader
+
+
+def written(path: Path, reader: Reader | None, header: PackedHeader) -> None:
+    """Write the description of user-supplied data that declares each role and type which `described` found.
+
+    Raises:
+        DatasetError: it is a dataset of the benchmark.
+    """
+    if reader is None:
+        raise DatasetError(f"{header.name} is a dataset of the benchmark, which needs no description")
+    found: dict[str, Any] = {"task": header.task, "metric": header.metric}
+    columns = header.provenance["columns"]
+    if not reader.of_arrays:
+        for column in columns:
+            name, role = column["name"], column["role"]
+            if role in ("id", "weight", "time", "group"):
+                found[role] = name
+            elif role == "label":
+                found.setdefault("target", []).append(name)
+            elif role == "feature":
+                key = "categories" if column["kind"] == "category" else "numbers"
+                found.setdefault(key, []).append(f"{column['table']}.{name}")
+            elif role == "not used":
+                found.setdefault("drop", []).append(f"{column['table']}.{name}")
+        found["ends"] = [c["name"] for end in ("source", "target") for c in columns if c["role"] == f"{end} node"]
+    if header.statistics["symmetric"] or reader.description.undirected is not None:
+        found["undirected"] = bool(header.statistics["symmetric"])
+    content = Description.parsed(reader.description.content() | found, str(path)).content()
+    write_bytes(path, yaml.safe_dump(content, sort_keys=False, width=100).encode())
 
 
 def summary(header: PackedHeader) -> list[str]:
-    """Return nodes, edges and their direction, features, classes or targets, and splits of a dataset, a line each."""
+    """Return columns of user-supplied data, nodes, edges, features, targets and splits of a dataset, a line each."""
     sizes, lines = header.statistics, [f"{header.name}: {header.task}, {header.metric}"]
+    lines += _table(header.provenance.get("columns", []))
     lines.append(f"  nodes     {_nodes(sizes)}")
     direction = "symmetric: each has its reverse" if sizes["symmetric"] else "directed: some have no reverse"
     loops = (
@@ -35,6 +96,19 @@ def summary(header: PackedHeader) -> list[str]:
         if stated := header.provenance.get("arguments", {}).get("split_made"):
             lines.append(f"            {printable(stated)}")
     return lines
+
+
+def _table(columns: list[dict[str, Any]]) -> list[str]:
+    """Return the table of columns."""
+    if not columns:
+        return []
+    names = ("table", "column", "role", "type", "values", "missing")
+    rows = [[printable(str(cell)) for cell in column.values()] for column in columns[:MOST_COLUMNS]]
+    rows = [[*row[:5], "" if row[5] == "0" else row[5]] for row in rows]
+    widths = [max(len(row[number]) for row in [names, *rows]) for number in range(6)]
+    lines = ["  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [names, *rows]]
+    more = len(columns) - MOST_COLUMNS
+    return lines + ([f"  ... and {more} more columns"] if more > 0 else [])
 
 
 def _nodes(sizes: dict[str, int]) -> str:

@@ -18,6 +18,7 @@ from gt_bench.config.search_options import options_of
 from gt_bench.config.search_section import SearchMethod, SearchSection
 from gt_bench.config.space_text import space_lines
 from gt_bench.config.tried import TriedCell
+from gt_bench.data.custom.description import Description
 from gt_bench.data.packed import PackedDataset, say_notes
 from gt_bench.data.prepare import prepared_dataset
 from gt_bench.data.registry import catalog, get_spec
@@ -25,7 +26,6 @@ from gt_bench.data.spec import DatasetSpec
 from gt_bench.encodings.encode_dataset import encode_for
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
-from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import NOTHING, dataset_name
 from gt_bench.plugins.default_recipes import recipe_of, settings_lines
 from gt_bench.plugins.models import find, is_importable, is_own, taken_names
@@ -79,7 +79,7 @@ def try_pair(
     *,
     against: Sequence[str] = (),
     space: Settings | None = None,
-    data: DataOptions = NOTHING,
+    data: Description = NOTHING,
     bar: bool = True,
     grid: Grid | None = None,
     method: SearchMethod | None = None,
@@ -99,7 +99,7 @@ def try_pair(
             trials of a search; with their own default arguments and optimizer.
         space: dotted keys with their spaces, as in `search.space` of a recipe: they replace or extend the default
             space.
-        data: what the user states about user-supplied data.
+        data: what is declared about user-supplied data.
         bar: whether to show a progress bar.
         grid: a grid with other run-wide settings; default: that of the current folder.
         method: sampler, pruner, objectives and first trials of the search, where they are not the default.
@@ -125,7 +125,6 @@ def try_pair(
     grid, given = grid or load_grid(), given or {}
     dataset = dataset_name(dataset, data)
     spec = get_spec(dataset)
-    data.check(spec)
     infos = {name: _model(name) for name in (model, *against)}
     for info in infos.values():
         check_pair(info, spec)
@@ -169,7 +168,7 @@ def debug_pair(
     preset: str,
     given: Settings | None = None,
     seed: int = 0,
-    data: DataOptions = NOTHING,
+    data: Description = NOTHING,
 ) -> bool:
     """Runs a debug preset (`gt_bench.experiment.debug`) on the pair that `try_pair` would train. No run is stored.
 
@@ -194,7 +193,6 @@ def debug_pair(
     grid = load_grid()
     dataset = dataset_name(dataset, data)
     spec, info = get_spec(dataset), _model(model)
-    data.check(spec)
     check_pair(info, spec)
     packed = prepared_dataset(spec.name, DATA, grid.run.mirrors, print)
     recipe = _prepared(recipe_of(info, packed.header, given or {}, [seed], None), info, packed)

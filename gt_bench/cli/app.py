@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gt_bench.cli import analyse, compare, records, run, show, suite
+from gt_bench.cli import analyse, compare, data, records, run, show, suite
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.signals import handled
 from gt_bench.runtime.threads import settle_environment
@@ -16,6 +16,7 @@ Commands = Mapping[str, Callable[..., None]]
 GROUPS: dict[str, Commands] = {
     "See what is there": {
         "list": show.list_cells,
+        "describe": data.describe,
         "show": show.show,
         "board": show.board,
         "table": show.table,
@@ -58,6 +59,7 @@ STORE: Commands = {
 # examples at the end of each help text; `store export` is under "store export"
 EXAMPLES = {
     "list": "gt-bench list edge-transformer",
+    "describe": "gt-bench describe path/to/csv --write path/to/csv/data.yaml",
     "show": "gt-bench show edge-transformer/cornell/gcn",
     "board": "gt-bench board edge-transformer",
     "table": "gt-bench table polynormer 2",

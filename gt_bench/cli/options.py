@@ -15,7 +15,7 @@ import typer
 if TYPE_CHECKING:
     from gt_bench.config.grid import Grid
     from gt_bench.config.search_section import SearchMethod
-    from gt_bench.plugins.data_options import DataOptions
+    from gt_bench.data.custom.description import Description
 
 CellName = Annotated[str, typer.Argument(metavar="CELL", help="SUITE/DATASET/ROW; `gt-bench list` shows them")]
 Names = Annotated[
@@ -79,51 +79,167 @@ class SearchOptions:
         return method_in(**vars(self))
 
 
+DATA = "User-supplied data (docs/own_data.md)"
+
+
 @dataclass(frozen=True)
 class UserDataOptions:
-    """Options that describe user-supplied data."""
+    """What is declared about user-supplied data; names are those of data.yaml."""
 
     task: Annotated[
         str | None,
         typer.Option(
-            metavar="TASK", help="of user-supplied data: node-classification, graph-regression, link-prediction, ..."
+            metavar="TASK", help="node-classification, graph-regression, link-prediction, ...", rich_help_panel=DATA
         ),
     ] = None
     metric: Annotated[
         str | None,
-        typer.Option(metavar="METRIC", help="of user-supplied data: accuracy, mae, ..., or path/to/file.py:function"),
+        typer.Option(metavar="METRIC", help="accuracy, mae, ..., or path/to/file.py:function", rich_help_panel=DATA),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="the column with the targets, or several columns of numbers",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    id: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="of nodes: identifies the rows; edges name them by it", rich_help_panel=DATA
+        ),
+    ] = None
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="names the graph of a row, in each table", rich_help_panel=DATA),
+    ] = None
+    ends: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,COLUMN",
+            help="of edges: their two nodes, instead of source and target",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    weight: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="of edges: their weight", rich_help_panel=DATA),
+    ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="the times of --split temporal", rich_help_panel=DATA),
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="the groups of --split grouped", rich_help_panel=DATA),
+    ] = None
+    categories: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,...", help="features that are categories although they are numbers", rich_help_panel=DATA
+        ),
+    ] = None
+    numbers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="features that are quantities although they look like identifiers",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    drop: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN,...", help="columns, or attributes of a Data, that are not used", rich_help_panel=DATA
+        ),
+    ] = None
+    sep: Annotated[
+        str | None,
+        typer.Option(metavar="CHARACTER", help="separator of CSV files: ; or tab", rich_help_panel=DATA),
+    ] = None
+    decimal: Annotated[
+        str | None,
+        typer.Option(metavar="CHARACTER", help="decimal mark of CSV files", rich_help_panel=DATA),
+    ] = None
+    thousands: Annotated[
+        str | None,
+        typer.Option(metavar="CHARACTER", help="thousands separator of CSV files", rich_help_panel=DATA),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="encoding of CSV files: latin-1, utf-16, ...", rich_help_panel=DATA),
+    ] = None
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD,...",
+            help="cells of CSV files that mean a missing value, instead of NA, nan, ...",
+            rich_help_panel=DATA,
+        ),
     ] = None
     undirected: Annotated[
         bool | None,
         typer.Option(
-            "--undirected/--directed", help="of user-supplied data: add the reverse of each edge where it is missing"
+            "--undirected/--directed",
+            help="whether the reverse of each edge is added where it is missing",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    first_id: Annotated[
+        int | None,
+        typer.Option(
+            metavar="0|1", help="the number of the first node, where edges name nodes by number", rich_help_panel=DATA
+        ),
+    ] = None
+    isolated: Annotated[
+        bool | None,
+        typer.Option("--isolated/--no-isolated", help="it is meant that most nodes have no edge", rich_help_panel=DATA),
+    ] = None
+    bipartite: Annotated[
+        bool | None,
+        typer.Option(
+            "--bipartite/--no-bipartite",
+            help="of link prediction: whether negatives join the two sides of the graph",
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    negatives: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="of link prediction: negatives per edge on validation and test", rich_help_panel=DATA
         ),
     ] = None
     split: Annotated[
         str | None,
         typer.Option(
             metavar="SPLIT",
-            help="of user-supplied data: random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 "
-            "(docs/add_a_dataset.md)",
+            help="random:0.6,0.2,0.2, temporal:COLUMN, grouped:COLUMN, k-fold:10 (docs/own_data.md)",
+            rich_help_panel=DATA,
         ),
+    ] = None
+    num_splits: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="number of random or grouped splits", rich_help_panel=DATA),
     ] = None
     inductive: Annotated[
         bool | None,
         typer.Option(
             "--inductive/--transductive",
-            help="of user-supplied data: training sees neither validation nor test nodes",
+            help="whether training sees neither validation nor test nodes",
+            rich_help_panel=DATA,
         ),
     ] = None
 
-    def stated(self) -> "DataOptions":
-        """Return what the options state about the data.
+    def stated(self) -> "Description":
+        """Return what the options declare about the data.
 
         Raises:
             DatasetError, RecipeError: an option is invalid.
         """
-        from gt_bench.plugins.data_options import DataOptions
+        from gt_bench.data.custom.description import Description
 
-        return DataOptions.parsed(vars(self))
+        return Description.parsed(vars(self), "options of the data")
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -7,25 +7,16 @@ A source is a folder of CSV files, an npz file, `file.py:load` or `pyg:Planetoid
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from pydantic import Discriminator, Field, Tag
-
-from gt_bench.config.schema import Strict, nearest, read_yaml, tag_of, validated
-from gt_bench.data.custom.csv import read_table
-from gt_bench.data.custom.dataset import METRICS, SHARES, custom_dataset
-from gt_bench.data.custom.folders import form_of, level_of_folder
-from gt_bench.data.custom.frames import tables_of
-from gt_bench.data.custom.pyg import BY_EDGES, EXPECTED, Graphs, check_single, graphs_of, nodes_of
-from gt_bench.data.custom.readers import Given, Reader
-from gt_bench.data.custom.splits import SplitSection
-from gt_bench.data.custom.table import Table, is_target
-from gt_bench.data.readers import read_npz
+from gt_bench.config.schema import nearest, read_yaml, validated
+from gt_bench.data.custom.dataset import METRICS, custom_dataset
+from gt_bench.data.custom.description import Description
+from gt_bench.data.custom.pyg import Graphs
+from gt_bench.data.custom.source import Given, Reader, description_of
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.runtime.module_loader import function_of, imported, line_in
 from gt_bench.runtime.signals import Stopped
@@ -35,46 +26,20 @@ from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.io import is_plain_name
 from gt_bench.utils.user_code import source_digest
 
-if TYPE_CHECKING:
-    from torch_geometric.data.data import BaseData
-
 GROUP = "gt_bench.datasets"
 FILE = Path("datasets.yaml")
-SPLITS = 10  # number of splits that are drawn
-SAMPLED_GRAPHS = 100  # inspected to decide whether targets are per node
 
 
-class Entry(Strict):
+class Entry(Description):
     """A dataset of datasets.yaml.
 
     Attributes:
         source: as in `gt-bench try`.
-        task: its task.
-        metric: its metric.
-        split: shares of train, val and test, if the data have no split; or a section that describes the split
-            (`gt_bench.data.custom.splits.SplitSection`).
-        num_splits: number of splits to draw.
-        seed: seed of the first one.
-        undirected: whether the reverse of each edge is added where it is missing.
-        inductive: whether training sees neither validation nor test nodes.
-        negatives: for link prediction: negatives per edge on validation and test.
+        made_from: digest of the content for which the other keys were declared; None for any content.
     """
 
     source: str
-    task: str
-    metric: str
-    split: (
-        Annotated[
-            Annotated[tuple[float, float, float], Tag("<shares>")] | Annotated[SplitSection, Tag(tag_of(SplitSection))],
-            Discriminator(lambda split: "<shares>" if isinstance(split, list | tuple) else tag_of(SplitSection)),
-        ]
-        | None
-    ) = None
-    num_splits: int = Field(SPLITS, ge=1)
-    seed: int = 0
-    undirected: bool = False
-    inductive: bool = False
-    negatives: int | None = Field(None, ge=1)
+    made_from: str | None = None
 
 
 def entries() -> Settings:
@@ -126,7 +91,32 @@ def spec_of(name: str, entry: Entry) -> DatasetSpec:
     Raises:
         DatasetError: its source, task or metric is invalid.
     """
-    return custom_dataset(name, **{**dict(entry), "source": source_of(entry.source)})
+    return spec_from(name, source_of(entry.source), entry, entry.made_from)
+
+
+def spec_from(name: str, source: Path | Given, options: Description, made_from: str | None = None) -> DatasetSpec:
+    """Make the spec of data with what is declared about them; the task is inferred if it is not declared.
+
+    Args:
+        name: name of the dataset.
+        source: as from `source_of`.
+        options: what is declared, in addition to the description beside the data.
+        made_from: the content for which it is declared; None for any.
+
+    Returns:
+        The spec.
+
+    Raises:
+        DatasetError: the data leave the task open, or the source, task or metric is invalid.
+    """
+    reader = Reader(source, options.over(description_of(source)))
+    task = reader.description.task or reader.infer_task()
+    metric = reader.description.metric or METRICS.get(task, ("accuracy",))[0]
+    spec = custom_dataset(name, source, **options.stated() | {"task": task, "metric": metric})
+    found = replace(spec.arguments["reader"], made_from=made_from, inherited=options)
+    if "opened" in vars(reader):
+        found.opened = reader.opened
+    return replace(spec, arguments={**spec.arguments, "reader": found})
 
 
 def source_of(text: str) -> Path | Given:
@@ -189,7 +179,7 @@ def _python_source(path: Path, function: str) -> Given:
             f"{path}: has no function {function!r}{nearest(function, known)}; it has: {', '.join(known) or 'none'}; "
             f"write def load(): return Data(...), or use another function: {path}:{(known or ['my_load'])[0]}"
         )
-    return Given(_with_user_errors(found, path), _text_of(path, function), f"{path}:{function}")
+    return Given(_with_user_errors(found, path), _text_of(path, function), f"{path}:{function}", path)
 
 
 def _text_of(path: Path, function: str) -> str:
@@ -225,126 +215,8 @@ def _from_entry_point(entry: EntryPoint) -> DatasetSpec:
     if not inspect.isfunction(found):
         raise DatasetError(f"{described(entry)} is a {type(found).__name__}; expected {expected}")
     path = Path(inspect.getfile(found)).resolve()
-    source = Given(_with_user_errors(found, path), _text_of(path, found.__qualname__), entry.value)
-    level = level_in(source)
-    task = task_in(source, level, entry.value)
-    return custom_dataset(
-        entry.name, source, task=task, metric=METRICS[task][0], split=SHARES[level], num_splits=SPLITS
+    return spec_from(
+        entry.name,
+        Given(_with_user_errors(found, path), _text_of(path, found.__qualname__), entry.value),
+        Description(),
     )
-
-
-def level_of(graphs: "Iterable[BaseData]", where: str) -> str:
-    """Decide whether targets are per node or per graph.
-
-    Args:
-        graphs: Data objects, of which the first ones are inspected.
-        where: name of the data for error messages.
-
-    Returns:
-        "node" if all graphs have a target per node, "edge" if they have `edge_label` or a target per edge, else
-        "graph". Several graphs are inspected, since one graph may have as many targets as nodes by chance.
-
-    Raises:
-        DatasetError: there are no graphs, or the number of targets fits neither.
-    """
-    sample = list(islice(graphs, SAMPLED_GRAPHS))
-    if not sample:
-        raise DatasetError(f"{where}: found no graphs; expected {EXPECTED}")
-    for number, data in enumerate(sample):
-        check_single(data, f"{where}: graph {number}")
-    counted = [nodes_of(data) for data in sample]
-    nodes = [count or 0 for count, _ in counted]
-    rows = [_rows(getattr(data, "y", None)) for data in sample]
-    per_node = rows == nodes
-    if all(getattr(data, "edge_label", None) is not None for data in sample):
-        return "edge"
-    if not per_node and max(rows) > 1 and rows == [_columns(getattr(data, "edge_index", None)) for data in sample]:
-        return "edge"
-    if not per_node and (len(sample) == 1 or len(set(rows)) > 1):  # the number of targets is not the same everywhere
-        for number, (count, by_edges) in enumerate(counted):
-            if rows[number] > 1 and rows[number] != count and (by_edges or len(sample) == 1):
-                hint = "; give a target for each node (-1: no class, nan: no number), or several graphs"
-                hint = BY_EDGES if by_edges else hint
-                raise DatasetError(f"{where}: graph {number} has {count} nodes and {rows[number]} targets{hint}")
-    return "node" if per_node and max(nodes) > 1 else "graph"
-
-
-def _rows(y: Any) -> int:
-    """Return the number of rows of targets; 0 for a scalar and for anything that is not an array."""
-    try:
-        return next(iter(np.shape(y)), 0)
-    except ValueError:  # rows of several lengths
-        return 0
-
-
-def _columns(edge_index: Any) -> int:
-    """Return the number of columns of edges; -1 for anything that is not [2, E]."""
-    shape = tuple(getattr(edge_index, "shape", ()))
-    return int(shape[1]) if len(shape) == 2 and shape[0] == 2 else -1
-
-
-def level_in(source: Path | Given) -> str:
-    """Decide whether targets are per node, per edge or per graph.
-
-    Args:
-        source: as from `source_of`.
-
-    Returns:
-        "node", "edge" or "graph".
-    """
-    if isinstance(source, Given):
-        data = source.load()
-        if (tables := tables_of(data, source.where)) is not None:
-            return _level_of_tables(tables)
-        return level_of(graphs_of(data, source.where), source.where)
-    if source.is_dir() and form_of(source):
-        return level_of_folder(source)
-    if source.is_dir():
-        names = ("nodes", "edges", "graphs")
-        found = [name for name in names if any((source / f"{name}.{kind}").exists() for kind in ("csv", "parquet"))]
-        if "graphs" in found:
-            return "graph"
-        return _level_of_tables({name: read_table(source, name, []) for name in found})
-    arrays = read_npz(source)
-    rows = {key: len(arrays[key]) for key in ("x", "y", "num_nodes") if key in arrays and arrays[key].ndim}
-    if rows.get("num_nodes", 1) > 1 and rows["num_nodes"] == rows.get("y"):  # also graphs of one node each
-        return "graph"
-    if rows.get("x") == rows.get("y") and rows.get("x", 0) > 1:
-        return "node"
-    return "edge" if _columns(arrays.get("edge_index")) == rows.get("y", 0) > 1 else "graph"
-
-
-def _level_of_tables(tables: Mapping[str, Table]) -> str:
-    """Return "graph" if there is a table of graphs, "edge" if only the table of edges has targets, else "node"."""
-    with_targets = {name for name, table in tables.items() if any(map(is_target, table.columns))}
-    return "graph" if "graphs" in tables else "edge" if with_targets == {"edges"} else "node"
-
-
-def task_in(source: Path | Given, level: str, text: str, section: SplitSection | None = None) -> str:
-    """Decide the task by the targets.
-
-    Whole numbers are classes, other numbers are regression targets. Several columns of 0 and 1 are labels of a graph.
-
-    Args:
-        source: as from `source_of`.
-        level: "node", "edge" or "graph".
-        text: name of the data for error messages.
-        section: how the data are split, as its column is not a feature.
-
-    Returns:
-        The task.
-
-    Raises:
-        DatasetError: nodes or edges have several labels of 0 and 1.
-    """
-    y = next(iter(Reader(source, level, SHARES[level], 1, 0, section=section).blocks()))["y"]
-    several = y.ndim > 1 and y.shape[1] > 1
-    if several and np.isin(y[~np.isnan(y.astype(float))], (0, 1)).all():
-        if level != "graph":
-            raise DatasetError(
-                f"{text}: {'an' if level == 'edge' else 'a'} {level} has {y.shape[1]} labels of 0 and 1; user-supplied "
-                f"data need one class per {level} (0, 1, ...; -1 for none; for one-hot rows y.argmax(1)), or numbers "
-                f"(--task {level}-regression)"
-            )
-        return "graph-multilabel"
-    return f"{level}-classification" if y.dtype.kind in "iu" and not several else f"{level}-regression"

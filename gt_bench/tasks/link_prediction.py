@@ -5,7 +5,8 @@ directions if edges have no direction. Encodings are computed on this graph. The
 test.
 
 A negative of an edge (u, v) replaces u or v, with probability 1/2 each, by a node of the same graph that is drawn
-uniformly from those that make the pair no edge and no self-loop.
+uniformly from those that make the pair no edge and no self-loop. If the graph has two sides, such as users and items,
+it is drawn from the side of the node that it replaces.
 
 - In training, each edge has `batch.negatives` negatives, drawn again in every epoch. They are no edges of the training
   graph. They can be edges of validation and test, because excluding those would reveal them.
@@ -48,10 +49,12 @@ class Negatives:
         links: edges that are not drawn, [K, 2].
         ptr: first node of each graph, and the number of nodes, [B + 1].
         symmetric: whether edges have no direction.
+        side: of a graph with two sides, the side of each node, [N]: 1 or 2, 0 for nodes that are not drawn.
     """
 
-    def __init__(self, links: np.ndarray, ptr: np.ndarray, symmetric: bool):
-        self.ptr, self.total = ptr, int(ptr[-1])
+    def __init__(self, links: np.ndarray, ptr: np.ndarray, symmetric: bool, side: np.ndarray | None = None):
+        self.ptr, self.total, self.side = ptr, int(ptr[-1]), side
+        self.members = [np.flatnonzero(side == number) for number in range(3)] if side is not None else []
         both = np.concatenate([links, links[:, ::-1]]) if symmetric else links
         self.known = distinct(both[:, 0] * self.total + both[:, 1])
 
@@ -87,15 +90,23 @@ class Negatives:
         return self.known[index] == keys if len(self.known) else np.zeros(len(pairs), bool)
 
     def _is_taken(self, pairs: np.ndarray) -> np.ndarray:
-        return self.is_known(pairs) | (pairs[:, 0] == pairs[:, 1])
+        taken = self.is_known(pairs) | (pairs[:, 0] == pairs[:, 1])
+        return taken if self.side is None else taken | (self.side[pairs].sum(1) != 3)
 
     def _graph(self, node: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.ptr, node, side="right") - 1
 
     def _replaced(self, rows: np.ndarray, end: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Returns the pairs [P, 2] with one node replaced by a random node of its graph."""
-        graph = self._graph(rows[:, 0])
-        nodes = rng.integers(self.ptr[graph], self.ptr[graph + 1])
+        if self.side is None:
+            graph = self._graph(rows[:, 0])
+            nodes = rng.integers(self.ptr[graph], self.ptr[graph + 1])
+        else:
+            sides = self.side[rows[np.arange(len(rows)), end]]
+            nodes = np.zeros(len(rows), np.int64)
+            for number, members in enumerate(self.members):
+                of_side = sides == number
+                nodes[of_side] = members[rng.integers(len(members), size=of_side.sum())] if of_side.any() else 0
         pairs = rows.copy()
         pairs[np.arange(len(rows)), end] = nodes
         return pairs
@@ -155,7 +166,9 @@ class LinkLoader(EdgeLoader):
         self.ptr = np.concatenate([[0], self.packed.sizes.numpy().cumsum()])
         self.symmetric = is_symmetric(self.packed)
         self.count, self.data_seed = (int(value) for value in self.packed.array("protocol")[:2])
-        self._train_negatives = Negatives(self.links[~self.is_held.numpy()], self.ptr, self.symmetric)
+        has_sides = "side" in self.packed.header.extras
+        self.side = self.packed.array("side").numpy().astype(np.int64) if has_sides else None
+        self._train_negatives = Negatives(self.links[~self.is_held.numpy()], self.ptr, self.symmetric, self.side)
 
     @property
     def whole(self) -> GraphBatch:
@@ -192,7 +205,7 @@ class LinkLoader(EdgeLoader):
         part = next(name for name in ("val", "test") if ids is self.ids[name])
         rng = np.random.default_rng(seed_of("negatives", self.data_seed, self.split, part))
         links = self.links[ids.numpy()]
-        negatives, exists = Negatives(self.links, self.ptr, self.symmetric).draw(links, self.count, rng)
+        negatives, exists = Negatives(self.links, self.ptr, self.symmetric, self.side).draw(links, self.count, rng)
         assert exists.all()  # checked when the data are read
         pairs = np.concatenate([links[:, None], negatives], axis=1)  # [P, 1 + negatives, 2]
         y = torch.zeros(pairs.shape[:2], dtype=self.dtype)

@@ -23,6 +23,12 @@ def printable(text: str) -> str:
     return "".join(character for character in " ".join(text.split()) if character.isprintable())
 
 
+def shown(cell: object) -> str:
+    """Return a value for a message: at most 40 printable characters, on one line."""
+    text = printable(str(cell))
+    return text if len(text) <= 40 else f"{text[:40]}..."
+
+
 def commit_id(text: object) -> str | None:
     """Return the commit of a record without "-dirty"; None unless it has 7 to 64 hexadecimal digits.
 

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from gt_bench.data.custom.description import Description
 from gt_bench.data.packed_writer import compact
 from gt_bench.utils.errors import DatasetError
 
 MAX_ID = 2**31  # ids and categories are stored as int32
+FEW = 10  # values that a column of categories may have in any number of rows
+MAX_VALUES = 1000  # of a category, each of which needs weights of its own
 FEW_STEPS = 1000  # of float32 between the smallest and the largest number of a column
 
 
@@ -32,21 +35,30 @@ def as_table(array: np.ndarray, key: str, where: str | Path) -> np.ndarray:
     return array[:, None] if array.ndim == 1 else array
 
 
-def with_reverse_edges(block: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]:
+def as_declared(array: np.ndarray, key: str, description: Description) -> np.ndarray:
+    """Return features as numbers or categories, where that is declared. Otherwise their type decides."""
+    if key in (description.numbers or ()):
+        return array.astype(np.float64)
+    if key in (description.categories or ()) and (array == np.floor(array)).all():
+        return array.astype(np.int64)
+    return array
+
+
+def with_reverse_edges(block: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Adds the reverse of every edge that has none, with the same features.
 
     Args:
         block: arrays of one or more whole graphs, as `Reader.blocks` yields them.
 
     Returns:
-        The block, in which added edges follow those of their graph, and how many were added. A block whose edges do not
-        fit its graphs is returned as it is: it is refused when it is packed.
+        The block, in which added edges follow those of their graph. A block whose edges do not fit its graphs is
+        returned as it is: it is refused when it is packed.
     """
     sizes, counts = block["num_nodes"].astype(np.int64), block["num_edges"].astype(np.int64)
     source, target = block["edge_index"].astype(np.int64)
     graph = np.repeat(np.arange(len(counts)), counts)
     if len(sizes) != len(counts) or len(graph) != len(source) or not len(source):
-        return block, 0
+        return block
     width = int(max(sizes.max(), source.max() + 1, target.max() + 1))
     forward, backward = (graph * width + source) * width + target, (graph * width + target) * width + source
     added = np.flatnonzero(~np.isin(backward, forward))
@@ -57,7 +69,7 @@ def with_reverse_edges(block: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarr
         more["target"] = np.argsort(order)[block["target"]]  # places of the given edges
     if "edge_attr" in block:
         more["edge_attr"] = np.concatenate([block["edge_attr"], block["edge_attr"][added]])[order]
-    return {**block, **more}, len(added)
+    return {**block, **more}
 
 
 def check_edge_index(array: np.ndarray, where: str | Path) -> np.ndarray:

@@ -1,185 +1,328 @@
-"""Columns of user-supplied tables as arrays: targets, splits and features."""
+"""Typed columns of tables as arrays: which role each has, features, splits.
 
-import contextlib
+A role follows from a reserved name or the description, and the kind of a feature from its type: numbers are quantities,
+words are categories. What looks like something else is an error that names the option that decides.
+"""
+
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from gt_bench.data.custom.identifiers import names_rows
-from gt_bench.data.custom.remarks import MAX_VALUES, has_unique_whole_numbers, identifier_remark, too_many_values
-from gt_bench.data.custom.table import MISSING, MISSING_WORDS, Table, shown
-from gt_bench.utils.errors import DatasetError
+from gt_bench.data.custom.arrays import MAX_VALUES
+from gt_bench.data.custom.description import Description
+from gt_bench.data.custom.tables import Table
+from gt_bench.utils.errors import DatasetError, nearest
+from gt_bench.utils.redact import shown
 
-MOST_LISTED = 10  # classes that a remark lists
-CODES = {"": 0, "none": 0, "train": 1, "val": 2, "test": 3}
-
-
-def words_in(table: Table, name: str) -> list[str]:
-    """Return the distinct words of a column in sorted order; none if a cell is a number."""
-    words = sorted(set(table.columns[name]) - set(MISSING_WORDS))
-    for word in words:
-        with contextlib.suppress(ValueError):
-            float(word.replace(",", "."))
-            return []
-    return words
+CODES = {"none": 0, "train": 1, "val": 2, "test": 3}
+SHOWN = 8  # categories whose numbers of rows are listed
+_ID_NAME = re.compile(r"(.*[\W_])?(id|ids|idx|uid|uuid|guid|key|index)|.*[a-z](Id|ID)")
+_ID_NAMES = {"identifier", "node", "nodename", "nodenumber", "vertex", "name", "edge", "edgename", "nodeid", "graphid"}
+NOT_A_WORD = re.compile(r"[+-]?[.,]?\d.*|[\[({].*")
 
 
-def _listed(words: Sequence[str], of: str = "categories") -> str:
-    """Return the numbers of words for a remark."""
-    listed = ", ".join(f"{number} = {shown(word)}" for number, word in enumerate(words[:MOST_LISTED]))
-    return listed + (f", ... ({len(words)} {of})" if len(words) > MOST_LISTED else "")
+@dataclass(frozen=True)
+class Column:
+    """A column as it is used, for `gt-bench describe`.
+
+    Attributes:
+        table: nodes, edges or graphs.
+        name: its name.
+        role: id, graph, label, split, time, group, source node, weight, feature, not used, ...
+        kind: number, whole number, category, class, word, date.
+        values: its range, or its categories with the number of rows of each.
+        missing: number of rows without a value.
+    """
+
+    table: str
+    name: str
+    role: str
+    kind: str
+    values: str
+    missing: int = 0
 
 
-def classes_in(table: Table, words: list[str], remarks: list[str]) -> np.ndarray:
-    """Remove the column y and convert its words to numbers of classes, in sorted order; -1 for a missing cell."""
-    cells = table.columns.pop("y")
-    numbers = {word: number for number, word in enumerate(words)}
-    y = np.array([numbers.get(cell, -1) for cell in cells], np.int64)
-    listed = _listed(words, "classes")
-    remarks.append(f"{table.path.name}: column y has words, numbered in sorted order: {listed}")
-    if missing := int((y < 0).sum()):
-        written = [cell for cell in sorted(set(cells) - set(words)) if cell.lower() not in ("", "nan")]
-        texts = f" ({', '.join(written)}: for a class, write another word)" if written else ""
-        remarks.append(f"{table.path.name}: column y is missing in {missing} rows{texts}, which have no class")
-    return y
+def roles_of(table: Table, description: Description, level: str) -> dict[str, str]:
+    """Decide the role of each column.
 
+    Args:
+        table: the table.
+        description: what is declared.
+        level: "node", "graph", "edge" or "link".
 
-def targets_in(table: Table, names: Sequence[str], remarks: list[str]) -> np.ndarray:
-    """Return the column `y`, [rows], or `y_1`, `y_2`, ..., [rows, T] in the order of their numbers, as numbers."""
-    if all(re.fullmatch(r"y_[0-9]+", name) for name in names):
-        names = sorted(names, key=lambda name: int(name[2:]))
-    elif names != ["y"]:
-        remarks.append(f"{table.path.name}: targets are, in this order, {', '.join(names)}: their names begin with y_")
-    if len(names) > 1 and "y" in names:
-        raise DatasetError(
-            f"{table.path}: has the columns {', '.join(names)}; name one target y, or several y_1, y_2, ..., and "
-            "rename a feature"
-        )
-    y = [table.numbers(name) for name in names]
-    for name, column in zip(names, y, strict=True):
-        if (wrong := np.flatnonzero(np.isinf(column))).size:
+    Returns:
+        Roles by column: "id", "graph", "source", "target" (an end of an edge), "weight", "label", "split", "time",
+        "group", "feature", "not used", "dropped".
+
+    Raises:
+        DatasetError: two columns have one role, a target is in the wrong table, or graphs have features.
+    """
+    of_targets = table.name == {"node": "nodes", "graph": "graphs"}.get(level, "edges")
+    roles = {column: _role(table, column, description, level, of_targets) for column in table.columns}
+    for role in ("id", "graph", "source", "target", "weight", "time", "group"):
+        if len(same := [column for column, has in roles.items() if has == role]) > 1:
+            option = "--ends" if role in ("source", "target") else f"--{role}"
             raise DatasetError(
-                f"{table.at(int(wrong[0]), name)} is {column[wrong[0]]}; a target is a finite number, or nan if unknown"
+                f"{table.path}: columns {' and '.join(same)} are both {role}; choose: {option} "
+                f"{same[0]}, and rename the other, or --drop {same[1]}"
             )
-    return y[0] if names == ["y"] else np.stack(y, axis=1)
+    labels = [column for column, has in roles.items() if has == "label"]
+    if len(labels) > 1 and not description.target and {name.lower() for name in labels} & {"label", "y"}:
+        raise DatasetError(
+            f"{table.path}: columns {' and '.join(labels)} may both be the target; choose: --target {labels[0]}, "
+            "and the others become features"
+        )
+    if table.name == "graphs" and (wrong := [column for column, has in roles.items() if has == "feature"]):
+        raise DatasetError(
+            f"{table.path}: column {wrong[0]} is a feature of a graph, which no model reads; choose: --target "
+            f"{wrong[0]}, or --drop graphs.{wrong[0]}"
+        )
+    return roles
 
 
-def is_split(name: str) -> bool:
-    """Test whether a column contains a split."""
-    return bool(re.fullmatch(r"split(_[0-9]+)?", name))
+def _role(table: Table, column: str, description: Description, level: str, of_targets: bool) -> str:
+    lower, name = column.lower(), table.name
+    if description.declares("drop", name, column):
+        return "dropped"
+    for key, fits in (
+        ("id", name == "nodes"),
+        ("graph", True),
+        ("weight", name == "edges"),
+        ("time", of_targets),
+        ("group", of_targets),
+        ("target", of_targets),
+    ):
+        if fits and description.declares(key, name, column):
+            return "label" if key == "target" else key
+    if name == "edges" and description.ends and column in description.ends:
+        return ("source", "target")[description.ends.index(column)]
+    if name == "edges" and lower in ("source", "target") and not description.ends:
+        return lower
+    if name == "edges" and lower == "weight" and not description.weight:
+        return "weight"
+    if name == "nodes" and lower == "id" and not description.id:
+        return "id"
+    if (lower == "graph" or (name == "graphs" and lower == "id")) and not description.graph:
+        return "graph"
+    is_split = bool(re.fullmatch(r"split(_\d+)?", lower))
+    if of_targets and is_split:
+        return "split"
+    if of_targets and lower in ("time", "group") and level in ("node", "graph") and not getattr(description, lower):
+        return lower
+    is_label = lower in ("label", "y") or bool(re.fullmatch(r"(y|label)_\d+", lower))
+    if of_targets and is_label and not description.target:
+        return "not used" if level == "link" else "label"
+    if not of_targets and (is_label or is_split):
+        if name == "nodes" and level in ("edge", "link"):
+            return "not used"
+        raise DatasetError(
+            f"{table.path}: column {column}: targets and splits are those of {level}s; choose: --drop "
+            f"{name}.{column}, or a task of {name} (--task)"
+        )
+    return "feature"
 
 
-def splits_in(table: Table, names: Sequence[str]) -> np.ndarray:
-    """Codes [rows] of the column `split`, or [S, rows] of `split_0`, `split_1`, ..."""
-    expected = ["split"] if len(names) == 1 and "split" in names else [f"split_{i}" for i in range(len(names))]
-    if set(names) != set(expected):
+def check_used(description: Description, tables: dict[str, Table], roles: dict[str, dict[str, str]]) -> None:
+    """Raise DatasetError if the description names a column that does not exist, or that has another role."""
+    for key, role in {
+        **{key: key for key in ("id", "graph", "time", "group", "weight")},
+        "target": "label",
+        "categories": "feature",
+        "numbers": "feature",
+        "drop": "dropped",
+    }.items():
+        names = getattr(description, key) or ()
+        for name in (names,) if isinstance(names, str) else names:
+            places = {
+                table: column
+                for table, columns in roles.items()
+                for column in columns
+                if name in (column, f"{table}.{column}")
+            }
+            if not places:
+                known = [column for columns in roles.values() for column in columns]
+                raise DatasetError(
+                    f"{key}: no column {name!r}{nearest(name, known)}; the tables have: {', '.join(known)}"
+                )
+            if not any(roles[table][column] == role for table, column in places.items()):
+                has = next(f"{table}.{column} is {roles[table][column]}" for table, column in places.items())
+                raise DatasetError(f"{key}: {name}: {has}; remove it from {key}, or declare the other role elsewhere")
+    if description.ends and (lost := set(description.ends) - set(tables["edges"].columns)):
+        raise DatasetError(f"ends: edges has no column {sorted(lost)[0]!r}; it has: {', '.join(roles['edges'])}")
+
+
+def features_in(
+    table: Table, names: Sequence[str], description: Description, columns: list[Column], allow_missing: bool
+) -> np.ndarray | None:
+    """Convert features to one array.
+
+    Args:
+        table: the table.
+        names: its columns that are features, or weights.
+        description: which are declared to be categories or numbers.
+        columns: receives how each is used.
+        allow_missing: whether cells may be missing.
+
+    Returns:
+        Categories, int64 [rows, F], if all are categories; else numbers, float64 [rows, F], in which each category is a
+        column of 0 and 1, and a missing quantity is NaN. None without features.
+
+    Raises:
+        DatasetError: a column may be something else than a feature, or something else than its type says.
+    """
+    quantities, found = {}, []
+    for name in names:
+        kind, series = table.typed(name)
+        wanted = "weight" if name.lower() == "weight" or name == description.weight else "feature"
+        as_category = kind in ("word", "category")
+        if description.declares("categories", table.name, name):
+            as_category = True
+        elif description.declares("numbers", table.name, name):
+            if kind not in ("integer", "number"):
+                raise DatasetError(f"{table.at(0, name)}: is declared as numbers, and has cells of type {kind}")
+        else:
+            _check_decided(table, name, kind, wanted)
+        gone = series.isna().to_numpy()
+        if gone.any() and not allow_missing:
+            raise DatasetError(f"{table.at(int(gone.argmax()), name)} is missing; a feature of an edge needs a value")
+        if as_category:
+            codes, words = categories_in(series)
+            if len(words) > max(MAX_VALUES, len(table) // 10):
+                raise DatasetError(
+                    f"{table.path}: column {name} has {len(words):,} categories in {len(table):,} rows, each of which "
+                    f"needs weights of its own; --drop {name}, or --numbers {name} if it is a quantity"
+                )
+            size = len(words) + bool(gone.any())
+            found.append(np.where(gone, len(words), codes))
+            columns.append(Column(table.name, name, wanted, "category", counted(words, codes), int(gone.sum())))
+            quantities[name] = (size, None)
+        else:
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+            if np.isinf(values).any():
+                raise DatasetError(f"{table.at(int(np.isinf(values).argmax()), name)} is infinite; write a number")
+            kind = "whole number" if kind == "integer" else "number"
+            columns.append(Column(table.name, name, wanted, kind, ranged(values), int(gone.sum())))
+            quantities[name] = (0, values)
+            found.append(values)
+    if not found:
+        return None
+    if all(values is None for _, values in quantities.values()):
+        return np.stack(found, axis=1)
+    wide = [
+        np.eye(size)[codes] if values is None else values[:, None]
+        for codes, (size, values) in zip(found, quantities.values(), strict=True)
+    ]
+    return np.concatenate(wide, axis=1)
+
+
+def _check_decided(table: Table, name: str, kind: str, role: str) -> None:
+    """Raise DatasetError if a column that is a feature by its type may be something else."""
+    _, series = table.typed(name)
+    choice = f"--drop {name}, --categories {name}" + (f" or --numbers {name}" if kind in ("integer", "number") else "")
+    if kind == "date":
+        raise DatasetError(
+            f"{table.path}: column {name} has dates, which are no features; choose: --drop {name}, --time {name} for a "
+            "temporal split, or write days since the first one"
+        )
+    if role == "feature" and (
+        _ID_NAME.fullmatch(name) or re.sub(r"[\W_]+", "", name).lower() in _ID_NAMES or _ID_NAME.fullmatch(name.lower())
+    ):
+        raise DatasetError(
+            f"{table.path}: column {name} has the name of an identifier and would be a feature; choose: "
+            + (f"--id {name}, " if table.name == "nodes" else "")
+            + choice
+        )
+    if kind == "word":
+        for row, cell in enumerate(series):
+            if cell is not None and NOT_A_WORD.fullmatch(cell):
+                raise DatasetError(f"{table.at(row, name)}: {not_a_word(cell)}; or --categories {name}, --drop {name}")
+    known = series[series.notna()]
+    if kind in ("integer", "word") and len(table) > 2 and known.nunique() == len(table):
+        what = "whole number" if kind == "integer" else "word"
+        raise DatasetError(
+            f"{table.path}: column {name} has a different {what} in each of {len(table)} rows, as an identifier, and "
+            "would be a feature; choose: " + (f"--id {name}, " if table.name == "nodes" else "") + choice
+        )
+
+
+def not_a_word(cell: str) -> str:
+    """Explain why a cell of a column of words is no plain word, and what to do."""
+    text = shown(cell)
+    if cell[0] in "[({":
+        return f"{text} is several values in one cell; write a vector as one column per entry"
+    if cell.endswith("%"):
+        return f"{text} is a number with a unit; write it without %"
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cell):
+        return (
+            f"{text} is a number, and other rows have words; write numbers in all rows (--missing WORD,... names words "
+            "that mean a missing value)"
+        )
+    if re.fullmatch(r"[+-]?[\d.,]+", cell):
+        return (
+            f"{text} may be a number with a decimal comma (--decimal ,), with thousands separators (--thousands ,), or "
+            "a list: then write one column per value"
+        )
+    if re.match(r"\d{4}-\d\d", cell):
+        return f"{text} may be a date, which is no feature; write days since the first one"
+    return (
+        f"{text} is neither a number nor a plain word; write numbers in all rows (--missing WORD for a missing value)"
+    )
+
+
+def categories_in(series: object) -> tuple[np.ndarray, list[object]]:
+    """Number the distinct values of a column in sorted order.
+
+    Returns:
+        The number of each row, -1 where it is missing, and the values.
+    """
+    import pandas as pd
+
+    cells = pd.Series(series)
+    values = list(pd.unique(cells[cells.notna()]))
+    try:
+        values.sort()
+    except TypeError:  # of several types
+        values.sort(key=str)
+    numbers = {value: number for number, value in enumerate(values)}
+    return np.array([-1 if pd.isna(cell) else numbers[cell] for cell in cells], np.int64), values
+
+
+def counted(values: Sequence[object], codes: np.ndarray) -> str:
+    """Return values and the number of rows of each, the most frequent first."""
+    counts = np.bincount(codes[codes >= 0], minlength=len(values))
+    order = np.argsort(-counts, kind="stable")[:SHOWN]
+    listed = ", ".join(f"{shown(values[i])} {counts[i]:,}" for i in order)
+    return listed + (f", ... ({len(values):,})" if len(values) > SHOWN else "")
+
+
+def ranged(values: np.ndarray) -> str:
+    """Return the range of numbers."""
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return "none"
+    return f"{known.min():.6g} to {known.max():.6g}" if known.min() < known.max() else f"{known.min():.6g}"
+
+
+def splits_in(table: Table, names: Sequence[str], columns: list[Column]) -> np.ndarray:
+    """Return codes [S, rows] of the columns `split`, or `split_0`, `split_1`, ..."""
+    lower = {name.lower(): name for name in names}
+    expected = ["split"] if "split" in lower and len(lower) == 1 else [f"split_{i}" for i in range(len(lower))]
+    if set(lower) != set(expected):
         raise DatasetError(
             f"{table.path}: has the columns {', '.join(names)}; name one split `split`, several split_0, split_1, ... "
             "without gaps"
         )
     codes = []
-    for name in expected:
-        cells = table.columns.pop(name)
+    for name in (lower[key] for key in expected):
+        _, series = table.typed(name)
+        cells = ["none" if cell is None or cell != cell else str(cell) for cell in series]
         for row, cell in enumerate(cells):
             if cell not in CODES:
                 raise DatasetError(
-                    f"{table.at(row, name)}: unknown split {cell[:100]!r}; expected train, val, test or none"
+                    f"{table.at(row, name)}: unknown split {shown(cell)!r}; expected train, val, test or none"
                 )
         codes.append([CODES[cell] for cell in cells])
-    return np.array(codes[0] if expected == ["split"] else codes, np.uint8)
-
-
-def _feature(table: Table, name: str, remarks: list[str], allow_missing: bool) -> np.ndarray:
-    """Remove a column and convert it to numbers. A missing quantity is NaN, a missing category one more category."""
-    cells = table.columns[name]
-    words = words_in(table, name)
-    missing = np.array([cell in MISSING_WORDS if words else cell.lower() in MISSING for cell in cells], bool)
-    if words and missing.any() and not allow_missing:
-        row = int(missing.argmax())
-        raise DatasetError(
-            f"{table.at(row, name)} is {f'missing ({cells[row]})' if cells[row] else 'empty'}; a feature of an edge "
-            "cannot be missing: write a word"
-        )
-    # as many words as rows are names or texts, which are rejected as numbers
-    if words and len(words) < len(table) and len(words) <= MAX_VALUES:
-        del table.columns[name]
-        numbers = {word: number for number, word in enumerate(words)}
-        gaps = (
-            f"; it is missing in {int(missing.sum()):,} rows, which get the category {len(words)}"
-            if missing.any()
-            else ""
-        )
-        remarks.append(
-            f"{table.path.name}: column {name} has words and is used as a category, numbered in sorted order: "
-            f"{_listed(words)}{gaps}"
-        )
-        return np.array([numbers.get(cell, len(words)) for cell in cells], np.int64)
-    if len(words) == len(table) > 2 or len(words) > MAX_VALUES:
-        raise DatasetError(
-            f"{table.at(0, name)}: {shown(cells[0])} is a word, and {len(table):,} rows have {len(words):,} different "
-            "words; remove the column, or write numbers (for a date, days since the first one)"
-        )
-    if not (allow_missing and missing.any()):
-        values = table.numbers(name)
-        if np.isnan(values).any():
-            row = int(np.flatnonzero(np.isnan(values))[0])
-            raise DatasetError(f"{table.at(row, name)} is {values[row]}; a feature of an edge is a finite number")
-        return values
-    table.columns[name] = ["0" if gone else cell for gone, cell in zip(missing, cells, strict=True)]
-    values = table.numbers(name)
-    if values.dtype.kind == "f" or missing.all():
-        remarks.append(
-            f"{table.path.name}: column {name} is missing in {int(missing.sum()):,} of {len(table):,} rows, first in "
-            f"{table.unit} {table.lines[int(missing.argmax())]}"
-        )
-        return np.where(missing, np.nan, values)
-    values[missing] = values[~missing].max() + 1
-    remarks.append(
-        f"{table.path.name}: column {name} has only whole numbers and is missing in {int(missing.sum()):,} rows, which "
-        f"get the category {int(values.max())}; if it is a quantity, write 12.0 for 12"
-    )
-    return values
-
-
-def features_in(table: Table, remarks: list[str], allow_missing: bool = False) -> np.ndarray:
-    """Convert all columns to one array [rows, F]. If some are continuous, categories become one-hot columns."""
-    of_numbers = {name for name in table.columns if not words_in(table, name)}
-    columns = {name: _feature(table, name, remarks, allow_missing) for name in list(table.columns)}
-    for name, column in columns.items():
-        if (wrong := np.flatnonzero(np.isinf(column))).size:
-            raise DatasetError(f"{table.at(int(wrong[0]), name)} is {column[wrong[0]]}; a feature is a finite number")
-        if has_unique_whole_numbers(column):
-            remarks.append(identifier_remark(f"{table.path.name}: column {name}", len(table)))
-        elif names_rows(name):
-            remarks.append(
-                f"{table.path.name}: column {name} has the name of an identifier and is used as a feature; "
-                "remove it if it is not a feature"
-            )
-    categories = [name for name, column in columns.items() if column.dtype.kind != "f"]
-    for name in categories:
-        column = columns[name]
-        if column.min(initial=0) < 0:
-            row = int(np.argmin(column))
-            raise DatasetError(
-                f"{table.at(row, name)} is {column[row]}; whole numbers are categories from 0; write quantities with a "
-                f"point: {column[row]}.0"
-            )
-        one_hot = len(categories) < len(columns)  # then each value becomes a column
-        if problem := too_many_values(f"{table.path}: column {name}", int(column.max(initial=0)), len(table), one_hot):
-            raise DatasetError(problem)
-    if not 0 < len(categories) < len(columns):
-        return np.stack(list(columns.values()), axis=1)
-    found = []
-    for name, column in columns.items():
-        if name not in categories:
-            found.append(column[:, None])
-            continue
-        values = int(column.max(initial=0)) + 1
-        if name in of_numbers:
-            remarks.append(
-                f"{table.path.name}: column {name} has only whole numbers and is used as a category, {values} columns "
-                "of 0 and 1; if it is a quantity, write 12.0 for 12"
-            )
-        found.append(np.eye(values)[column])
-    return np.concatenate(found, axis=1)
+        columns.append(Column(table.name, name, "split", "category", counted(list(CODES), np.array(codes[-1]))))
+    return np.array(codes, np.uint8)

@@ -1,8 +1,9 @@
-"""User-supplied datasets: a folder of CSV files, an npz file, or a torch_geometric dataset (docs/add_a_dataset.md).
+"""User-supplied datasets: a folder of CSV files, an npz file, or a torch_geometric dataset (docs/own_data.md).
 
 DATASETS = [custom_dataset("mine", "path/to/folder", task="graph-regression", metric="mae")]
 """
 
+import dataclasses
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from gt_bench.config.schema import nearest
+from gt_bench.data.custom.description import Description
 from gt_bench.data.custom.edges import LINK, NEGATIVES, EdgeSummary, summary_of
 from gt_bench.data.custom.metric import is_custom, load_metric
-from gt_bench.data.custom.readers import Reader, Source
-from gt_bench.data.custom.remarks import PARTS
-from gt_bench.data.custom.splits import SplitSection, section_of
-from gt_bench.data.custom.summary import TWO_CLASSES
+from gt_bench.data.custom.source import Reader, Source, content_of, description_of, level_of_task
+from gt_bench.data.custom.splits import PARTS
+from gt_bench.data.custom.summary import TWO_CLASSES, Summary
 from gt_bench.data.packed import SEEN
 from gt_bench.data.packed_writer import PackedWriter
 from gt_bench.data.spec import DatasetSpec
@@ -36,24 +37,18 @@ METRICS = {  # task -> its metrics, the usual one first; in addition `file.py:fu
 }
 # defaults for data without a split: shares of train, val and test
 SHARES = {"node": (0.6, 0.2, 0.2), "edge": (0.6, 0.2, 0.2), "link": (0.8, 0.1, 0.1), "graph": (0.8, 0.1, 0.1)}
-VERSION = 3
+SPLITS = 10  # number of random or grouped splits
+VERSION = 4
 
 
 def custom_dataset(
     name: str,
     source: Source,
     *,
-    task: str,
-    metric: str,
-    split: tuple[float, float, float] | Mapping[str, Any] | str | SplitSection | None = (0.8, 0.1, 0.1),
-    num_splits: int = 1,
-    seed: int = 0,
-    undirected: bool = False,
-    inductive: bool = False,
-    negatives: int | None = None,
     citation: str = "your own",
     licence: str = "your own",
     notes: tuple[str, ...] = (),
+    **declared: Any,
 ) -> DatasetSpec:
     """Make the spec of a user-supplied dataset, for example for `DATASETS` of a family module.
 
@@ -62,65 +57,53 @@ def custom_dataset(
         source: a folder with nodes.csv, edges.csv and, at graph level, graphs.csv; an npz file with the arrays of
             `pack`; or a function without arguments that returns a Data, a list of Data or a torch_geometric dataset.
             The function is called when the dataset is prepared.
-        task: node-, edge- or graph-classification or -regression, graph-multilabel, or link-prediction.
-        metric: a metric of the task, see `METRICS`, or `path/to/file.py:function` (`gt_bench.data.custom.metric`).
-        split: shares of train, val and test, if the data have no split; or how to split them in any case, as
-            `gt_bench.data.custom.splits.SplitSection`: {"kind": "temporal", "column": "year"}. None for the usual
-            shares of the task.
-        num_splits: number of splits to draw.
-        seed: seed of the first split; the next ones use seed + 1, ...
-        undirected: add the reverse of each edge where it is missing.
-        inductive: training sees neither the nodes of val and test nor their edges, validation not those of test.
-        negatives: for link prediction: negatives per edge on validation and test. None for `NEGATIVES`.
         citation: the paper.
         licence: licence of the data.
         notes: flaws and choices that a user must know.
+        declared: what is declared about the data, as `gt_bench.data.custom.description.Description`: task, metric,
+            split, undirected, ...; in addition to the description beside the data. `task` is required.
 
     Returns:
         The spec.
 
     Raises:
-        DatasetError: an argument is invalid.
+        DatasetError, RecipeError: an argument is invalid.
     """
     where = f"dataset {name!r}"
+    described = Description.parsed(declared, where).over(description_of(source))
+    task = described.task
     if task not in METRICS:
         raise DatasetError(
-            f"{where}: no task {task!r}{nearest(task, list(METRICS))}; expected one of {', '.join(METRICS)}"
+            f"{where}: no task {task!r}{nearest(str(task), list(METRICS))}; expected one of {', '.join(METRICS)}"
         )
+    metric = described.metric or METRICS[task][0]
     if metric not in METRICS[task] and not is_custom(metric):
         known = METRICS[task]
         raise DatasetError(
             f"{where}: {task} has no metric {metric!r}{nearest(metric, list(known))}; expected one of "
             f"{', '.join(known)}, or path/to/file.py:function"
         )
-    negatives = _checked_negatives(where, task, metric, negatives)
-    if not isinstance(num_splits, int) or num_splits < 1:
-        raise DatasetError(f"{where}: num_splits is {num_splits!r}; expected 1 or more")
-    section = section_of(split, f"{where}: split") if isinstance(split, str | Mapping | SplitSection) else None
-    usual = SHARES["link" if task == LINK else level_of_task(task)]
-    shares = (split or usual) if section is None else section.shares or usual
-    if not isinstance(shares, tuple | list) or len(shares) != 3:
-        raise DatasetError(f"{where}: split is {split!r}; expected the shares of train, val and test")
-    if inductive and not task.startswith("node-"):
+    negatives = _checked_negatives(where, task, metric, described.negatives)
+    level, section = level_of_task(task), described.split
+    if described.inductive and level != "node":
         raise DatasetError(
             f"{where}: inductive is for targets of nodes; {task} splits "
-            + ("edges, and training sees all nodes" if level_of_task(task) == "edge" else "whole graphs")
+            + ("edges, and training sees all nodes" if level == "edge" else "whole graphs")
             + ": remove it"
         )
+    if described.bipartite is not None and task != LINK:
+        raise DatasetError(f"{where}: bipartite is for {LINK}, not for {task}; remove it")
     if callable(source) and not inspect.isfunction(source):
         raise DatasetError(
             f"{where}: the source is a {type(source).__name__}; expected a function written with def, whose source "
             "code can be read: write def load(): return ... and pass load"
         )
-    level = level_of_task(task)
     if level == "edge" and section and section.kind not in ("random", "given"):
         raise DatasetError(
             f"{where}: split is {section.kind}; targets of edges have random splits or those of the data: give the "
             "column split of edges.csv (or masks), or use random"
         )
-    train, val, test = shares
-    read = "link" if task == LINK else level
-    reader = Reader(source, read, (train, val, test), num_splits, seed, undirected, section, inductive)
+    reader = Reader(source, described, task)
     return DatasetSpec(
         name=name,
         task=task,
@@ -128,16 +111,11 @@ def custom_dataset(
         level=level,
         split_kind=level,
         prepare=prepare,
-        arguments={"reader": reader, "content": reader.content()} | ({"negatives": negatives} if negatives else {}),
+        arguments={"reader": reader, "content": content_of(source)} | ({"negatives": negatives} if negatives else {}),
         citation=citation,
         licence=licence,
         notes=notes,
     )
-
-
-def level_of_task(task: str) -> str:
-    """Returns what the targets of a task belong to: "node", "edge" or "graph"."""
-    return "edge" if task == LINK else task.partition("-")[0]
 
 
 def _checked_negatives(where: str, task: str, metric: str, negatives: int | None) -> int | None:
@@ -146,9 +124,7 @@ def _checked_negatives(where: str, task: str, metric: str, negatives: int | None
         if negatives is not None:
             raise DatasetError(f"{where}: negatives is for link-prediction, not for {task}; remove it")
         return None
-    negatives = NEGATIVES if negatives is None else negatives
-    if isinstance(negatives, bool) or not isinstance(negatives, int) or negatives < 1:
-        raise DatasetError(f"{where}: negatives is {negatives!r}; expected 1 or more")
+    negatives = negatives or NEGATIVES
     if metric.startswith("hits@") and int(metric.removeprefix("hits@")) > negatives:
         raise DatasetError(
             f"{where}: {metric} is always 1 with {negatives} negatives per edge; use a smaller k or more negatives"
@@ -167,16 +143,18 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
     Raises:
         DatasetError: the data do not match the task.
     """
-    reader: Reader = spec.arguments["reader"]
+    reader: Reader = dataclasses.replace(spec.arguments["reader"])  # reads the data again, if they were read before
+    if reader.made_from not in (None, spec.arguments["content"]):
+        check_content(spec.name, reader.inherited, reader.source)
     with PackedWriter(folder) as writer:
-        summary = summary_of(spec, reader)
+        summary = _summary(spec, reader)
         for block in reader.blocks():
             writer.graphs(**{key: value for key, value in summary.add(block).items() if key not in ("split", "by")})
         summary.check()
         split = summary.split()
         writer.append("split", split.astype(np.uint8))
         tables = summary.tables() if isinstance(summary, EdgeSummary) else {}
-        tables |= {SEEN: summary.drawn.seen} if reader.inductive else {}
+        tables |= {SEEN: summary.drawn.seen} if summary.inductive else {}
         for name, table in tables.items():
             writer.append(name, table)
         header = spec.header(
@@ -185,14 +163,48 @@ def prepare(spec: DatasetSpec, paths: Mapping[str, Path], folder: Path) -> None:
             out_dim=summary.out_dim,
             num_splits=len(split),
             extras={name: "edge" if name == "link" else "table" for name in tables},
-            notes=tuple(dict.fromkeys([*reader.remarks, *summary.remarks(split)])),
+            notes=tuple(summary.notes(split)),
         )
         arguments = {"content": spec.arguments["content"]} | ({"labels": reader.labels} if reader.labels else {})
         if "negatives" in spec.arguments:
             arguments |= {"negatives": spec.arguments["negatives"]}
-        if reader.section or reader.inductive:
+        if reader.section or summary.inductive:
             arguments |= {"split_made": summary.drawn.stated}
-        writer.finish(header.model_copy(update={"provenance": header.provenance | {"arguments": arguments}}))
+        columns = [dataclasses.asdict(column) for column in reader.columns]
+        provenance = header.provenance | {"arguments": arguments, "columns": columns}
+        writer.finish(header.model_copy(update={"provenance": provenance}))
+
+
+def check_content(name: str, declared: Description, source: Source) -> None:
+    """Check that data may be read by what was declared for other content of the same name.
+
+    Args:
+        name: name of the dataset.
+        declared: what datasets.yaml declares.
+        source: the data.
+
+    Raises:
+        DatasetError: something is declared that these data would inherit: anything but the task and metric that follow
+            from them.
+    """
+    described = description_of(source)
+    if not set(declared.stated()) - {"task", "metric"}:
+        task = described.task or Reader(source, described).infer_task()
+        if (declared.task, declared.metric) == (task, described.metric or METRICS[task][0]):
+            return
+    listed = ", ".join(f"{key}: {value}" for key, value in declared.content().items())
+    raise DatasetError(
+        f"the data of {name!r} are not those for which datasets.yaml says {listed}; declare the options again, as they "
+        "should be for these data (gt-bench try or evaluate with at least one of them), or use another name, or remove "
+        "the entry"
+    )
+
+
+def _summary(spec: DatasetSpec, reader: Reader) -> Summary:
+    described = reader.description
+    usual = SHARES["link" if spec.task == LINK else spec.level]
+    shares = (described.split.shares if described.split else None) or usual
+    return summary_of(spec, reader, shares, described.num_splits or SPLITS)
 
 
 def check(spec: DatasetSpec) -> None:
@@ -208,7 +220,7 @@ def check(spec: DatasetSpec) -> None:
     if is_custom(spec.metric):
         load_metric(spec.metric)
     reader: Reader = spec.arguments["reader"]
-    summary = summary_of(spec, reader)
+    summary = _summary(spec, reader)
     for block in reader.blocks():
         summary.add(block)
     summary.check()
@@ -217,5 +229,5 @@ def check(spec: DatasetSpec) -> None:
             if not (row == code).any():
                 raise DatasetError(
                     f"dataset {spec.name!r}: the {part} part of split {number} is empty; add {spec.level}s to it, or "
-                    "remove the split: then splits are drawn"
+                    "draw splits: --split random"
                 )

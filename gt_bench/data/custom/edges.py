@@ -6,6 +6,7 @@ Tables of the packed dataset, next to those of `gt_bench.data.packed`:
     target_edge [L]      edge of each target, for its features (classes and numbers of edges)
     link [E]             target of each edge, -1 for self-loops, which are no targets (link prediction)
     protocol [3]         negatives per edge on validation and test, seed of the dataset, 1 if edges have no direction
+    side [N]             of a graph with two sides, such as users and items: 1 or 2, 0 without an edge (link prediction)
 
 In link prediction, repeated edges are one target, and so are both directions of an undirected edge. An edge of the
 validation or test part is therefore absent from the training graph in each of its copies.
@@ -15,14 +16,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from gt_bench.data.custom.readers import Reader
-from gt_bench.data.custom.remarks import PARTS
+from gt_bench.data.custom.source import LINK, Reader
+from gt_bench.data.custom.splits import PARTS, Shares
 from gt_bench.data.custom.summary import Summary
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
-LINK = "link-prediction"
 NEGATIVES = 100  # per edge on validation and test, if the dataset gives no number
 
 
@@ -32,29 +34,29 @@ class EdgeSummary(Summary):
     Attributes:
         sizes: number of nodes of each graph.
         ends: nodes of all edges, with ids over all graphs, long [2, e] for each block.
-        rows: edge of each row of targets, long for each block.
+        of_rows: edge of each row of targets, long for each block.
     """
 
-    def __init__(self, spec: DatasetSpec, reader: Reader):
-        super().__init__(spec, reader)
+    def __init__(self, spec: DatasetSpec, reader: Reader, shares: Shares, num_splits: int):
+        super().__init__(spec, reader, shares, num_splits)
         self.links = spec.task == LINK
         self.sizes = np.zeros(0, np.int64)
-        self.rows: list[np.ndarray] = []
+        self.of_rows: list[np.ndarray] = []
 
     def add(self, block: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Add a block; see `Summary.add`. The result has only the arrays that are stored."""
         found = super().add(block)
         sizes = np.asarray(block["num_nodes"], np.int64)
         first = self.sizes.sum() + sizes.cumsum() - sizes  # first node of each graph
-        self.rows.append(sum(ends.shape[1] for ends in self.ends) + block["target"])
+        self.of_rows.append(sum(ends.shape[1] for ends in self.ends) + block["target"])
         self.ends.append(block["edge_index"].astype(np.int64) + np.repeat(first, block["num_edges"]))
         self.sizes = np.concatenate([self.sizes, sizes])
         return {key: value for key, value in found.items() if key != "target" and not (self.links and key == "y")}
 
     @property
     def undirected(self) -> bool:
-        """Whether every edge has its reverse: then edges have no direction."""
-        return self.edges.one_way == 0
+        """Whether every edge has its reverse: then edges have no direction, unless it is declared."""
+        return self.one_way == 0 and self.reader.description.undirected is not False
 
     def split(self) -> np.ndarray:
         """Make the splits.
@@ -78,7 +80,7 @@ class EdgeSummary(Summary):
         if self.keeps_split:
             return super().split()
         labelled = np.flatnonzero(self._labelled)
-        pairs = np.sort(np.concatenate(self.ends, axis=1)[:, np.concatenate(self.rows)[labelled]], axis=0)
+        pairs = np.sort(np.concatenate(self.ends, axis=1)[:, np.concatenate(self.of_rows)[labelled]], axis=0)
         _, pair = np.unique(pairs[0] * self.sizes.sum() + pairs[1], return_inverse=True)
         codes = self._random_codes(int(pair.max(initial=-1)) + 1)[:, pair]
         split = np.zeros((len(codes), len(self._labelled)), codes.dtype)
@@ -88,31 +90,78 @@ class EdgeSummary(Summary):
     def tables(self) -> dict[str, np.ndarray]:
         """Make the tables of the packed dataset; see this module."""
         negatives = self.spec.arguments.get("negatives") or 0
-        tables = {"protocol": np.array([negatives, self.reader.seed, int(self.undirected)], np.int64)}
+        tables = {"protocol": np.array([negatives, self.seed, int(self.undirected)], np.int64)}
         if self.links:
             pairs, link = self._links
-            return tables | {"target_pair": pairs, "link": link}
-        rows = np.concatenate(self.rows)
+            sides = {} if self._sides is None else {"side": self._sides}
+            return tables | {"target_pair": pairs, "link": link} | sides
+        rows = np.concatenate(self.of_rows)
         return tables | {"target_pair": np.concatenate(self.ends, axis=1)[:, rows].T, "target_edge": rows}
 
-    def remarks(self, split: np.ndarray) -> list[str]:
-        """Make remarks for the user; see `Summary.remarks`."""
+    def notes(self, split: np.ndarray) -> list[str]:
+        """Name what a user of the numbers must know; see `Summary.notes`."""
         if not self.links:
-            return [*super().remarks(split), *self._scattered(split)]
-        found = [line for key, columns in self.columns.items() for line in columns.remarks(key)]
-        found = [*([] if self._is_csv else found), *self.edges.remarks()]
-        pairs, link = self._links
+            return [*super().notes(split), *self._scattered(split)]
+        found = []
+        _, link = self._links
         if loops := int((link < 0).sum()):
             found.append(f"{loops:,} self-loops are no targets and are in every training graph")
-        if not self.undirected:
-            keys = pairs[:, 0] * self.sizes.sum() + pairs[:, 1]
-            mutual = int(np.isin(pairs[:, 1] * self.sizes.sum() + pairs[:, 0], keys).sum())
-            if mutual:
-                found.append(
-                    f"{mutual:,} of {len(pairs):,} edges have their reverse: each direction is a target, and a "
-                    "training graph may contain the other one; if edges have no direction, pass --undirected"
-                )
+        if self._sides is not None:
+            sizes = np.bincount(self._sides, minlength=3)
+            found.append(
+                f"the graph has two sides of {sizes[1]:,} and {sizes[2]:,} nodes: negatives join them"
+                + (f"; {sizes[0]:,} nodes without an edge are no negatives" if sizes[0] else "")
+            )
+        if not self.undirected and (mutual := self.total - self.one_way):
+            found.append(
+                f"{mutual:,} of {self.total:,} edges have their reverse: each direction is a target, and a training "
+                "graph may contain the other one"
+            )
         return found
+
+    @cached_property
+    def _sides(self) -> np.ndarray | None:
+        """The side of each node, uint8 [N]: 1 or 2, 0 without an edge. None if the graph has not two sides.
+
+        A graph has two sides if no node is both source and target of edges; or if all edges have their reverse, and
+        join two sides only.
+
+        Raises:
+            DatasetError: two sides are declared, and the graph does not have them; or its edges are not connected, so
+                that it is open which sides belong together.
+        """
+        declared = self.reader.description.bipartite
+        if declared is False or (len(self.sizes) > 1 and not declared):
+            return None
+        source, target = np.concatenate(self.ends, axis=1)[:, np.concatenate(self.of_rows)]
+        side = np.zeros(int(self.sizes.sum()), np.uint8)
+        if len(source) and not np.isin(source, target).any():
+            side[source], side[target] = 1, 2
+            return side
+        if self.one_way == 0 and len(source) and len(self.sizes) == 1 and (source != target).all():
+            entries = (np.ones(len(source), np.int8), (source, target))
+            graph = coo_array(entries, shape=(len(side), len(side))).tocsr()
+            _, component = connected_components(graph, directed=False)
+            starts = np.unique(source[np.unique(component[source], return_index=True)[1]])
+            for start in starts.tolist():
+                order, parent = breadth_first_order(graph, start, directed=False)
+                side[start] = 1
+                for node in order[1:].tolist():
+                    side[node] = 3 - side[parent[node]]
+            if (side[source] != side[target]).all():
+                if len(starts) == 1:
+                    return side
+                raise DatasetError(
+                    f"{self.name}: all edges join two sides, as of users and items, in {len(starts)} parts that are "
+                    "not connected, so that it is open which sides belong together; write each edge once, from one "
+                    "side to the other, and choose: --undirected; or --no-bipartite"
+                )
+        if declared:
+            raise DatasetError(
+                f"{self.name}: bipartite is declared, but some nodes are source and target of edges; write edges from "
+                "one side to the other"
+            )
+        return None
 
     @cached_property
     def _links(self) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +178,7 @@ class EdgeSummary(Summary):
         """Return the codes of the data by link. Raise DatasetError if copies of a link have different codes."""
         pairs, link = self._links
         codes = np.concatenate(self.splits, axis=1)
-        of_row = link[np.concatenate(self.rows)]
+        of_row = link[np.concatenate(self.of_rows)]
         codes, of_row = codes[:, of_row >= 0], of_row[of_row >= 0]
         split = np.zeros((len(codes), len(pairs)), np.uint8)
         for number, row in enumerate(codes):
@@ -154,6 +203,8 @@ class EdgeSummary(Summary):
         if self.undirected:
             out = into = out + into
         others = np.repeat(self.sizes, self.sizes) - 1
+        if self._sides is not None:
+            others = np.bincount(self._sides, minlength=3)[np.array([0, 2, 1])][self._sides]
         full = (out == others)[pairs[:, 0]] & (into == others)[pairs[:, 1]]
         if (wrong := np.flatnonzero(full & (split > 1).any(0))).size:
             raise DatasetError(
@@ -164,7 +215,7 @@ class EdgeSummary(Summary):
 
     def _scattered(self, split: np.ndarray) -> Sequence[str]:
         """Make a remark if edges between the same two nodes are in several parts of a split."""
-        pairs = np.sort(np.concatenate(self.ends, axis=1)[:, np.concatenate(self.rows)], axis=0)
+        pairs = np.sort(np.concatenate(self.ends, axis=1)[:, np.concatenate(self.of_rows)], axis=0)
         keys, pair = np.unique(pairs[0] * self.sizes.sum() + pairs[1], return_inverse=True)
         counts = []
         for row in split:
@@ -179,6 +230,6 @@ class EdgeSummary(Summary):
         )
 
 
-def summary_of(spec: DatasetSpec, reader: Reader) -> Summary:
-    """Return an empty summary of the kind that the level of a dataset needs."""
-    return EdgeSummary(spec, reader) if spec.level == "edge" else Summary(spec, reader)
+def summary_of(spec: DatasetSpec, reader: Reader, shares: Shares, num_splits: int) -> Summary:
+    """Return an empty summary of the kind that the level of a dataset needs. Arguments are those of `Summary`."""
+    return (EdgeSummary if spec.level == "edge" else Summary)(spec, reader, shares, num_splits)

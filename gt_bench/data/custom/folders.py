@@ -7,18 +7,18 @@
   NAME_graph_attributes.txt, and optionally labels and attributes of nodes and edges; in the folder or in its raw/.
 """
 
+import gzip
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
-from gt_bench.data.custom.arrays import MAX_ID, check_whole_numbers, convert_arrays
-from gt_bench.data.custom.reading import Reading
-from gt_bench.data.custom.splits import named_column
+from gt_bench.data.custom.arrays import MAX_ID, as_declared, check_whole_numbers, convert_arrays
+from gt_bench.data.custom.description import Description
+from gt_bench.data.custom.splits import no_column
 from gt_bench.data.readers import dataset_errors, ids_to_split
 from gt_bench.utils.errors import DatasetError
 
-MOST_LISTED = 10  # labels that a remark lists
 FEW = 1000  # distinct values of a label next to attributes, each of which becomes a column
 
 
@@ -41,12 +41,14 @@ def level_of_folder(folder: Path) -> str:
     return "node" if form_of(folder) == "ogb" and (folder / "raw/node-label.csv.gz").exists() else "graph"
 
 
-def read_folder(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
+def read_folder(folder: Path, level: str, description: Description, by: str | None) -> dict[str, np.ndarray]:
     """Read a folder.
 
     Args:
         folder: a folder for which `form_of` is not None.
-        reading: how to read it.
+        level: "node" or "graph".
+        description: what is declared.
+        by: the column by which the data are split.
 
     Returns:
         Arguments of `PackedWriter.graphs`, and "by".
@@ -54,14 +56,16 @@ def read_folder(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
     Raises:
         DatasetError: a file is missing or invalid.
     """
-    return _from_tu(folder, reading) if form_of(folder) == "tu" else _from_ogb(folder, reading)
+    if level not in ("node", "graph"):
+        raise DatasetError(f"{folder}: a folder of this form has targets of nodes or graphs; use a task of these")
+    return (_from_tu if form_of(folder) == "tu" else _from_ogb)(folder, level, description, by)
 
 
 # OGB
 
 
-def _from_ogb(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
-    raw, level, column = folder / "raw", reading.level, reading.column
+def _from_ogb(folder: Path, level: str, description: Description, column: str | None) -> dict[str, np.ndarray]:
+    raw = folder / "raw"
     if not (raw / "edge.csv.gz").exists():
         raise DatasetError(
             f"{raw}/data.npz: the binary form of OGB is not read; save the graphs as CSV files, or "
@@ -81,23 +85,26 @@ def _from_ogb(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
     for key, name, rows in (("x", "node-feat", nodes), ("edge_attr", "edge-feat", arrays["edge_index"].shape[1])):
         path = raw / f"{name}.csv.gz"
         if path.exists():
-            arrays[key] = _rows(_csv(path), rows, path)
+            arrays[key] = as_declared(_rows(_csv(path), rows, path), key, description)
     arrays.setdefault("x", np.zeros((nodes, 1), np.int64))
     count = nodes if level == "node" else len(arrays["num_nodes"])
     y = _rows(arrays["y"], count, label)
     arrays["y"] = y[:, 0] if y.shape[1] == 1 else y
-    if reading.own_split and (split := _ogb_split(folder, count, reading.remarks)) is not None:
+    own = description.split is None or description.split.kind == "given"
+    if own and (split := _ogb_split(folder, count)) is not None:
         arrays["split"] = split
     by = {}
     if column is not None:
         path = raw / f"{column}.csv.gz"
         if not path.exists():
-            raise named_column(column, sorted(p.name.removesuffix(".csv.gz") for p in raw.glob("*.csv.gz")), str(raw))
+            raise no_column(
+                column, sorted(p.name.removesuffix(".csv.gz") for p in raw.glob("*.csv.gz")), f"{raw}: split"
+            )
         by = {"by": _rows(_csv(path, numbers=False), count, path)[:, 0]}
     return convert_arrays(arrays, folder) | by
 
 
-def _ogb_split(folder: Path, count: int, remarks: list[str]) -> np.ndarray | None:
+def _ogb_split(folder: Path, count: int) -> np.ndarray | None:
     kinds = sorted(path for path in (folder / "split").glob("*") if path.is_dir())
     if not kinds:
         return None
@@ -108,7 +115,6 @@ def _ogb_split(folder: Path, count: int, remarks: list[str]) -> np.ndarray | Non
     paths = [kinds[0] / f"{part}.csv.gz" for part in ("train", "valid", "test")]
     if missing := next((path for path in paths if not path.exists()), None):
         raise DatasetError(f"{missing}: no such file; add it, or draw a split: --split random")
-    remarks.append(f"the split is that of {kinds[0]}")
     ids = [_csv(path, width=1)[:, 0] for path in paths]
     try:
         return ids_to_split(count, *ids)
@@ -123,16 +129,25 @@ def _csv(path: Path, width: int | None = None, numbers: bool = True) -> np.ndarr
     if not path.exists():
         raise DatasetError(f"{path}: no such file; a dataset of OGB has it")
     with dataset_errors(path, "not a readable table"):
-        found = cast(np.ndarray, pd.read_csv(path, header=None).to_numpy())
+        found = cast(np.ndarray, pd.read_csv(path, header=None, skip_blank_lines=False).to_numpy())
     if numbers and found.dtype.kind not in "iufb":
         wrong = np.argwhere(np.vectorize(lambda cell: isinstance(cell, str))(found))
         row, column = wrong[0].tolist() if len(wrong) else (0, 0)
         raise DatasetError(
             f"{path}: row {row}, column {column} (counted from 0) is {str(found[row, column])!r:.60}; expected a number"
         )
+    _check_blank(path)
     if width is not None and found.shape[1] != width:
         raise DatasetError(f"{path}: has {found.shape[1]} columns, expected {width}")
     return found
+
+
+def _check_blank(path: Path) -> None:
+    """Raise DatasetError for empty lines, which would be read as missing values or shift the rows."""
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    lines = content.rstrip().split(b"\n")
+    if blank := next((number for number, line in enumerate(lines, 1) if not line.strip()), None):
+        raise DatasetError(f"{path}: line {blank} is empty; write nan, or the number of an unknown label")
 
 
 def _rows(array: np.ndarray, rows: int, path: Path) -> np.ndarray:
@@ -152,15 +167,14 @@ def _tu_files(folder: Path) -> list[Path]:
     return []
 
 
-def _from_tu(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
-    remarks = reading.remarks
+def _from_tu(folder: Path, level: str, description: Description, column: str | None) -> dict[str, np.ndarray]:
     found = _tu_files(folder)
     prefix = next(path.name.removesuffix("A.txt") for path in found if path.name.endswith("_A.txt"))
     paths = {path.stem.removeprefix(prefix): path for path in found}
-    if reading.level != "graph":
+    if level != "graph":
         raise DatasetError(f"{folder}: a TUDataset has targets of graphs; use a task of graphs")
-    if reading.column is not None:
-        raise named_column(reading.column, ["no columns, so use random or k-fold"], str(folder))
+    if column is not None:
+        raise no_column(column, ["no columns, so use random or k-fold"], f"{folder}: split")
     if "graph_indicator" not in paths:
         raise DatasetError(f"{folder}/{prefix}graph_indicator.txt: no such file; a TUDataset has it")
     indicator = _ids(_txt(paths["graph_indicator"])[:, 0], paths["graph_indicator"], MAX_ID)
@@ -175,43 +189,52 @@ def _from_tu(folder: Path, reading: Reading) -> dict[str, np.ndarray]:
         raise DatasetError(f"{paths['A']}: has {edges.shape[1]} columns, expected 2: row and column of an entry")
     graph = indicator[edges[:, 0]]
     if (wrong := np.flatnonzero(graph != indicator[edges[:, 1]])).size:
-        raise DatasetError(f"{paths['A']}: line {wrong[0] + 1}: joins nodes of two graphs")
+        raise DatasetError(
+            f"{paths['A']}: line {wrong[0] + 1}: joins nodes of two graphs; ids must run on over all graphs: add the "
+            "number of nodes of the graphs before"
+        )
+    without = len(num_nodes) - len(np.unique(graph))
+    if edges.size and without and edges.max() < num_nodes.max() and not description.isolated:
+        raise DatasetError(
+            f"{paths['A']}: ids go only up to {edges.max() + 1} of {len(indicator)} nodes, and {without} of "
+            f"{len(num_nodes)} graphs have no edge; ids must run on over all graphs: add the number of nodes of the "
+            "graphs before, or --isolated if this is meant"
+        )
     order = np.argsort(graph, kind="stable")
     starts = num_nodes.cumsum() - num_nodes
     arrays = {
         "num_nodes": num_nodes,
         "num_edges": np.bincount(graph, minlength=len(num_nodes)),
         "edge_index": (edges - starts[graph][:, None])[order].T.astype(np.int32),
-        "y": _tu_targets(paths, len(num_nodes), folder, remarks),
+        "y": _tu_targets(paths, len(num_nodes), folder, description),
     }
-    x = _tu_features(paths, "node", len(indicator), remarks)
+    x = _tu_features(paths, "node", len(indicator))
     arrays["x"] = np.zeros((len(indicator), 1), np.int64) if x is None else x
-    edge_attr = _tu_features(paths, "edge", len(edges), remarks)
+    edge_attr = _tu_features(paths, "edge", len(edges))
     if edge_attr is not None:
         arrays["edge_attr"] = edge_attr[order]
     return convert_arrays(arrays, folder)
 
 
-def _tu_targets(paths: dict[str, Path], graphs: int, folder: Path, remarks: list[str]) -> np.ndarray:
-    name = next((key for key in ("graph_labels", "graph_attributes") if key in paths), None)
-    if name is None:
-        raise DatasetError(f"{folder}: has neither graph_labels nor graph_attributes, one of which is the target")
-    y = _rows(_txt(paths[name]), graphs, paths[name])
-    if name == "graph_labels" and "graph_attributes" in paths:
-        remarks.append(f"{paths['graph_attributes'].name} is not read: the target is graph_labels")
-    if name == "graph_attributes":
+def _tu_targets(paths: dict[str, Path], graphs: int, folder: Path, description: Description) -> np.ndarray:
+    """Return targets: labels numbered in sorted order, or attributes."""
+    names = [key for key in ("graph_labels", "graph_attributes") if key in paths]
+    names = [key for key in names if key in (description.target or names) and key not in (description.drop or ())]
+    if len(names) != 1:
+        found = "both graph_labels and" if names else "neither graph_labels nor"
+        raise DatasetError(
+            f"{folder}: has {found} graph_attributes, one of which is the target"
+            + ("; choose: --target graph_labels or --target graph_attributes" if names else "")
+        )
+    y = _rows(_txt(paths[names[0]]), graphs, paths[names[0]])
+    if names[0] == "graph_attributes":
         y = y.astype(np.float64)
-    elif y.shape[1] == 1 and y.dtype.kind in "iu":
-        labels, numbers = np.unique(y[:, 0], return_inverse=True)
-        if not np.array_equal(labels, np.arange(len(labels))):
-            shown = ", ".join(f"{number} = {label}" for number, label in enumerate(labels[:MOST_LISTED]))
-            more = ", ..." if len(labels) > MOST_LISTED else ""
-            remarks.append(f"{paths[name].name}: labels are numbered in sorted order: {shown}{more}")
-        return numbers.reshape(-1).astype(np.int64)
+    elif y.shape[1] == 1 and y.dtype.kind in "iu" and "regression" not in (description.task or ""):
+        return np.unique(y[:, 0], return_inverse=True)[1].reshape(-1).astype(np.int64)
     return y[:, 0] if y.shape[1] == 1 else y
 
 
-def _tu_features(paths: dict[str, Path], what: str, rows: int, remarks: list[str]) -> np.ndarray | None:
+def _tu_features(paths: dict[str, Path], what: str, rows: int) -> np.ndarray | None:
     """Return labels as categories; next to attributes, one column of 0 and 1 per label."""
     labels, attributes = paths.get(f"{what}_labels"), paths.get(f"{what}_attributes")
     categories = None
@@ -230,7 +253,6 @@ def _tu_features(paths: dict[str, Path], what: str, rows: int, remarks: list[str
     widths = (categories.max(axis=0, initial=0) + 1).tolist()
     if max(widths) > FEW:
         raise DatasetError(f"{labels}: has labels up to {max(widths) - 1}, too many for a column each; remove the file")
-    remarks.append(f"{what}_labels: {sum(widths)} columns of 0 and 1, next to those of {what}_attributes")
     return np.concatenate([quantities, *(np.eye(width)[column] for width, column in zip(widths, categories.T))], axis=1)
 
 
@@ -249,6 +271,7 @@ def _txt(path: Path) -> np.ndarray:
 
     with dataset_errors(path, "not a readable table of numbers"):
         found = cast(np.ndarray, pd.read_csv(path, header=None, skipinitialspace=True).to_numpy())
+        _check_blank(path)
     if found.dtype.kind not in "iuf":
         raise DatasetError(f"{path}: {_not_a_number(path)}; expected comma-separated numbers")
     return found

@@ -1,17 +1,17 @@
-"""Read user-supplied torch_geometric datasets and Data objects."""
+"""Read user-supplied torch_geometric datasets and Data objects. What they carry is used, or refused with the remedy."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
-from gt_bench.data.custom.arrays import as_table, check_edge_index, convert_arrays
-from gt_bench.data.custom.frames import FORM
-from gt_bench.data.custom.reading import Reading
-from gt_bench.data.custom.splits import named_column
-from gt_bench.data.readers import concatenate_graphs
+from gt_bench.data.custom.arrays import as_declared, as_table, check_edge_index, convert_arrays
+from gt_bench.data.custom.description import Description
+from gt_bench.data.custom.splits import no_column
+from gt_bench.data.custom.tables import FORM
+from gt_bench.data.readers import concatenate_graphs, ids_to_split
 from gt_bench.utils.errors import DatasetError
 
 if TYPE_CHECKING:
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 # a Data object, a list of them, or a torch_geometric dataset: what a user's function must return
 Graphs: TypeAlias = "BaseData | Iterable[BaseData]"
 MASKS = ("train_mask", "val_mask", "test_mask")
-BY_EDGES = (
-    ": nodes are counted by the edges, so that last nodes without edges are missing; give the Data num_nodes or x"
-)
+INDICES = tuple(tuple(f"{part}_{kind}" for part in ("train", "val", "test")) for kind in ("idx", "index", "indices"))
 EXPECTED = f"a Data of torch_geometric, a list of them, a dataset of torch_geometric, or {FORM}"
+LINK_SPLIT = (
+    "is a split of edges, made by a transform; give the Data before it (before RandomLinkSplit or "
+    "train_test_split_edges) and --task link-prediction, which draws splits and negatives, or masks of edges"
+)
 BLOCK = 1000  # graphs in memory at a time
+SAMPLED = 100  # graphs that are inspected to decide what the targets belong to
 
 
 def graphs_of(data: Graphs, where: str) -> "Iterable[BaseData]":
@@ -50,41 +53,70 @@ def graphs_of(data: Graphs, where: str) -> "Iterable[BaseData]":
     return cast("Iterable[BaseData]", data)  # Python iterates over an indexed object too
 
 
-def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[str, np.ndarray]]:
-    """Read Data objects in blocks. Node-level masks [N] or [N, S] become a split.
+def level_of(dataset: Graphs, where: str) -> str:
+    """Decide what targets belong to.
+
+    Returns:
+        "node" if all graphs have a target per node, "edge" if they have `edge_label`, else "graph".
+
+    Raises:
+        DatasetError: there are no graphs, or the number of targets fits neither.
+    """
+    sample = list(islice(graphs_of(dataset, where), SAMPLED))
+    if not sample:
+        raise DatasetError(f"{where}: found no graphs; expected {EXPECTED}")
+    for number, data in enumerate(sample):
+        _check_kind(data, f"{where}: graph {number}")
+    if all(getattr(data, "edge_label", None) is not None for data in sample):
+        return "edge"
+    nodes = [_nodes(data)[0] or 0 for data in sample]
+    rows = [next(iter(np.shape(y)), 0) if (y := getattr(data, "y", None)) is not None else 0 for data in sample]
+    if rows == nodes and max(nodes) > 1:
+        return "node"
+    if len(sample) == 1 or len(set(rows)) > 1:
+        number = next((n for n, row in enumerate(rows) if row > 1 and row != nodes[n]), None)
+        if number is not None:
+            raise DatasetError(
+                f"{where}: graph {number} has {nodes[number]} nodes and {rows[number]} targets; give a target for each "
+                "node (-1: no class, nan: no number), for edges edge_label, or several graphs; or num_nodes if nodes "
+                "without edges are missing"
+            )
+    return "graph"
+
+
+def from_graphs(
+    dataset: Graphs, where: str, level: str, description: Description, by: str | None
+) -> Iterator[dict[str, np.ndarray]]:
+    """Read Data objects in blocks.
 
     Args:
         dataset: as in `graphs_of`.
         where: name of the data for error messages.
-        reading: how to read them. Targets of edges are `edge_label`, or y with a row per edge.
+        level: "node", "graph", "edge" (targets are `edge_label`, or y with a row per edge) or "link".
+        description: what is declared.
+        by: the attribute by which the data are split.
 
     Yields:
         Arguments of `PackedWriter.graphs`, and "by" if the data are split by an attribute.
 
     Raises:
-        DatasetError: a graph is invalid, differs from the others, or there are none.
+        DatasetError: a graph is invalid, differs from the others, has attributes that are not used, or there are none.
     """
-    level, column, remarks = reading.level, reading.column, reading.remarks
-    unread: set[str] = set()
-    counted_by_edges, is_split = 0, not reading.own_split
+    official = _official_split(dataset, where, level, description)
 
     def read() -> Iterator[dict[str, np.ndarray]]:
-        nonlocal counted_by_edges, is_split
         first: dict[str, str] | None = None
         for number, data in enumerate(graphs_of(dataset, where)):
-            arrays = _arrays(data, level, f"{where}: graph {number}")
-            unread.update(_unread_attributes(data, arrays, level) - {column})
-            if column is not None:
-                arrays["by"] = _column(data, column, len(arrays["y"]), f"{where}: graph {number}")
-            counted_by_edges += nodes_of(data)[1]
-            is_split |= "split" in arrays
+            place = f"{where}: graph {number}"
+            arrays = _arrays(data, level, place, description, by)
+            if official is not None:
+                arrays["split"] = official[:, number : number + 1] if level == "graph" else official
             form = _form(arrays)
             first = first or form
             for key, expected in first.items():
                 if form[key] != expected:
                     raise DatasetError(
-                        f"{where}: {key} of graph {number} is {form[key]} and of graph 0 {expected}; "
-                        "all graphs need the same"
+                        f"{place}: {key} is {form[key]} and of graph 0 {expected}; all graphs need the same"
                     )
             yield arrays
         if first is None:
@@ -93,74 +125,49 @@ def from_graphs(dataset: Graphs, where: str, reading: Reading) -> Iterator[dict[
     graphs = read()
     while block := list(islice(graphs, BLOCK)):
         yield _block(block, where)
-    if unread:
-        remarks.append(
-            f"{where}: {', '.join(sorted(unread))} of the Data {'is' if len(unread) == 1 else 'are'} not read; put "
-            "model inputs into x (nodes) or edge_attr (edges)"
-        )
-    official, of_graphs = hasattr(dataset, "get_idx_split"), level == "graph"
-    if not is_split and not reading.of_edges and (official or (of_graphs and unread & {*MASKS})):
-        remarks.append(
-            f"{where}: {'get_idx_split() of the dataset is' if official else 'masks are'} not read, so that splits are "
-            "drawn; to use that split, "
-            + (
-                "give each Data part = 0, 1 or 2, and --split temporal:part:1,2"
-                if of_graphs
-                else "set train_mask, val_mask and test_mask of the Data"
-            )
-        )
-    if counted_by_edges:
-        remarks.append(
-            f"{where}: {counted_by_edges:,} graphs have neither num_nodes nor x: nodes are counted by the edges, so "
-            "that last nodes without edges are missing"
-        )
 
 
-def check_single(data: object, where: str) -> None:
-    """Raise DatasetError for several graphs in one object, whose targets would be those of one graph."""
+def _official_split(dataset: Any, where: str, level: str, description: Description) -> np.ndarray | None:
+    """Return the split of `get_idx_split()` of OGB, [1, rows], unless another split is declared."""
+    declared = description.split and description.split.kind != "given"
+    if declared or level not in ("node", "graph") or not hasattr(dataset, "get_idx_split"):
+        return None
+    parts = dataset.get_idx_split()
+    ids = [parts.get(key, parts.get("val") if key == "valid" else None) for key in ("train", "valid", "test")]
+    if any(part is None for part in ids):
+        raise DatasetError(f"{where}: get_idx_split() has {', '.join(parts)}; expected train, valid and test")
+    rows = _nodes(next(iter(graphs_of(dataset, where))))[0] if level == "node" else len(dataset)
+    try:
+        return ids_to_split(rows or 0, *(np.asarray(part) for part in ids))[None]
+    except DatasetError as error:
+        raise DatasetError(f"{where}: get_idx_split(): {error}; correct it, or --split random") from error
+
+
+def _check_kind(data: Any, where: str) -> None:
+    """Raise DatasetError for several graphs or several kinds of nodes in one object."""
     from torch_geometric.data import Batch
+    from torch_geometric.data.data import BaseData
 
     if isinstance(data, Batch):
         raise DatasetError(
             f"{where}: is a Batch of {data.num_graphs} graphs; give the dataset instead of a DataLoader, or "
             "batch.to_data_list()"
         )
+    if hasattr(data, "node_types"):
+        raise DatasetError(
+            f"{where}: is a HeteroData with nodes of {len(data.node_types)} types; convert it to one graph with "
+            "to_homogeneous(), and put the type into x"
+        )
+    if not isinstance(data, BaseData) and getattr(data, "edge_index", None) is None:
+        raise DatasetError(f"{where}: found a {type(data).__name__}; expected {EXPECTED}")
 
 
-def nodes_of(data: "BaseData") -> tuple[int | None, bool]:
-    """Count the nodes of a Data object.
-
-    Args:
-        data: the Data object.
-
-    Returns:
-        The number of nodes, and whether it is only derived from the edges (then last nodes without edges are missing).
-    """
+def _nodes(data: "BaseData") -> tuple[int | None, bool]:
+    """Return the number of nodes, and whether it is only counted by the edges."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         nodes = getattr(data, "num_nodes", None)
     return nodes, any("num_nodes" in str(warning.message) for warning in caught)
-
-
-def _column(data: "BaseData", column: str, rows: int, where: str) -> np.ndarray:
-    """Return the values of an attribute [rows] by which the data are split."""
-    if getattr(data, column, None) is None:
-        raise named_column(column, [key for key in data.to_dict() if key not in ("x", "edge_index", "y")], where)
-    values = np.atleast_1d(_array(data, column, where))
-    if values.dtype.kind == "O":  # None, or dates
-        values = np.array([str(value) for value in values.tolist()])
-    if values.size != rows:
-        raise DatasetError(
-            f"{where}: {column} has {values.size} values for {rows} targets; a split needs one value for each"
-        )
-    return values.reshape(-1)
-
-
-def _unread_attributes(data: "BaseData", arrays: Mapping[str, np.ndarray], level: str) -> set[str]:
-    known = {"num_nodes", "x", "edge_index", "edge_attr", *(MASKS if "split" in arrays else ())}
-    known |= {_target_key(data, level)} - {None}
-    attributes = data.to_dict().items() if hasattr(data, "to_dict") else ()
-    return {key for key, value in attributes if value is not None and key not in known}
 
 
 def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -169,8 +176,7 @@ def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     def described(key: str) -> str:
         if key not in arrays:
             return "missing"
-        kind = "continuous" if arrays[key].dtype.kind == "f" else "categorical"
-        return f"{kind}, {arrays[key].shape[1]} wide"
+        return f"{'numbers' if arrays[key].dtype.kind == 'f' else 'categories'}, {arrays[key].shape[1]} wide"
 
     form = {key: described(key) for key in ("x", "edge_attr")}
     form["y"] = f"{int(np.prod(arrays['y'].shape[1:]))} wide"
@@ -178,81 +184,159 @@ def _form(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     return form
 
 
-def _arrays(data: "BaseData", level: str, where: str) -> dict[str, np.ndarray]:
+def _arrays(data: Any, level: str, where: str, description: Description, by: str | None) -> dict[str, np.ndarray]:
     """Convert one Data object."""
-    from torch_geometric.data.data import BaseData
-
-    def has(key: str) -> bool:
-        return getattr(data, key, None) is not None
-
-    check_single(data, where)
-    target = _target_key(data, level)
-    missing = [key for key in ("edge_index", *([target] if target else [])) if not has(key)]
-    if missing and not isinstance(data, BaseData) and not has("edge_index"):
-        raise DatasetError(f"{where}: found a {type(data).__name__}; expected {EXPECTED}")
-    if missing:
-        hint = ""
-        if others := [key for key in ("hyperedge_index", "edge_label", "edge_label_index") if has(key)]:
-            hint = f"; it has {', '.join(others)}, but user-supplied data need targets per node, per graph or per "
-            hint += "column of edge_index (--task edge-classification reads edge_label [E])"
-        elif others := [key for key in ("adj", "adj_t") if has(key)]:
-            hint = f"; it has {others[0]}: remove the transform that makes it (ToSparseTensor, ToDense)"
-        elif type(data).__name__ == "HeteroData":
-            hint = "; convert several node types to one graph with to_homogeneous()"
+    _check_kind(data, where)
+    drop = set(description.drop or ()) - {"edge_index"}
+    keys = data.to_dict() if hasattr(data, "to_dict") else vars(data)
+    values = {key: value for key, value in keys.items() if value is not None and key not in drop}
+    target = _target(values, level)
+    if missing := [key for key in ("edge_index", *([target] if target else [])) if key not in values]:
+        sparse = next((key for key in ("adj", "adj_t", "hyperedge_index") if key in values), None)
+        hint = f"; it has {sparse}: remove the transform that makes it (ToSparseTensor, ToDense)" if sparse else ""
         raise DatasetError(
-            f"{where}: a {type(data).__name__} without {' and '.join(missing)}; a graph needs edge_index and y{hint}"
+            f"{where}: a {type(data).__name__} without {' and '.join(missing)}; a graph needs edge_index and "
+            f"{target or 'no targets'}{hint}"
         )
-    edge_index = check_edge_index(_array(data, "edge_index", where), where)
-    if target == "edge_label" and has("edge_label_index"):
-        pairs = _array(data, "edge_label_index", where)
-        if not np.array_equal(pairs, edge_index):
-            raise DatasetError(
-                f"{where}: edge_label belongs to edge_label_index, whose pairs are not the edges; user-supplied data "
-                "need a label per column of edge_index. For link prediction, give the Data before RandomLinkSplit and "
-                "use --task link-prediction, which draws splits and negatives"
-            )
-    nodes, by_edges = nodes_of(data)
+    first = description.first_id or 0
+    edge_index = check_edge_index(_array(values, "edge_index", where) - first, where)
+    nodes, by_edges = _nodes(data)
+    nodes = nodes - first if by_edges and nodes else nodes
     if not isinstance(nodes, int) or nodes < 1:
         raise DatasetError(f"{where}: has no nodes")
     edges = edge_index.shape[1]
-    arrays = {"num_nodes": np.array([nodes]), "edge_index": edge_index}
-    if level == "link":
-        arrays["y"] = np.ones((edges, 1), np.int64)
-    labelled = nodes if level == "node" else edges
-    for key, rows in (("x", nodes), ("edge_attr", edges), (target or "y", labelled)):
-        if not has(key) or (key == "y" and target is None):
-            continue
-        array = _array(data, key, where)
-        if key == "y" and level == "graph":
-            arrays["y"] = array.reshape(1, -1)
-            continue
-        arrays["y" if key == target else key] = as_table(array, key, where)
-        if key == "edge_attr" and not np.isfinite(array).all():
-            raise DatasetError(f"{where}: {key} contains a number that is not finite; replace it, or remove the graph")
-        if key == "x" and np.isinf(array).any():  # NaN is a missing value
-            raise DatasetError(f"{where}: x contains an infinite number; replace it (NaN is a missing value)")
-        if len(array) != rows:
-            raise DatasetError(f"{where}: {key} has {len(array)} rows, expected {rows}{BY_EDGES if by_edges else ''}")
     if edge_index.size and edge_index.max() >= nodes:
         edge = int(np.flatnonzero((edge_index >= nodes).any(0))[0])
         raise DatasetError(
             f"{where}: edge {edge} names node {edge_index[:, edge].max()} of {nodes} nodes, which are numbered from 0 "
-            f"to {nodes - 1}; correct edge_index or num_nodes"
+            f"to {nodes - 1}; correct edge_index or num_nodes, or if nodes are numbered from 1: --first-id 1"
         )
-    if level == "node" and any(map(has, MASKS)):
-        arrays["split"] = _masks(data, nodes, where)
-    if level in ("edge", "link") and any(
-        has(mask) and edges != nodes and len(getattr(data, mask)) == edges for mask in MASKS
-    ):
-        arrays["split"] = _masks(data, edges, where, "edge")
+    if by_edges and not description.isolated and 2 * len(np.unique(edge_index)) < nodes:
+        raise DatasetError(
+            f"{where}: {nodes - len(np.unique(edge_index)):,} of {nodes:,} nodes are in no edge, and nodes are counted "
+            "by the edges; number them without gaps: torch.unique(edge_index, return_inverse=True); or if these nodes "
+            "are meant: --isolated, or num_nodes"
+        )
+    arrays = {"num_nodes": np.array([nodes]), "edge_index": edge_index}
+    rows = {"node": nodes, "edge": edges, "link": edges}.get(level, 1)
+    used = {"num_nodes", "edge_index", "x", "edge_attr", "edge_weight", *([target] if target else [])}
+    if level == "link":
+        arrays["y"] = np.ones((edges, 1), np.int64)
+        used |= {"y"}  # of nodes, as the datasets of torch_geometric have it
+    for key, expected in (("x", nodes), ("edge_attr", edges), ("edge_weight", edges), (target or "", rows)):
+        if key not in values:
+            continue
+        array = _array(values, key, where)
+        if key == target and level == "graph":
+            arrays["y"] = array.reshape(1, -1)
+            continue
+        array = as_table(array, key, where)
+        array = as_declared(array, key, description)
+        if len(array) != expected:
+            hint = "; nodes are counted by the edges: give num_nodes or x" if by_edges else ""
+            raise DatasetError(f"{where}: {key} has {len(array)} rows, expected {expected}{hint}")
+        if key in ("edge_attr", "edge_weight") and not np.isfinite(array).all():
+            raise DatasetError(f"{where}: {key} contains a number that is not finite; replace it, or remove the graph")
+        if key == "x" and np.isinf(array).any():  # NaN is a missing value
+            raise DatasetError(f"{where}: x contains an infinite number; replace it (NaN is a missing value)")
+        arrays["y" if key == target else key] = array
+    if (weight := arrays.pop("edge_weight", None)) is not None:
+        arrays["edge_attr"] = _with_weight(arrays.get("edge_attr"), weight, where)
+    split, of_split = _split(values, level, rows, where)
+    if split is not None:
+        arrays["split"] = split
+    if by is not None:
+        arrays["by"] = _by(values, by, rows, where)
+    if level in ("edge", "link") and "train_mask" in values and split is None:
+        of_split |= set(MASKS)  # of nodes, of which the task predicts nothing
+    if unused := sorted(set(values) - used - of_split - ({by} if by else set())):
+        reason = (
+            "is not used; put inputs of models into x (nodes) or edge_attr (edges), a split into train_mask, val_mask "
+            f"and test_mask, or --drop {','.join(unused)}"
+        )
+        if any("edge_index" in key or "edge_label" in key for key in unused):
+            reason = LINK_SPLIT
+        raise DatasetError(f"{where}: {', '.join(unused)} of the Data {reason}")
     return arrays
 
 
-def _target_key(data: "BaseData", level: str) -> str | None:
+def _target(values: Mapping[str, Any], level: str) -> str | None:
     """Return the attribute with the targets. None for link prediction."""
-    if level == "edge" and getattr(data, "edge_label", None) is not None:
+    if level == "edge" and "edge_label" in values:
         return "edge_label"
     return None if level == "link" else "y"
+
+
+def _with_weight(edge_attr: np.ndarray | None, weight: np.ndarray, where: str) -> np.ndarray:
+    if edge_attr is None:
+        return weight.astype(np.float64)
+    if edge_attr.dtype.kind != "f":
+        raise DatasetError(
+            f"{where}: edge_attr has categories and edge_weight numbers; choose: --drop edge_weight, or --numbers "
+            "edge_attr"
+        )
+    return np.concatenate([edge_attr, weight], axis=1)
+
+
+def _split(values: Mapping[str, Any], level: str, rows: int, where: str) -> tuple[np.ndarray | None, set[str]]:
+    """Return the split of the Data, codes [S, rows], and the attributes that it is read from.
+
+    A split is three masks [rows] or [rows, S], or three lists of ids: train_idx, val_idx and test_idx.
+    """
+    kind = {"node": "node", "edge": "edge", "link": "edge"}.get(level, "graph")
+    renamed = {key.replace("valid_", "val_"): key for key in values}
+    for names in (MASKS, *INDICES):
+        found = [name for name in names if name in renamed]
+        if not found or kind == "graph":
+            continue
+        if names == MASKS and kind == "edge" and len(np.atleast_1d(values[renamed[found[0]]])) != rows:
+            continue
+        if missing := [name for name in names if name not in found]:
+            raise DatasetError(
+                f"{where}: has {' and '.join(found)} but not {' and '.join(missing)}; add all three, with a row per "
+                f"{kind}, or --drop {','.join(renamed[name] for name in found)}: then splits are drawn"
+            )
+        arrays = [_array(values, renamed[name], where) for name in names]
+        keys = {renamed[name] for name in names}
+        return (_from_masks if names == MASKS else _from_ids)(arrays, names, rows, kind, where), keys
+    return None, set()
+
+
+def _from_ids(ids: Sequence[np.ndarray], names: Sequence[str], rows: int, kind: str, where: str) -> np.ndarray:
+    masks = []
+    for name, array in zip(names, ids, strict=True):
+        if array.dtype.kind not in "iu" or (array.size and (array.min() < 0 or array.max() >= rows)):
+            raise DatasetError(f"{where}: {name} must have numbers of {kind}s from 0 to {rows - 1}")
+        masks.append(np.bincount(array.reshape(-1), minlength=rows).astype(bool))
+    return _from_masks(masks, names, rows, kind, where)
+
+
+def _from_masks(found: Sequence[np.ndarray], names: Sequence[str], rows: int, kind: str, where: str) -> np.ndarray:
+    masks = [as_table(mask, name, where) for name, mask in zip(names, found, strict=True)]  # [N, S] or [N, 1]
+    splits = max(mask.shape[1] for mask in masks)  # wikics has one test mask for all splits
+    if any(len(mask) != rows or mask.shape[1] not in (1, splits) or mask.dtype != bool for mask in masks):
+        raise DatasetError(f"{where}: {', '.join(names)} must be bool, with a row for each of the {rows} {kind}s")
+    stacked = np.stack([np.broadcast_to(mask, (rows, splits)) for mask in masks])  # [3, N, S]
+    if (twice := np.argwhere(stacked.sum(0) > 1)).size:
+        row, split = twice[0]
+        both = " and ".join(name for name, mask in zip(names, stacked, strict=True) if mask[row, split])
+        raise DatasetError(
+            f"{where}: {kind} {row} (and {len(twice) - 1} others) is in {both}; correct them, or --drop "
+            f"{','.join(names)}: then splits are drawn"
+        )
+    return (stacked * np.array([1, 2, 3])[:, None, None]).sum(0).astype(np.uint8).T
+
+
+def _by(values: Mapping[str, Any], column: str, rows: int, where: str) -> np.ndarray:
+    """Return the values of an attribute [rows] by which the data are split."""
+    if column not in values:
+        raise no_column(column, [key for key in values if key not in ("x", "edge_index", "y")], f"{where}: split")
+    cells = np.atleast_1d(_array(values, column, where))
+    if cells.size != rows:
+        raise DatasetError(
+            f"{where}: {column} has {cells.size} values for {rows} targets; a split needs one value for each"
+        )
+    return cells.reshape(-1)
 
 
 def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, np.ndarray]:
@@ -263,30 +347,12 @@ def _block(graphs: Sequence[Mapping[str, np.ndarray]], where: str) -> dict[str, 
     return convert_arrays(arrays, where)
 
 
-def _masks(data: "BaseData", nodes: int, where: str, level: str = "node") -> np.ndarray:
-    """Convert masks [N] or [N, S] of N nodes or edges to split codes [S, N]."""
-    missing = [mask for mask in MASKS if getattr(data, mask, None) is None]
-    if missing:
-        found = " and ".join(mask for mask in MASKS if mask not in missing)
+def _array(values: Mapping[str, Any], key: str, where: str) -> np.ndarray:
+    value = values[key]
+    if hasattr(value, "toarray"):
         raise DatasetError(
-            f"{where}: has {found} but not {' and '.join(missing)}; add all three (bool, a row per {level}), or remove "
-            f"{found}: then splits are drawn"
+            f"{where}: {key} is a {type(value).__name__} of scipy; give torch.from_numpy({key}.toarray()).float()"
         )
-    masks = [as_table(_array(data, mask, where), mask, where) for mask in MASKS]  # [N, S] or [N, 1]
-    splits = max(mask.shape[1] for mask in masks)  # wikics has one test mask for all splits
-    if any(len(mask) != nodes or mask.shape[1] not in (1, splits) or mask.dtype != bool for mask in masks):
-        raise DatasetError(
-            f"{where}: train_mask, val_mask and test_mask must be bool, with a row for each of the {nodes} {level}s"
-        )
-    masks = [np.broadcast_to(mask, (nodes, splits)) for mask in masks]
-    if np.stack(masks).sum(0).max(initial=0) > 1:
-        raise DatasetError(f"{where}: a {level} is in two parts of one split")
-    codes = np.stack([code * mask.astype(np.uint8) for code, mask in enumerate(masks, 1)])  # [3, N, S]
-    return codes.sum(0, dtype=np.uint8).T
-
-
-def _array(data: "BaseData", key: str, where: str) -> np.ndarray:
-    value = getattr(data, key)
     try:
         return value.detach().cpu().numpy() if hasattr(value, "detach") else np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -17,10 +17,10 @@ import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
 from gt_bench.config.schema import Strict, parse_yaml, validated
-from gt_bench.data.custom.table import MISSING, MISSING_WORDS, shown
 from gt_bench.utils.errors import DatasetError, nearest
+from gt_bench.utils.redact import shown
 
-FORMS = "random[:0.6,0.2,0.2], temporal:COLUMN[:CUT,CUT], grouped:COLUMN[:0.6,0.2,0.2], k-fold:FOLDS[:VAL] or given"
+FORMS = "random[:0.6,0.2,0.2], temporal[:COLUMN[:CUT,CUT]], grouped[:COLUMN[:0.6,0.2,0.2]], k-fold:FOLDS[:VAL] or given"
 PARTS = ("train", "val", "test")
 Shares = tuple[float, float, float]
 Cut = Annotated[int | float | str, BeforeValidator(lambda v: v.isoformat() if isinstance(v, date) else v)]
@@ -34,7 +34,7 @@ class SplitSection(Strict):
             "k-fold": as many splits as folds, split i tests on fold i; "given": the split of the data. All but "given"
             replace a split that the data have.
         column: of "temporal" the times, of "grouped" the groups: a column of the table with the targets, an attribute
-            of a Data, or an array of an npz file. It is not a feature.
+            of a Data, or an array of an npz file, by default `time` or `group`. It is not a feature.
         shares: shares of train, val and test of the rows with a target; by default those of random splits.
         cuts: of "temporal": the time at which val begins, and the time at which test begins, instead of shares.
         folds: number of folds.
@@ -50,9 +50,8 @@ class SplitSection(Strict):
 
     @model_validator(mode="after")
     def _fits_the_kind(self) -> Self:
-        needs = {"temporal": "column", "grouped": "column", "k-fold": "folds"}.get(self.kind)
-        if needs and getattr(self, needs) is None:
-            raise ValueError(f"kind {self.kind} needs {needs}")
+        if self.kind == "k-fold" and self.folds is None:
+            raise ValueError("kind k-fold needs folds")
         allowed = {
             "random": ("shares",),
             "temporal": ("column", "shares", "cuts"),
@@ -106,9 +105,7 @@ def _from_text(text: str) -> dict[str, Any]:
     kind, *rest = (part.strip() for part in text.split(":", 2))
     found: dict[str, Any] = {"kind": kind}
     if kind in ("temporal", "grouped"):
-        if not rest or not rest[0]:
-            raise ValueError("the column is missing")
-        found["column"], rest = rest[0], rest[1:]
+        found["column"], rest = (rest[0] or None, rest[1:]) if rest else (None, [])
     elif kind == "k-fold":
         if not rest:
             raise ValueError("the number of folds is missing")
@@ -146,13 +143,11 @@ class Drawn:
         codes: part of each row, uint8 [S, rows]: 0 none, 1 train, 2 val, 3 test.
         seen: the part with which each row becomes visible in inductive training, uint8 [S, rows], never 0.
         stated: one line that describes the splits.
-        remarks: remarks for the user.
     """
 
     codes: np.ndarray
     seen: np.ndarray
     stated: str
-    remarks: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -220,7 +215,7 @@ def _temporal(section: SplitSection, rows: Rows, shares: Shares) -> Drawn:
     texts = rows.values()
     times, missing, are_dates = _times(texts, rows, section.column)
     rows.check_known(missing, section.column, "time")
-    remarks = []
+    note = ""
     known, first, inverse = np.unique(times[rows.labelled], return_index=True, return_inverse=True)
     labelled_texts = texts[rows.labelled]
     if section.cuts:
@@ -241,56 +236,52 @@ def _temporal(section: SplitSection, rows: Rows, shares: Shares) -> Drawn:
         val = 1 + int(np.abs(before[1:-1] - len(inverse) * shares[0]).argmin())
         test = val + 1 + int(np.abs(before[val + 1 :] - len(inverse) * (shares[0] + shares[1])).argmin())
         cuts = [known[val], known[test]]
-        texts_of_cuts = [shown(str(labelled_texts[first[index]])) for index in (val, test)]
+        texts_of_cuts = [shown(labelled_texts[first[index]]) for index in (val, test)]
         missed = [abs(int(before[i]) - len(inverse) * s) for i, s in ((val, shares[0]), (test, 1 - shares[2]))]
         if max(missed) >= 1:
             reached = "/".join(f"{n / len(inverse):.3g}" for n in np.diff([0, before[val], before[test], len(inverse)]))
-            remarks.append(
-                f"rows of the same time stay together, so that the parts are {reached} of the rows instead of "
-                f"{'/'.join(f'{share:g}' for share in shares)}"
-            )
+            note = f" (shares {reached}: rows of the same time stay together)"
     part = 1 + (times >= cuts[0]).astype(np.uint8) + (times >= cuts[1]).astype(np.uint8)
     codes = np.where(rows.labelled, part, 0)
     for code, name in enumerate(PARTS, 1):
         if not (codes == code).any():
-            span = f"{shown(str(labelled_texts[first[0]]))} to {shown(str(labelled_texts[first[-1]]))}"
+            span = f"{shown(labelled_texts[first[0]])} to {shown(labelled_texts[first[-1]])}"
             raise DatasetError(
                 f"{rows.name}: the {name} part is empty: column {section.column} goes from {span}, and the cuts are "
                 f"{' and '.join(texts_of_cuts)}; move them"
             )
     stated = (
         f"temporal by {section.column}: train before {texts_of_cuts[0]}, val from {texts_of_cuts[0]}, test from "
-        f"{texts_of_cuts[1]}"
+        f"{texts_of_cuts[1]}{note}"
     )
     seen = np.where(missing, 3, part)  # a row without a time is not seen before the test
-    return Drawn(codes[None].astype(np.uint8), seen[None].astype(np.uint8), stated, remarks)
+    return Drawn(codes[None].astype(np.uint8), seen[None].astype(np.uint8), stated)
 
 
 def _times(cells: np.ndarray, rows: Rows, column: str | None) -> tuple[np.ndarray, np.ndarray, bool]:
     """Convert cells to numbers. Returns them, which are missing (then the number is 0), and whether they are dates."""
-    if cells.dtype.kind in "iub":
-        return cells.astype(np.int64), np.zeros(len(cells), bool), False
-    if cells.dtype.kind == "f":
+    if cells.dtype.kind == "M":
+        missing = np.isnat(cells)
+        return np.where(missing, 0, cells.astype("datetime64[us]").astype(np.int64)), missing, True
+    if cells.dtype.kind in "iubf":
         missing = np.isnan(cells)
-        return np.where(missing, 0.0, cells.astype(np.float64)), missing, False
-    texts = [str(cell).strip() for cell in cells.tolist()]
-    missing = np.array([text.lower() in (*MISSING, "nat", "<na>") for text in texts], bool)
-    present = [text for text, gone in zip(texts, missing, strict=True) if not gone]
-    for parse, kind in ((int, np.int64), (_number, np.float64), (_microseconds, np.int64)):
+        return np.where(missing, 0, cells), missing, False
+    missing = _is_missing(cells)
+    times = np.zeros(len(cells), np.int64)
+    for row in np.flatnonzero(~missing).tolist():
         try:
-            numbers = np.array([parse(text) for text in present], kind)
+            times[row] = _microseconds(str(cells[row]).strip())
         except (ValueError, OverflowError):
-            continue
-        times = np.zeros(len(texts), numbers.dtype)
-        times[~missing] = numbers
-        return times, missing, parse is _microseconds
-    number_like = sum(_is(text, _number) for text in present) >= len(present) / 2
-    parse = _number if number_like else _microseconds
-    wrong = next(row for row, text in enumerate(texts) if not missing[row] and not _is(text, parse))
-    raise DatasetError(
-        f"{rows.name}: column {column}: {rows.level} {wrong} (counted from 0) is {shown(texts[wrong])}; times must be "
-        "all numbers, or all ISO dates such as 2021-05-31 or 2021-05-31T14:00, so that they have an order"
-    )
+            raise DatasetError(
+                f"{rows.name}: column {column}: {rows.level} {row} (counted from 0) is {shown(cells[row])}; times must "
+                "be all numbers, or all ISO dates such as 2021-05-31 or 2021-05-31T14:00, so that they have an order"
+            ) from None
+    return times, missing, True
+
+
+def _is_missing(cells: np.ndarray) -> np.ndarray:
+    """Return which words are missing, bool [rows]."""
+    return np.array([cell is None or cell != cell or not str(cell).strip() for cell in cells.tolist()], bool)
 
 
 def _number(text: str) -> float:
@@ -310,14 +301,6 @@ def _microseconds(text: str) -> int:
     return (delta.days * 86400 + delta.seconds) * 10**6 + delta.microseconds
 
 
-def _is(text: str, parse: Any) -> bool:
-    try:
-        parse(text)
-    except (ValueError, OverflowError):
-        return False
-    return True
-
-
 def _cut(cut: int | float | str, are_dates: bool, rows: Rows, column: str | None) -> float:
     try:
         return _microseconds(str(cut)) if are_dates else cut if isinstance(cut, int) else _number(str(cut))
@@ -330,13 +313,8 @@ def _cut(cut: int | float | str, are_dates: bool, rows: Rows, column: str | None
 
 def _grouped(section: SplitSection, rows: Rows, shares: Shares, num_splits: int, seed: int) -> Drawn:
     cells = rows.values()
-    if cells.dtype.kind == "f":
-        missing = np.isnan(cells)
-    elif cells.dtype.kind in "iub":
-        missing = np.zeros(len(cells), bool)
-    else:
-        cells = np.array([str(cell).strip() for cell in cells.tolist()])
-        missing = np.isin(cells, MISSING_WORDS)
+    missing = np.isnan(cells) if cells.dtype.kind in "iubf" else _is_missing(cells)
+    cells = cells if cells.dtype.kind in "iubf" else np.array([str(cell).strip() for cell in cells.tolist()])
     rows.check_known(missing, section.column, "group")
     _, group = np.unique(cells, return_inverse=True)
     sizes = np.bincount(group[rows.labelled], minlength=group.max(initial=0) + 1)  # rows with a target
@@ -411,7 +389,7 @@ def _mixed(members: np.ndarray, classes: np.ndarray | None, seed: int) -> np.nda
     return order if classes is None else order[np.argsort(classes[members][order], kind="stable")]
 
 
-def named_column(column: str, known: Sequence[str], where: str) -> DatasetError:
-    """Make the error for a column of the split that does not exist."""
+def no_column(column: str, known: Sequence[str], where: str) -> DatasetError:
+    """Make the error for a column that is declared and does not exist."""
     listed = ", ".join(known) or "none"
-    return DatasetError(f"{where}: no column {column!r} for the split{nearest(column, list(known))}; it has: {listed}")
+    return DatasetError(f"{where}: no column {column!r}{nearest(column, list(known))}; it has: {listed}")

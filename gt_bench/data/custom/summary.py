@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
 from gt_bench.data.custom import splits
-from gt_bench.data.custom.arrays import check_precision
-from gt_bench.data.custom.readers import Reader
-from gt_bench.data.custom.remarks import MAX_VALUES, PARTS, ColumnStatistics, EdgeStatistics, target_remarks
+from gt_bench.data.custom.arrays import FEW, MAX_VALUES, check_precision
+from gt_bench.data.custom.source import Reader
+from gt_bench.data.custom.splits import PARTS, Shares
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
 
 MAX_CLASSES = 100_000
+MUTUAL = 0.95  # share of edges with their reverse above which edges are probably meant to have no direction
 TWO_CLASSES = ("roc-auc", "ap", "f1-binary")  # metrics of two classes, of which 1 is the positive one
 
 
@@ -23,18 +23,23 @@ class Summary:
     Args:
         spec: the dataset.
         reader: reads the data.
+        shares: shares of train, val and test of drawn splits.
+        num_splits: number of splits to draw.
 
     Attributes:
         out_dim: number of classes or targets.
     """
 
-    def __init__(self, spec: DatasetSpec, reader: Reader):
-        self.spec, self.reader = spec, reader
+    def __init__(self, spec: DatasetSpec, reader: Reader, shares: Shares, num_splits: int):
+        self.spec, self.reader, self.shares, self.num_splits = spec, reader, shares, num_splits
+        self.seed, self.inductive = reader.description.seed or 0, bool(reader.description.inductive)
         self.name = f"dataset {spec.name!r}"
         self.classification = spec.task.endswith("-classification")
         self.widths: dict[str, int | np.ndarray] = {}
-        self.columns: dict[str, ColumnStatistics] = {}
-        self.edges = EdgeStatistics()
+        self.rows = dict.fromkeys(("x", "edge_attr"), 0)
+        self.categories: dict[tuple[str, int], np.ndarray] = {}  # distinct values of columns of arrays
+        self.total = self.one_way = 0  # edges between two nodes, and how many of them have no reverse
+        self.first_id: int | None = None  # smallest number of a node in edges
         self.splits: list[np.ndarray] = []
         self.by: list[np.ndarray] = []  # the column by which the data are split
         self.ends: list[np.ndarray] = []  # of edges, with numbers of nodes over all blocks; only if inductive
@@ -63,8 +68,9 @@ class Summary:
                 else:
                     vocabulary = values.max(axis=0, initial=0).astype(np.int64) + 1
                     self.widths[key] = np.maximum(self.widths.get(key, 0), vocabulary)
-                self.columns.setdefault(key, ColumnStatistics()).add(values)
-        self.edges.add(block)
+                    self._count_categories(key, values)
+                self.rows[key] += len(values)
+        self._count_edges(block)
         y = self._classes(block["y"]) if self.classification else block["y"]
         if self.spec.task.endswith("-regression"):
             check_precision(y, "y", self.name)
@@ -78,11 +84,59 @@ class Summary:
             self.splits.append(np.atleast_2d(block["split"]))
         if "by" in block:
             self.by.append(block["by"])
-        if self.reader.inductive:
+        if self.inductive:
             sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
             self.ends.append(block["edge_index"] + np.repeat(self.nodes + sizes.cumsum() - sizes, counts))
             self.nodes += int(sizes.sum())
         return {**block, "y": y}
+
+    def _count_categories(self, key: str, values: np.ndarray) -> None:
+        """Collect the distinct values of each column with more than a few."""
+        for column in np.flatnonzero(values.max(axis=0, initial=0) >= FEW).tolist():
+            known = self.categories.get((key, column), values[:0, column])
+            self.categories[key, column] = np.unique(np.concatenate([known, values[:, column]]))
+
+    def _count_edges(self, block: Mapping[str, np.ndarray]) -> None:
+        """Count edges without a reverse. Invalid blocks are ignored; other checks refuse them."""
+        sizes, counts = np.asarray(block["num_nodes"], np.int64), np.asarray(block["num_edges"], np.int64)
+        source, target = np.asarray(block["edge_index"], np.int64)
+        if len(sizes) != len(counts) or counts.sum() != len(source) or not len(source):
+            return
+        self.first_id = min(int(block["edge_index"].min()), self.first_id if self.first_id is not None else MAX_CLASSES)
+        width = int(sizes.max())
+        graph = np.repeat(np.arange(len(sizes)), counts) * width
+        forward, backward = (graph + source) * width + target, (graph + target) * width + source
+        proper = source != target
+        self.total += int(proper.sum())
+        self.one_way += int((~np.isin(backward[proper], forward)).sum())
+
+    def _check_edges(self) -> None:
+        """Raise DatasetError for edges that seem to count from 1, or to have no direction with a few exceptions."""
+        stated = self.reader.description
+        if self.first_id == 1 and stated.first_id is None and self.reader.numbered:
+            raise DatasetError(
+                f"{self.name}: no edge names node 0: edges may count from 1, and the last node would have no edge; "
+                "choose: --first-id 1, or --first-id 0 if nodes are numbered from 0"
+            )
+        mutual = self.total - self.one_way
+        if stated.undirected is None and self.one_way and mutual >= MUTUAL * self.total:
+            raise DatasetError(
+                f"{self.name}: {mutual:,} of {self.total:,} edges have their reverse and {self.one_way:,} have not; "
+                "choose: --undirected adds it where it is missing, --directed uses the edges as they are"
+            )
+
+    def _check_categories(self) -> None:
+        """Raise DatasetError for columns of whole numbers with too many values for categories."""
+        for (key, column), values in self.categories.items():
+            if key in (self.reader.description.categories or ()) or not self.reader.of_arrays:
+                continue
+            rows, largest = self.rows[key], int(values.max())
+            if len(values) > max(FEW, rows // 10) or largest >= max(MAX_VALUES, rows):
+                raise DatasetError(
+                    f"{self.name}: column {column} of {key} has whole numbers, which are categories: {len(values):,} "
+                    f"different ones up to {largest:,} in {rows:,} rows; remove an identifier, or choose: --numbers "
+                    f"{key} for quantities, --categories {key}"
+                )
 
     def _classes(self, y: np.ndarray) -> np.ndarray:
         """Convert classes to whole numbers: 1.0 becomes 1, and NaN becomes -1."""
@@ -165,12 +219,6 @@ class Summary:
                 categories has too many values.
         """
         y, level, task = self._y, self.spec.level, self.spec.task
-        if (words := self.reader.labels) and not self.classification:
-            listed = ", ".join(words[:3]) + (", ..." if len(words) > 3 else "")
-            raise DatasetError(
-                f"{self.name}: the targets are words ({listed}); {task} needs numbers: "
-                f"use --task {level}-classification"
-            )
         if self.classification:
             known, unlabelled = np.unique(y[y >= 0]).tolist(), 0 if self.as_floats else int((y == -1).sum())
             if len(known) < 2:
@@ -193,9 +241,8 @@ class Summary:
                 )
         elif not self._labelled.any():
             raise DatasetError(f"{self.name}: every target is empty or NaN")
-        for key, columns in self.columns.items():
-            if problem := columns.problem(key):
-                raise DatasetError(f"{self.name}: {problem}")
+        self._check_edges()
+        self._check_categories()
 
     def dim(self, key: str) -> int | list[int] | None:
         """Return `in_dim` or `edge_dim` of the header.
@@ -233,13 +280,13 @@ class Summary:
                     f"from all parts (in CSV: split none){hint if self.classification and not self.as_floats else ''}"
                 )
             return split
-        split = np.zeros((self.reader.num_splits, len(labelled)), np.uint8)
+        split = np.zeros((self.num_splits, len(labelled)), np.uint8)
         split[:, labelled] = self._random_codes(int(labelled.sum()))
         return split
 
     def _random_codes(self, count: int) -> np.ndarray:
         """Draw splits of `count` rows by the shares of the reader, [S, count]. Raise DatasetError for an empty part."""
-        shares, level = self.reader.shares, self.spec.level
+        shares, level = self.shares, self.spec.level
         if min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
             raise DatasetError(f"{self.name}: the shares of a split must add up to 1; got {shares}")
         sizes = [round(count * share) for share in shares[1:]]
@@ -251,7 +298,7 @@ class Summary:
                     f"{'/'.join(f'{share:g}' for share in shares)}: the {part} part is empty; add {level}s, or a split"
                 )
         codes = np.repeat(np.array([1, 2, 3], np.uint8), sizes)
-        seeds = range(self.reader.seed, self.reader.seed + self.reader.num_splits)
+        seeds = range(self.seed, self.seed + self.num_splits)
         return np.stack([np.random.default_rng(seed).permutation(codes) for seed in seeds])
 
     @property
@@ -271,20 +318,18 @@ class Summary:
         Raises:
             DatasetError: a part would be empty, or a value of the column is missing or has no order.
         """
-        section, reader, y = self.reader.section, self.reader, self._y
+        section, y = self.reader.section, self._y
         if section is None or section.kind in ("random", "given"):
             codes = self.split()
-            shares = "/".join(f"{share:g}" for share in reader.shares)
+            shares = "/".join(f"{share:g}" for share in self.shares)
             stated = f"random, {shares}" if not self.splits or (section and section.kind == "random") else "of the data"
             found = splits.Drawn(codes, np.where(codes, codes, 1).astype(np.uint8), stated)
         else:
             classes = y.reshape(-1) if self.classification else None
             column = np.concatenate(self.by) if self.by else None
             rows = splits.Rows(self.name, self.spec.level, self._labelled, column, classes)
-            found = splits.drawn(section, rows, reader.shares, reader.num_splits, reader.seed)
-        if self.splits and section and section.kind != "given":
-            found.remarks.append(f"the split of the data is not used: the split is {section.kind}")
-        if reader.inductive:
+            found = splits.drawn(section, rows, self.shares, self.num_splits, self.seed)
+        if self.inductive:
             self._state_inductive(found)
         return found
 
@@ -297,28 +342,27 @@ class Summary:
             f"; inductive: training sees {nodes[0]:,} nodes and {edges[0]:,} edges, validation {nodes[1]:,} and "
             f"{edges[1]:,}, test all {nodes[2]:,} and {edges[2]:,} (the first split)"
         )
-        if not edges[0] and edges[2]:
-            found.remarks.append("inductive: no edge joins two nodes that training sees in the first split")
 
-    def remarks(self, split: np.ndarray) -> list[str]:
-        """Make remarks for the user on columns, edges, targets and parts of splits.
-
-        Args:
-            split: split codes [S, rows].
-
-        Returns:
-            The remarks.
-        """
-        found = [] if self._is_csv else [line for key, columns in self.columns.items() for line in columns.remarks(key)]
-        if self.reader.section or self.reader.inductive:
-            found += self.drawn.remarks
-        return [*found, *self.edges.remarks(), *target_remarks(self._y, self.spec, self.as_floats, split)]
-
-    @property
-    def _is_csv(self) -> bool:
-        """Whether the source is a folder of CSV files, whose reader names the columns."""
-        source = self.reader.source
-        return isinstance(source, str | Path) and Path(source).is_dir()
+    def notes(self, split: np.ndarray) -> list[str]:
+        """Name the parts of splits [S, rows] in which a class is missing, or a label has only one value."""
+        y, level, found = self._y, self.spec.level, []
+        if not (self.classification or self.spec.task == "graph-multilabel"):
+            return []
+        classes, y = np.unique(y[y >= 0]), y.reshape(len(y), -1)
+        for code, part in enumerate(PARTS, 1):
+            lost: list[tuple[int, list[int]]] = []
+            for number, rows in enumerate(y[row == code] for row in split):
+                if self.classification:
+                    wrong = np.setdiff1d(classes, rows).tolist()
+                else:
+                    wrong = [c for c in range(y.shape[1]) if len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2]
+                lost += [(number, wrong)] if len(rows) and wrong else []
+            if lost:
+                listed = ", ".join(map(str, lost[0][1][:5])) + (", ..." if len(lost[0][1]) > 5 else "")
+                what = f"no {level} of class {listed}" if self.classification else f"one value of label {listed}"
+                more = f"; so in {len(lost)} of {len(split)} splits" if len(lost) > 1 else ""
+                found.append(f"the {part} part of split {lost[0][0]} has {what}{more}")
+        return found
 
     @property
     def _y(self) -> np.ndarray:

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from gt_bench.api.evaluate import with_encodings
 from gt_bench.cli.app import app
 from gt_bench.config.grid import load_grid
+from gt_bench.data.custom.description import Description
 from gt_bench.data.prepare import prepare
 from gt_bench.experiment.debug import Debugger
 from gt_bench.experiment.run import Experiment
-from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.datasets import dataset_name
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.store.run_store import Store
@@ -68,7 +68,7 @@ def friends(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         write_friends(root / "lab/friends", nodes=24)
-        dataset_name("lab/friends", DataOptions(task="link-prediction", undirected=True))
+        dataset_name("lab/friends", Description(task="link-prediction", undirected=True))
         assert prepare("friends", Path("data"), [], print).state != "unavailable"
     return root
 

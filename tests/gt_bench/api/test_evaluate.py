@@ -19,9 +19,9 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.option_text import OptionError
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
+from gt_bench.data.custom.description import Description
 from gt_bench.data.packed import PackedDataset, PackedHeader
 from gt_bench.experiment.validate import check_fit, check_model
-from gt_bench.plugins.data_options import DataOptions
 from gt_bench.plugins.default_recipes import recipe_of
 from gt_bench.schemas import Named
 from gt_bench.store.run_store import Store
@@ -154,7 +154,7 @@ def test_numbers_of_the_nodes_of_ones_own_graph(ours):
 def test_whole_numbers_are_quantities_where_that_is_stated(ours):
     """Whole numbers are standardised like others; as integers they would be rounded to 0 and 1."""
     (write_many(ours / "lab/counts") / "graphs.csv").write_text("y\n" + "".join(f"{20 + i}\n" for i in range(30)))
-    found = try_pair("mlp", "lab/counts", FAST, [0], data=DataOptions(task="graph-regression", metric="mae"), bar=False)
+    found = try_pair("mlp", "lab/counts", FAST, [0], data=Description(task="graph-regression", metric="mae"), bar=False)
     assert found.row["status"] == "ok"
     packed = PackedDataset.open(Path("data/packed/counts"))
     y = StandardisedTargets(packed, "all", 0).batch(torch.arange(30)).y

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import gt_bench.data.families
+from gt_bench.config.schema import RecipeError
 from gt_bench.data import registry
 from gt_bench.data.pins import new_pin, with_pin
 from gt_bench.data.prepare import available
@@ -70,7 +71,7 @@ def test_the_digest_depends_on_files_and_arguments_and_not_on_notes():
             "\nfrom gt_bench.data.custom.dataset import custom_dataset\nDATASETS = [custom_dataset('a', 'b', tsk='c')]",
             3,
             "'tsk'",
-            TypeError,
+            RecipeError,
         ),
         (
             "from gt_bench.data.custom.dataset import custom_dataset\n"

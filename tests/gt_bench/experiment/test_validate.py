@@ -10,10 +10,10 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.custom.dataset import custom_dataset
+from gt_bench.data.custom.description import Description
 from gt_bench.data.packed import PackedDataset
 from gt_bench.experiment.validate import check_fit, check_metric, check_model, check_num_gpus, check_processes
 from gt_bench.pipeline.train import train_cell
-from gt_bench.plugins.data_options import DataOptions
 from gt_bench.schemas import Settings
 from gt_bench.store.run_store import Store
 from gt_bench.tasks.registry import create_task
@@ -112,7 +112,7 @@ def test_an_undefined_metric_is_rejected_before_training(ours, y, task, metric, 
     write_graphs("a.npz", y, TWO)
     for trials in (None, 2):
         with pytest.raises(RecipeError, match="dataset 'a': " + re.escape(says)):
-            try_pair("mlp", "a.npz", FAST, [0], trials, data=DataOptions(task=task, metric=metric), bar=False)
+            try_pair("mlp", "a.npz", FAST, [0], trials, data=Description(task=task, metric=metric), bar=False)
     assert not list(Store().records())
 
 
@@ -131,7 +131,7 @@ def test_a_run_with_a_validation_of_nan_fails(ours, monkeypatch):  # noqa: F811
     write_graphs("a.npz", [0, 1, 0, 0, 0, 1], TWO)
     monkeypatch.setattr("gt_bench.experiment.setup.check_metric", lambda *arguments: None)
     row = try_pair(
-        "mlp", "a.npz", FAST, [0], data=DataOptions(task="graph-classification", metric="roc-auc"), bar=False
+        "mlp", "a.npz", FAST, [0], data=Description(task="graph-classification", metric="roc-auc"), bar=False
     ).row
     assert (row["status"], row["mean"]) == ("failed", None)
     (record,) = Store().records()

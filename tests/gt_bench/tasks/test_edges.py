@@ -27,7 +27,7 @@ def prepare(root, task, y, metric, edge_attr=None, split=None, name="trades", **
     arrays |= {} if edge_attr is None else {"edge_attr": edge_attr}
     arrays |= {} if split is None else {"split": np.array(split)}
     np.savez(root / f"{name}.npz", **arrays)
-    more |= {"metric": metric, "split": (0.6, 0.2, 0.2)}
+    more |= {"metric": metric}
     return pack_source(root / f"{name}.npz", root / "packed" / name, task, name=name, **more)
 
 

@@ -6,9 +6,10 @@ import torch
 from torch_geometric.data import Data
 
 from gt_bench.data.custom.dataset import check
-from gt_bench.data.declared import level_in, task_in
+from gt_bench.tasks.link_prediction import Negatives
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.custom_data import mine, packed
+from tests.gt_bench.data.custom.inputs import options_in, read
 
 LINKS, CLASSES = "link-prediction", "edge-classification"
 
@@ -40,7 +41,6 @@ def test_both_directions_and_all_copies_of_an_undirected_edge_are_one_link(tmp_p
     assert [len(dataset.split(part)) for part in ("train", "val", "test")] == [4, 2, 2]
     assert "y" not in dataset._arrays
     assert any("1 self-loops are no targets" in note for note in dataset.header.notes)
-    assert any("repeated" in note for note in dataset.header.notes)
 
 
 def test_directed_edges_are_links_of_their_own(tmp_path):
@@ -90,7 +90,7 @@ def test_classes_of_edges_with_a_split_and_features(tmp_path):
         (4, 5, "b", "test", 3.5),
     ]
     folder = write(tmp_path / "in", lines("source,target,y,split,weight", rows))
-    assert task_in(folder, level_in(folder), "in") == "edge-classification"
+    assert read(folder).task == "edge-classification"
     dataset = packed(folder, tmp_path / "out", CLASSES)
     header = dataset.header
     assert (header.level, header.split_kind, header.out_dim, header.edge_dim) == ("edge", "edge", 2, 1)
@@ -139,10 +139,8 @@ def test_targets_of_nodes_are_not_features_of_link_prediction(tmp_path):
     folder = write(tmp_path / "in", lines("source,target,y", [(*e, 1) for e in RING]), nodes)
     dataset = packed(folder, tmp_path / "out", LINKS)
     assert (dataset.header.in_dim, dataset.header.edge_dim) == (1, None)
-    notes = "\n".join(dataset.header.notes)
-    assert "nodes.csv: column y is not read: targets are edges" in notes
-    assert "nodes.csv: column split is not read" in notes
-    assert "edges.csv: column y is not read" in notes
+    roles = {f"{c['table']}.{c['name']}": c["role"] for c in dataset.header.provenance["columns"]}
+    assert {key for key, role in roles.items() if role == "not used"} == {"nodes.y", "nodes.split", "edges.y"}
 
 
 def cora_like(**more):
@@ -155,12 +153,11 @@ def test_a_data_object_gives_links_and_labels_of_edges(tmp_path):
 
     dataset = packed(of_nodes, tmp_path / "links", LINKS)
     assert len(dataset.array("target_pair")) == 8
-    assert any("train_mask, y of the Data are not read" in note for note in dataset.header.notes)
 
     def of_edges():
         mask = torch.arange(16) % 4
         return cora_like(
-            y=torch.arange(8), edge_label=torch.arange(16) % 3,
+            edge_label=torch.arange(16) % 3,
             train_mask=mask < 2, val_mask=mask == 2, test_mask=mask == 3,
         )  # fmt: skip
 
@@ -175,10 +172,7 @@ def test_a_data_object_gives_links_and_labels_of_edges(tmp_path):
 def test_an_npz_file_with_targets_of_edges(tmp_path):
     arrays = {"x": np.random.rand(8, 2), "edge_index": np.array(RING).T}
     np.savez(tmp_path / "mine.npz", **arrays, y=np.arange(8) / 2)
-    # as many edges as nodes: a target per node, unless the task is given
-    assert level_in(tmp_path / "mine.npz") == "node"
-    np.savez(tmp_path / "more.npz", **arrays | {"edge_index": np.array(RING[:6]).T}, y=np.arange(6) % 2)
-    assert task_in(tmp_path / "more.npz", level_in(tmp_path / "more.npz"), "more") == "edge-classification"
+    assert read(tmp_path / "mine.npz").task == "node-regression", "unless the task is declared"
     dataset = packed(tmp_path / "mine.npz", tmp_path / "out", LINKS)
     assert len(dataset.array("target_pair")) == 8
 
@@ -204,8 +198,6 @@ def test_a_random_split_replaces_that_of_the_data(tmp_path, task):
         (lines("source,target", [(0, 0), (1, 1)]), {}, "there is no edge between two different nodes to predict"),
         (lines("source,target", RING[:3]), {},
          "3 edges with a target cannot be split 0.8/0.1/0.1: the val part is empty"),
-        (lines("source,target", RING), {"split": (0.5, 0.5, 0.5)}, "the shares of a split must add up to 1"),
-        (lines("source,target", RING), {"negatives": 0}, "negatives is 0; expected 1 or more"),
         (lines("source,target,t", [(*e, 0.5) for e in RING]), {"split": "temporal:t"},
          "split is temporal; targets of edges have random splits or those of the data"),
         (lines("source,target", RING), {"split": "given"}, "the data have no split, and split: given keeps that"),
@@ -218,10 +210,10 @@ def test_a_random_split_replaces_that_of_the_data(tmp_path, task):
         (lines("source,target", [(a, b) for a in range(8) for b in range(8) if a != b]), {},
          "edges on validation or test have no negative: both of their nodes are connected to all other nodes"),
         (lines("source,target", RING), {"task": CLASSES},
-         r"edges.csv: no column y \(or y_1, y_2, ...\) with the targets"),
+         r"edges.csv: no column label"),
         (lines("source,target,y", [(*e, 0) for e in RING]), {"task": CLASSES},
          "all labels are 0; edge-classification needs two classes"),
-        (lines("source,target,y,split", [(0, 1, -1, "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]),
+        (lines("source,target,y,split", [(0, 1, "", "train"), (1, 2, 0, "val"), (1, 3, 1, "test")]),
          {"task": CLASSES},
          "edge 0 has no target, but is in the train part"),
         (lines("source,target,y", [(*e, i % 3) for i, e in enumerate(RING)]),
@@ -240,3 +232,45 @@ def test_targets_with_a_wrong_number_of_rows(tmp_path):
     np.savez(tmp_path / "mine.npz", x=np.random.rand(8, 2), edge_index=np.array(RING).T, y=np.arange(5) % 2)
     with pytest.raises(DatasetError, match="y has 5 entries for 8 edges"):
         check(mine(tmp_path / "mine.npz", CLASSES, undirected=True))
+
+
+# users 0-4 buy items 5-9
+BOUGHT = [(u, i) for u in range(5) for i in range(5, 10) if (u + i) % 3]
+PARTS = [(0, 5), (1, 5), (2, 6), (3, 6)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "declared", "sides"),
+    [
+        (BOUGHT, {}, True),
+        (BOUGHT, {"undirected": True}, True),
+        ([*BOUGHT, *((b, a) for a, b in BOUGHT)], {}, True),
+        ([*BOUGHT, *((b, a) for a, b in BOUGHT)], {"bipartite": False}, False),
+        (PARTS, {"undirected": True}, True),
+        ([*BOUGHT, (0, 1), (1, 0)], {"undirected": True}, False),
+        ([*BOUGHT, *((b, a) for a, b in [*BOUGHT, (0, 1)]), (0, 1)], {}, False),
+    ],
+)
+def test_negatives_join_the_sides_of_a_graph_that_has_two(rows, declared, sides, tmp_path):
+    folder = write(tmp_path / "in", lines("source,target", rows), "a\n" + "0.5\n" * 11)
+    dataset = packed(folder, tmp_path / "out", LINKS, split="random:0.5,0.25,0.25", **declared)
+    assert ("side" in dataset.header.extras) == sides
+    side = dataset.array("side").numpy().astype(int) if sides else None
+    links = dataset.array("target_pair").numpy()
+    drawn, exists = Negatives(links, np.array([0, 11]), "undirected" in declared, side).draw(
+        links, 40, np.random.default_rng(0)
+    )
+    ends = {tuple(sorted("user" if node < 5 else "item" for node in pair)) for pair in drawn[exists].tolist()}
+    assert (ends == {("item", "user")}) == sides
+    assert (10 in drawn) != sides, "a node without an edge"
+
+
+def test_sides_that_are_open_are_refused(tmp_path):
+    both = [*PARTS, *((b, a) for a, b in PARTS)]
+    folder = write(tmp_path / "in", lines("source,target", both))
+    with pytest.raises(DatasetError) as error:
+        check(mine(folder, LINKS, split="random:0.5,0.25,0.25"))
+    assert {"undirected", "no-bipartite"} <= options_in(error.value)
+    check(mine(folder, LINKS, split="random:0.5,0.25,0.25", bipartite=False))
+    with pytest.raises(DatasetError):
+        check(mine(write(tmp_path / "b", lines("source,target", RING)), LINKS, bipartite=True))
