@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.layers import identifiers as ids
-from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.eigenvectors import laplacian_eigenvectors
 from gt_models.layers.equivariant_basis import basis_targets, bell, equality_pattern
@@ -134,7 +133,6 @@ class TokenGTAttention(nn.Module):
         x = self.dropout(self.embed(batch, *self.tokens(batch), identifiers))  # [B + M, d]
         return x if self.norm is None else self.norm(x)
 
-    @accelerated
     def embed(self, batch: GraphBatch, tuples: Tensor, mask: Tensor, identifiers: Tensor | None) -> Tensor:
         """[null] of each graph, then the real tokens of all graphs, [B + M, d]. `tuples`, `mask`: see `tokens`."""
         owner, local = places_of(mask)
@@ -191,7 +189,6 @@ class TokenGTAttention(nn.Module):
             found.append((attention - basis_targets(taken, real, self.null_token.dtype)).square().sum((-2, -1)))
         return torch.cat(found)[order.argsort()]
 
-    @accelerated
     def queries_and_keys(self, nulls: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Keys of [null] [B, 15 d_H], queries and keys of the other tokens [M, 15 d_H].
 

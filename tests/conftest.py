@@ -47,7 +47,7 @@ LONGEST = (
     "faults/test_disk", "gt_bench/tracking/test_ui",
     "gt_bench/experiment/test_launch_ddp", "gt_bench/pipeline/test_tune", "gt_bench/runtime/test_exit_status",
     "gt_bench/runtime/test_resources", "gt_bench/pipeline/test_leaderboard",
-    "gt_models/test_compile", "gt_models/kernels/test_triangular_attention",
+    "gt_models/test_compile", "gt_models/kernels/test_forms",
 )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
-from gt_models.layers.accelerated import accelerated
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.features import FeatureEncoder
 from gt_models.layers.gnn import check_level
@@ -247,7 +246,6 @@ class BiasedAttention(nn.Module):
         self.num_heads, self.scale, self.dropout = num_heads, (hidden_dim // num_heads) ** -0.5, PairDropout(dropout)
         self.qkv, self.out = nn.Linear(hidden_dim, 3 * hidden_dim), nn.Linear(hidden_dim, hidden_dim)
 
-    @accelerated
     def forward(self, x: Tensor, bias: Tensor, tokens: GraphBatch) -> Tensor:
         """[T, d], [P, H] -> [T, d]."""
         # graph by graph and head by head, zero behind a graph's last token: [B, H, n, d_h] and [B, H, n, n]

@@ -195,12 +195,7 @@ class GRITLayer(nn.Module):
         x = self.ffn_norm(x + self.ffn_out(self.dropout(self.activation(self.ffn_in(x)))))  # [N, d]
         if self.pair_out is None:
             return x, None
-        return x, self.pair_norm(pairs + self.map_pairs(self.dropout(e)))  # [P, d]
-
-    @accelerated
-    def map_pairs(self, e: Tensor) -> Tensor:
-        """The linear map of what attention gives each pair, [P, d] -> [P, d]."""
-        return self.pair_out(e)
+        return x, self.pair_norm(pairs + self.pair_out(self.dropout(e)))  # [P, d]
 
 
 class GRITAttention(nn.Module):

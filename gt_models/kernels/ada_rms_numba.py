@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gt_models.kernels.compiled import compiled, local, real, run
+from gt_models.kernels.compiled import compiled, real, run
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import local
 
 BLOCK = 256  # tokens whose contributions to the gradients of alpha and beta are added up together
 

@@ -324,7 +324,7 @@ def all_operations() -> dict[str, Operation]:
     """Every operation of this package by name."""
     for module in pkgutil.walk_packages([str(Path(__file__).parent)], f"{__package__}."):
         # what needs its own package is loaded by the form that is it
-        if not module.name.endswith(("_numba", "_triton", "compiled")):
+        if not module.name.endswith(("_numba", "_triton", "compiled", "vectors")):
             importlib.import_module(module.name)
     return dict(OPERATIONS)
 

@@ -13,38 +13,20 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import (
-    compiled,
-    copy,
-    hash32,
-    inner,
-    local,
-    move,
-    mul,
-    muladd,
-    powers,
-    real,
-    run_parts,
-    shares,
-    softmax,
-)
+from gt_models.kernels.compiled import compiled, hash32, inner, move, powers, real, run_parts, shares
 from gt_models.kernels.dropout_numba import draws, factors
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import copy, local, mul, muladd, softmax
+
+LOG2E = np.log2(np.e)
 
 
 class _GatedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx,
-        qkv: Tensor,
-        pairs: Tensor,
-        heads: int,
-        batch: GraphBatch,
-        scale: float,
-        key_scale: float,
-        dropout: float,
+        ctx, qkv: Tensor, pairs: Tensor, heads: int, batch: GraphBatch, scale: float, key_scale: float, dropout: float,
         seed,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         number, dim = real(qkv.dtype), qkv.size(1) // 3
         x, flat, stride = qkv.contiguous().view(-1), *_flat(pairs)
         out, stats = qkv.new_empty(len(qkv), dim), qkv.new_empty(len(qkv), 2, heads)
@@ -79,46 +61,51 @@ def _flat(pairs: Tensor) -> tuple[Tensor, int]:
     return pairs.as_strided(((len(pairs) - 1) * stride + pairs.size(1) if len(pairs) else 0,), (1,)), stride
 
 
+@inner
+def _by_channel(x, at, factor, out, to, heads, width):
+    """States of a node, [head, channel] from `at` on, times a factor as [channel, head]."""
+    move(x, at, width, 1, heads, width, factor, out, to, 1, heads)
+
+
+@inner
+def _by_head(x, at, factor, out, to, heads, width):
+    """And back."""
+    move(x, at, 1, heads, heads, width, factor, out, to, width, 1)
+
+
+@inner
+def _states(x, first, n, key_scale, heads, width):
+    """Keys and values of a graph [node, channel, head], and key_scale |k|^2 in base 2 of each key [node, head]."""
+    number, dim = x.dtype.type, heads * width
+    keys, values, lengths = np.empty(n * dim, x.dtype), np.empty(n * dim, x.dtype), np.zeros(n * heads, x.dtype)
+    for j in range(n):
+        _by_channel(x, (3 * (first + j) + 1) * dim, number(1), keys, j * dim, heads, width)
+        _by_channel(x, (3 * (first + j) + 2) * dim, number(1), values, j * dim, heads, width)
+        if key_scale != number(0):  # 0 times the square of a large number would be NaN
+            for c in range(width):
+                muladd(lengths, j * heads, keys, j * dim + c * heads, keys, j * dim + c * heads, heads)
+    for j in range(n * heads):
+        lengths[j] *= key_scale * number(LOG2E)
+    return keys, values, lengths
+
+
+@inner
+def _logits(query, keys, lengths, n, pairs, start, stride, score, heads, width):
+    """In base 2, of a query whose states are in base 2, [key, head]."""
+    s = local(query.dtype, heads)
+    for j in range(n):
+        copy(s, 0, lengths, j * heads, heads)
+        for c in range(width):
+            muladd(s, 0, query, c * heads, keys, (j * width + c) * heads, heads)
+        muladd(s, 0, query.dtype.type(LOG2E), pairs, (start + j) * stride, heads)
+        copy(score, j * heads, s, 0, heads)
+
+
 @cache
 def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     """For `heads` heads of `width` channels. A unit of both kernels is a graph."""
-    number, raise_two, normalise, dim = real(dtype), powers(dtype), softmax(dtype, heads), heads * width
-    zero, one, two, log2e = number(0), number(1), number(2), number(np.log2(np.e))
-
-    @inner
-    def by_channel(x, at, factor, out, to):
-        """States of a node, [head, channel] from `at` on, times a factor as [channel, head]."""
-        move(x, at, width, 1, heads, width, factor, out, to, 1, heads)
-
-    @inner
-    def by_head(x, at, factor, out, to):
-        """And back."""
-        move(x, at, 1, heads, heads, width, factor, out, to, width, 1)
-
-    @inner
-    def states(x, first, n, key_scale):
-        """Keys and values of a graph [node, channel, head], and key_scale |k|^2 in base 2 of each key [node, head]."""
-        keys, values, lengths = np.empty(n * dim, number), np.empty(n * dim, number), np.zeros(n * heads, number)
-        for j in range(n):
-            by_channel(x, (3 * (first + j) + 1) * dim, one, keys, j * dim)
-            by_channel(x, (3 * (first + j) + 2) * dim, one, values, j * dim)
-            if key_scale != zero:  # 0 times the square of a large number would be NaN
-                for c in range(width):
-                    muladd(lengths, j * heads, keys, j * dim + c * heads, keys, j * dim + c * heads, heads)
-        for j in range(n * heads):
-            lengths[j] *= key_scale * log2e
-        return keys, values, lengths
-
-    @inner
-    def logits(query, keys, lengths, n, pairs, start, stride, score):
-        """In base 2, of a query whose states are in base 2, [key, head]."""
-        s = local(number, heads)
-        for j in range(n):
-            copy(s, 0, lengths, j * heads, heads)
-            for c in range(width):
-                muladd(s, 0, query, c * heads, keys, j * dim + c * heads, heads)
-            muladd(s, 0, log2e, pairs, (start + j) * stride, heads)
-            copy(score, j * heads, s, 0, heads)
+    number, dim = real(dtype), heads * width
+    zero, one, two, log2e = number(0), number(1), number(2), number(LOG2E)
 
     @compiled
     def forward(begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats):
@@ -128,12 +115,12 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         peak, inverse, w = local(number, heads), local(number, heads), local(number, heads)
         for g in range(begin, end):
             first, n, start = graphs[g]
-            keys, values, lengths = states(x, first, n, key_scale)
+            keys, values, lengths = _states(x, first, n, key_scale, heads, width)
             score, factor = np.empty(n * heads, number), np.empty(n * heads, number)
             for i in range(first, first + n):
-                by_channel(x, 3 * i * dim, scale * log2e, query, 0)
-                logits(query, keys, lengths, n, pairs, start, stride, score)
-                normalise(score, n, peak, inverse)
+                _by_channel(x, 3 * i * dim, scale * log2e, query, 0, heads, width)
+                _logits(query, keys, lengths, n, pairs, start, stride, score, heads, width)
+                softmax(score, n, peak, inverse, heads)
                 factors(hashed, start * heads, limit, drop_scale, factor)
                 copy(value, 0, zero, dim)
                 for j in range(n):
@@ -144,31 +131,16 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         muladd(value, c * heads, w, 0, values, j * dim + c * heads, heads)
                 for c in range(width):
                     mul(value, c * heads, value, c * heads, inverse, 0, heads)
-                by_head(value, 0, one, out, i * dim)
+                _by_head(value, 0, one, out, i * dim, heads, width)
                 copy(stats, 2 * i * heads, peak, 0, heads)
                 copy(stats, (2 * i + 1) * heads, inverse, 0, heads)
                 start += n
 
     @compiled
     def backward(
-        begin,
-        end,
-        graphs,
-        scale,
-        key_scale,
-        seed,
-        limit,
-        drop_scale,
-        gated,
-        stride,
-        x,
-        pairs,
-        out,
-        stats,
-        grad,
-        dx,
+        begin, end, graphs, scale, key_scale, seed, limit, drop_scale, gated, stride, x, pairs, out, stats, grad, dx,
         dpairs,
-    ):
+    ):  # fmt: skip
         """`dx` [N 3 d] and dpairs [P H or P 2 H], flat, from grad [N, d]."""
         hashed, columns = hash32(seed), 2 * heads if gated else heads
         query, dy, dquery = local(number, dim), local(number, dim), local(number, dim)
@@ -176,11 +148,11 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
         d, s = local(number, heads), local(number, heads)
         for g in range(begin, end):
             first, n, start = graphs[g]
-            keys, values, lengths = states(x, first, n, key_scale)
+            keys, values, lengths = _states(x, first, n, key_scale, heads, width)
             dkeys, dvalues, sums = np.zeros(n * dim, number), np.zeros(n * dim, number), np.zeros(n * heads, number)
             score, factor = np.empty(n * heads, number), np.empty(n * heads, number)
             for i in range(first, first + n):
-                by_channel(x, 3 * i * dim, scale * log2e, query, 0)
+                _by_channel(x, 3 * i * dim, scale * log2e, query, 0, heads, width)
                 for h in range(heads):
                     mean[h] = zero
                     for c in range(width):
@@ -188,10 +160,10 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         mean[h] -= (
                             grad[i, h * width + c] * out[i, h * width + c]
                         )  # minus the mean of the gradients of the weights
-                logits(query, keys, lengths, n, pairs, start, stride, score)
+                _logits(query, keys, lengths, n, pairs, start, stride, score, heads, width)
                 for j in range(n):
                     muladd(score, j * heads, -one, stats, 2 * i * heads, heads)
-                raise_two(score)
+                powers(score)
                 factors(hashed, start * heads, limit, drop_scale, factor)
                 copy(dquery, 0, zero, dim)
                 for j in range(n):
@@ -214,7 +186,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                         muladd(dquery, c * heads, s, 0, keys, at + c * heads, heads)
                         muladd(dkeys, at + c * heads, s, 0, query, c * heads, heads)
                         muladd(dvalues, at + c * heads, w, 0, dy, c * heads, heads)
-                by_head(dquery, 0, scale, dx, 3 * i * dim)
+                _by_head(dquery, 0, scale, dx, 3 * i * dim, heads, width)
                 start += n
             for j in range(n):
                 for c in range(width):
@@ -224,7 +196,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                             dkeys[at] = dkeys[at] / log2e
                         else:
                             dkeys[at] = dkeys[at] / log2e + two * key_scale * sums[j * heads + h] * keys[at]
-                by_head(dkeys, j * dim, one, dx, (3 * (first + j) + 1) * dim)
-                by_head(dvalues, j * dim, one, dx, (3 * (first + j) + 2) * dim)
+                _by_head(dkeys, j * dim, one, dx, (3 * (first + j) + 1) * dim, heads, width)
+                _by_head(dvalues, j * dim, one, dx, (3 * (first + j) + 2) * dim, heads, width)
 
     return SimpleNamespace(forward=forward, backward=backward)

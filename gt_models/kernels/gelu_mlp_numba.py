@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gt_models.kernels.autocast import without_autocast
 from gt_models.kernels.compiled import compiled, exp2, run
+from gt_models.kernels.multi_linear import of_weight, product
 from gt_models.kernels.once_differentiable import once_differentiable
-from gt_models.kernels.row_linear_numba import parameter_gradients, product
 
 # erf(z) = 1 - (a1 t + ... + a5 t^5) e^(-z^2), t = 1 / (1 + p z), z >= 0, to 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26)
 P = np.float32(0.3275911 / math.sqrt(2))
@@ -43,11 +43,10 @@ class _GELUMLP(torch.autograd.Function):
         x, hidden, slope, weight1, weight2 = ctx.saved_tensors
         inside = product(grad, weight2.t()).mul_(slope)
         grad_x = product(inside, weight1.t()) if ctx.needs_input_grad[0] else None
-        return grad_x, *parameter_gradients(inside, x), *parameter_gradients(grad, hidden)
+        return grad_x, of_weight(inside, x), inside.sum(0), of_weight(grad, hidden), grad.sum(0)
 
 
 gelu_mlp = _GELUMLP.apply
-_power = exp2(torch.float32)
 
 
 @compiled
@@ -57,7 +56,7 @@ def _gelu(begin, end, x, slope):
     x, slope = x[BLOCK * begin : BLOCK * end], slope[BLOCK * begin : BLOCK * end]
     for i in range(len(x)):
         t = ONE / (ONE + P * abs(x[i]))
-        density = _power(-x[i] * x[i] * LOG2E_HALF)
+        density = exp2(-x[i] * x[i] * LOG2E_HALF)
         beyond = ((((A5 * t + A4) * t + A3) * t + A2) * t + A1) * t * density  # 1 - Phi(|x|)
         below = beyond if x[i] < ZERO else ONE - beyond
         slope[i] = below + x[i] * density * DENSITY

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gt_models.kernels.compiled import compiled, copy, dot, local, mul, muladd, real, run, softmax
+from gt_models.kernels.compiled import compiled, real, run
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import copy, dot, local, mul, muladd, softmax
 
 BLOCK = 1024  # nodes whose contributions to the attention vectors' gradients are added up together
 
@@ -39,18 +40,9 @@ class _GraphAttention(torch.autograd.Function):
         datt = v.new_zeros(-(-n // BLOCK), *att.shape)
         run(kernels.by_target, n, v.view(-1), g, weight, score, *edges[:2], ctx.slope, dscore, dtarget, grain=256)
         run(
-            kernels.by_source,
-            len(datt),
-            v.view(-1),
-            g,
-            weight,
-            dscore,
-            dtarget,
-            *edges[2:],
-            att.view(-1),
-            dvalue.view(-1),
-            datt.view(-1),
-        )
+            kernels.by_source, len(datt), v.view(-1), g, weight, dscore, dtarget, *edges[2:], att.view(-1),
+            dvalue.view(-1), datt.view(-1),
+        )  # fmt: skip
         return dvalue, *datt.sum(0), *[None] * 6
 
 
@@ -63,7 +55,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     Flat are value, out and their gradients, [N, H, width], and the attention vectors, [2, H, width].
     """
-    number, normalise = real(dtype), softmax(dtype, heads)
+    number = real(dtype)
     zero, log2e = number(0), number(np.log2(np.e))
 
     @compiled
@@ -75,7 +67,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 for h in range(heads):
                     s = score[col[e], 0, h] + score[i, 1, h]
                     weight[e * heads + h] = (s if s > zero else slope * s) * log2e
-            normalise(weight[ptr[i] * heads :], ptr[i + 1] - ptr[i], peak, inverse)
+            softmax(weight[ptr[i] * heads :], ptr[i + 1] - ptr[i], peak, inverse, heads)
             for e in range(ptr[i], ptr[i + 1]):
                 mul(weight, e * heads, weight, e * heads, inverse, 0, heads)
             for h in range(heads):

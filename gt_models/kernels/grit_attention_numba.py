@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import compiled, copy, dot, hash32, local, muladd, powers, real, run
+from gt_models.kernels.compiled import compiled, hash32, powers, real, run
 from gt_models.kernels.dropout_numba import draws, factors
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import copy, dot, local, muladd
 
 
 class _GRITAttention(torch.autograd.Function):
@@ -53,7 +54,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
     What is of a pair and a head stands for all keys of a query in a row, so that powers and hashes are of whole
     vectors.
     """
-    number, dim, raise_two = real(dtype), heads * width, powers(dtype)
+    number, dim = real(dtype), heads * width
     zero, half, one, tiny, log2e = (
         number(0),
         number(0.5),
@@ -98,7 +99,7 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
                 for j in range(n):
                     for h in range(heads):
                         weight[j, h] = (weight[j, h] - peak[h]) * log2e
-                raise_two(flat[(i - node) * n * heads : (i - node + 1) * n * heads])
+                powers(flat[(i - node) * n * heads : (i - node + 1) * n * heads])
                 for j in range(n):
                     for h in range(heads):
                         total[h] += weight[j, h]
@@ -117,28 +118,9 @@ def _kernels(dtype: torch.dtype, heads: int, width: int) -> SimpleNamespace:
 
     @compiled
     def backward(
-        begin,
-        end,
-        graphs,
-        clamp,
-        seed,
-        limit,
-        scale,
-        q,
-        k,
-        v,
-        pair,
-        logit,
-        e,
-        weights,
-        grad,
-        grad_e,
-        dq,
-        dk,
-        dv,
-        dpair,
-        dlogit,
-    ):
+        begin, end, graphs, clamp, seed, limit, scale, q, k, v, pair, logit, e, weights, grad, grad_e, dq, dk, dv,
+        dpair, dlogit,
+    ):  # fmt: skip
         """Gradients dq, dk, dv [N, H, width], dpair [P, 2, H, width] and dlogit [B, H, width].
 
         They follow from grad [N, H, 2, width] and grad_e [P, H, width].

@@ -20,22 +20,10 @@ from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from gt_models.kernels.compiled import (
-    compiled,
-    copy,
-    dot,
-    gate,
-    inner,
-    local,
-    move,
-    mul,
-    muladd,
-    real,
-    run_parts,
-    shares,
-)
+from gt_models.kernels.compiled import compiled, inner, move, real, run_parts, shares
 from gt_models.kernels.grouped import Attention, Groups, Sorted
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import copy, dot, gate, local, mul, muladd
 
 BLOCK = 512  # rows that are summed before they are added to a total; the minimum number of rows of a thread
 QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(
@@ -175,6 +163,51 @@ def _pointer(typing, dtype, address):
     return types.CPointer(dtype.dtype)(dtype, address), build
 
 
+@inner
+def _matrix(table, attention, column, number):
+    """Its numbers from the first column on, and the stride of its rows."""
+    return numba.carray(_pointer(number, table[attention, column]), 1), table[attention, column + 1]
+
+
+@inner
+def _form_features(u, first, by_channel, eps, above, phi, width, features):
+    """`above` = relu(P u), phi = above + eps; by_channel: the transpose of P."""
+    zero, one = phi.dtype.type(0), phi.dtype.type(1)
+    copy(above, 0, zero, features)
+    for c in range(width):
+        muladd(above, 0, u[first + uintp(c)], by_channel, c * features, features)
+    gate(above, 0, zero, above, 0, features)
+    copy(phi, 0, eps, features)
+    muladd(phi, 0, one, above, 0, features)
+
+
+@inner
+def _write_gradient(dphi, above, by_feature, spread, nil, du, target, first, width, features):
+    """By phi to by u."""
+    gate(dphi, 0, dphi.dtype.type(0), above, 0, features)
+    copy(spread, 0, dphi, 0, features)
+    copy(du, 0, dphi.dtype.type(0), width)
+    for f in range(features):
+        muladd(du, 0, spread[nil + uintp(f)], by_feature, f * width, width)
+    copy(target, first, du, 0, width)
+
+
+@inner
+def _sum_entries(begin, end, entry_row, entry_key, value, stride, h, heads, phi, S, channels, features, size):
+    """S^T and z of the entries from `begin` to `end`; size: of both together."""
+    zero, one = S.dtype.type(0), S.dtype.type(1)
+    block, z = local(S.dtype, size), features * channels
+    copy(S, 0, zero, size)
+    for first in range(begin, end, BLOCK):
+        copy(block, 0, zero, size)
+        for e in range(first, min(end, first + BLOCK)):
+            p, v = (entry_key[uintp(e)] * heads + h) * features, uintp(entry_row[uintp(e)] * stride + h * channels)
+            for c in range(channels):
+                muladd(block, c * features, value[v + uintp(c)], phi, p, features)
+            muladd(block, z, one, phi, p, features)
+        muladd(S, 0, one, block, 0, size)
+
+
 @cache
 def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> SimpleNamespace:
     """For heads of `width` channels of queries and keys and `channels` of values.
@@ -188,54 +221,15 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
     number, z, size = real(dtype), features * channels, features * channels + features
     zero, one = number(0), number(1)
 
-    @inner
-    def matrix(table, attention, column):
-        """Its numbers from the first column on, and the stride of its rows."""
-        return numba.carray(_pointer(number, table[attention, column]), 1), table[attention, column + 1]
-
-    @inner
-    def form_features(u, first, by_channel, eps, above, phi):
-        """`above` = relu(P u), phi = above + eps; by_channel: the transpose of P."""
-        copy(above, 0, zero, features)
-        for c in range(width):
-            muladd(above, 0, u[first + uintp(c)], by_channel, c * features, features)
-        gate(above, 0, zero, above, 0, features)
-        copy(phi, 0, eps, features)
-        muladd(phi, 0, one, above, 0, features)
-
-    @inner
-    def write_gradient(dphi, above, by_feature, spread, nil, du, target, first):
-        """By phi to by u."""
-        gate(dphi, 0, zero, above, 0, features)
-        copy(spread, 0, dphi, 0, features)
-        copy(du, 0, zero, width)
-        for f in range(features):
-            muladd(du, 0, spread[nil + uintp(f)], by_feature, f * width, width)
-        copy(target, first, du, 0, width)
-
-    @inner
-    def sum_entries(begin, end, entry_row, entry_key, value, stride, h, heads, phi, S):
-        """S^T and z of the entries from `begin` to `end`."""
-        block = local(number, size)
-        copy(S, 0, zero, size)
-        for first in range(begin, end, BLOCK):
-            copy(block, 0, zero, size)
-            for e in range(first, min(end, first + BLOCK)):
-                p, v = (entry_key[uintp(e)] * heads + h) * features, uintp(entry_row[uintp(e)] * stride + h * channels)
-                for c in range(channels):
-                    muladd(block, c * features, value[v + uintp(c)], phi, p, features)
-                muladd(block, z, one, phi, p, features)
-            muladd(S, 0, one, block, 0, size)
-
     @compiled
     def form(
         begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil, phi
     ):
         above, own = local(number, features), local(number, features)
         for k in range(begin, end):
-            key, stride = matrix(table, attention_of[k], KEY)
+            key, stride = _matrix(table, attention_of[k], KEY, number)
             for h in range(heads):
-                form_features(key, uintp(row_of[k] * stride + h * width), by_channel, eps, above, own)
+                _form_features(key, uintp(row_of[k] * stride + h * width), by_channel, eps, above, own, width, features)
                 copy(phi, (k * heads + h) * features, own, 0, features)
 
     @compiled
@@ -245,14 +239,19 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
         S, turned, read = local(number, size), local(number, size), local(number, channels)
         for unit in range(begin, end):
             g, h = unit // heads, unit % heads
-            query, query_stride = matrix(table, attention_of[g], QUERY)
-            value, value_stride = matrix(table, attention_of[g], VALUE)
-            out, out_stride = matrix(table, attention_of[g], OUT)
-            sum_entries(entry_ptr[g], entry_ptr[g + 1], entry_row, entry_key, value, value_stride, h, heads, phi, S)
+            query, query_stride = _matrix(table, attention_of[g], QUERY, number)
+            value, value_stride = _matrix(table, attention_of[g], VALUE, number)
+            out, out_stride = _matrix(table, attention_of[g], OUT, number)
+            _sum_entries(
+                entry_ptr[g], entry_ptr[g + 1], entry_row, entry_key, value, value_stride, h, heads, phi, S, channels,
+                features, size,
+            )  # fmt: skip
             move(S, 0, 1, features, features, channels, one, turned, 0, channels, 1)
             for r in range(query_ptr[g], query_ptr[g + 1]):
                 row = query_row[uintp(r)]
-                form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, own)
+                _form_features(
+                    query, uintp(row * query_stride + h * width), by_channel, eps, above, own, width, features
+                )
                 copy(spread, 0, own, 0, features)
                 below = dot(own, 0, S, z, features)
                 copy(read, 0, zero, channels)
@@ -270,19 +269,24 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
         du, dv = local(number, width), local(number, channels)
         for unit in range(begin, end):
             g, h = unit // heads, unit % heads
-            query, query_stride = matrix(table, attention_of[g], QUERY)
-            value, value_stride = matrix(table, attention_of[g], VALUE)
-            out, out_stride = matrix(table, attention_of[g], OUT)
-            grad, grad_stride = matrix(table, attention_of[g], GRAD)
-            dquery, dquery_stride = matrix(table, attention_of[g], DQUERY)
-            dvalue, dvalue_stride = matrix(table, attention_of[g], DVALUE)
-            sum_entries(entry_ptr[g], entry_ptr[g + 1], entry_row, entry_key, value, value_stride, h, heads, phi, S)
+            query, query_stride = _matrix(table, attention_of[g], QUERY, number)
+            value, value_stride = _matrix(table, attention_of[g], VALUE, number)
+            out, out_stride = _matrix(table, attention_of[g], OUT, number)
+            grad, grad_stride = _matrix(table, attention_of[g], GRAD, number)
+            dquery, dquery_stride = _matrix(table, attention_of[g], DQUERY, number)
+            dvalue, dvalue_stride = _matrix(table, attention_of[g], DVALUE, number)
+            _sum_entries(
+                entry_ptr[g], entry_ptr[g + 1], entry_row, entry_key, value, value_stride, h, heads, phi, S, channels,
+                features, size,
+            )  # fmt: skip
             copy(dS, 0, zero, size)
             for first in range(query_ptr[g], query_ptr[g + 1], BLOCK):
                 copy(block, 0, zero, size)
                 for r in range(first, min(query_ptr[g + 1], first + BLOCK)):
                     row = query_row[uintp(r)]
-                    form_features(query, uintp(row * query_stride + h * width), by_channel, eps, above, own)
+                    _form_features(
+                        query, uintp(row * query_stride + h * width), by_channel, eps, above, own, width, features
+                    )
                     below = dot(own, 0, S, z, features)
                     inverse = one / (one if below == zero else below)
                     place = row * grad_stride + h * channels
@@ -293,7 +297,10 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                     for c in range(channels):
                         muladd(dphi, 0, share[nil + uintp(c)], S, c * features, features)
                         muladd(block, c * features, share[nil + uintp(c)], own, 0, features)
-                    write_gradient(dphi, above, by_feature, spread, nil, du, dquery, row * dquery_stride + h * width)
+                    _write_gradient(
+                        dphi, above, by_feature, spread, nil, du, dquery, row * dquery_stride + h * width, width,
+                        features,
+                    )  # fmt: skip
                 muladd(dS, 0, one, block, 0, size)
             copy(dsums, unit * size, dS, 0, size)
             move(dS, 0, 1, features, features, channels, one, turned, 0, channels, 1)
@@ -306,30 +313,18 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
 
     @compiled
     def backward_by_key(
-        begin,
-        end,
-        heads,
-        table,
-        attention_of,
-        row_of,
-        ptr,
-        entry_row,
-        group_of,
-        by_channel,
-        by_feature,
-        eps,
-        nil,
+        begin, end, heads, table, attention_of, row_of, ptr, entry_row, group_of, by_channel, by_feature, eps, nil,
         dsums,
-    ):
+    ):  # fmt: skip
         """Gradients of keys."""
         above, own, dphi = local(number, features), local(number, features), local(number, features)
         spread, du = local(number, features), local(number, width)
         for k in range(begin, end):
-            key, stride = matrix(table, attention_of[k], KEY)
-            value, value_stride = matrix(table, attention_of[k], VALUE)
-            dkey, dkey_stride = matrix(table, attention_of[k], DKEY)
+            key, stride = _matrix(table, attention_of[k], KEY, number)
+            value, value_stride = _matrix(table, attention_of[k], VALUE, number)
+            dkey, dkey_stride = _matrix(table, attention_of[k], DKEY, number)
             for h in range(heads):
-                form_features(key, uintp(row_of[k] * stride + h * width), by_channel, eps, above, own)
+                _form_features(key, uintp(row_of[k] * stride + h * width), by_channel, eps, above, own, width, features)
                 copy(dphi, 0, zero, features)
                 for e in range(ptr[k], ptr[k + 1]):
                     dS = (group_of[uintp(e)] * heads + h) * size
@@ -337,7 +332,9 @@ def _kernels(dtype: torch.dtype, width: int, channels: int, features: int) -> Si
                     muladd(dphi, 0, one, dsums, dS + z, features)
                     for c in range(channels):
                         muladd(dphi, 0, value[v + uintp(c)], dsums, dS + c * features, features)
-                write_gradient(dphi, above, by_feature, spread, nil, du, dkey, row_of[k] * dkey_stride + h * width)
+                _write_gradient(
+                    dphi, above, by_feature, spread, nil, du, dkey, row_of[k] * dkey_stride + h * width, width, features
+                )
 
     return SimpleNamespace(
         features=form, forward=forward, backward_by_group=backward_by_group, backward_by_key=backward_by_key

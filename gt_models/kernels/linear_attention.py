@@ -7,23 +7,11 @@ Queries and keys are non-negative feature maps. All tensors are [N, H, C], with 
 H).
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK = 1024  # nodes
-
-
-def by_graph(query: Tensor, key: Tensor, value: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Each graph alone, for sizes so different that padding would cost more than a loop.
-
-    `sizes`: nodes of each graph.
-    """
-    return torch.cat(
-        [_attend(*part) for part in zip(*(t.split(list(sizes)) for t in (query, key, value)), strict=True)]
-    )
 
 
 def in_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -37,8 +25,3 @@ def in_chunks(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query, key, value = (F.pad(t, (0, 0, 0, 0, 0, -n % CHUNK)).unflatten(0, (-1, CHUNK)) for t in (query, key, value))
     memory = torch.einsum("kmhc,kmhd->khcd", key, value).sum(0, keepdim=True).expand(len(key), -1, -1, -1)
     return torch.einsum("kmhc,khcd->kmhd", query, memory).flatten(0, 1)[:n] / denominator
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    memory = torch.einsum("nhc,nhd->hcd", key, value)
-    return torch.einsum("nhc,hcd->nhd", query, memory) / (query * key.sum(0)).sum(-1, keepdim=True)

@@ -2,14 +2,13 @@
 
 Weights exist for LANES queries of one head of one graph at a time.
 
-The lanes of vectors are queries: their states lie as [channel, lane], scores and weights as [key, lane]. `product`
+The lanes of vectors are queries: their states lie as [channel, lane], scores and weights as [key, lane]. `_product`
 keeps its sums in registers. Backward forms the weights again from the largest score and the inverse sum of each row
 (Dao et al. 2022, "FlashAttention", Section 3). A head of a graph has one writer: no bit depends on the number of
 threads or on other graphs.
 """
 
 import math
-from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 
@@ -17,25 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gt_models.kernels.compiled import (
-    compiled,
-    copy,
-    hash32,
-    inner,
-    local,
-    move,
-    mul,
-    muladd,
-    powers,
-    real,
-    run,
-    softmax,
-)
+from gt_models.kernels.compiled import compiled, hash32, inner, move, powers, real, run
 from gt_models.kernels.dropout_numba import draws
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import copy, local, mul, muladd, softmax
 from gt_models.layers.dropout_hash import GOLDEN
 
 LANES, ROWS = 16, 8  # a block of a product
+AREA = LANES * ROWS
 
 
 class _PackedAttention(torch.autograd.Function):
@@ -47,17 +35,9 @@ class _PackedAttention(torch.autograd.Function):
         ctx.units, ctx.num_heads = (len(packing.ptr) - 1) * num_heads, num_heads
         ctx.dropping = draws(seed, dropout, tokens.dtype)
         run(
-            _kernels(tokens.dtype).forward,
-            ctx.units,
-            q,
-            kv,
-            packing.ptr,
-            *sizes,
-            *ctx.dropping,
-            out.view(-1),
-            stats,
+            _kernels(tokens.dtype).forward, ctx.units, q, kv, packing.ptr, *sizes, *ctx.dropping, out.view(-1), stats,
             grain=num_heads,
-        )
+        )  # fmt: skip
         ctx.save_for_backward(query, tokens, packing.ptr, stats)
         return out
 
@@ -70,17 +50,9 @@ class _PackedAttention(torch.autograd.Function):
         dquery = None if query is None else torch.empty_like(query, memory_format=torch.contiguous_format)
         gradients = grad.contiguous().view(-1), (dtokens if dquery is None else dquery).view(-1), dtokens.view(-1)
         run(
-            _kernels(q.dtype).backward,
-            ctx.units,
-            q,
-            kv,
-            ptr,
-            *sizes,
-            *ctx.dropping,
-            stats,
-            *gradients,
+            _kernels(q.dtype).backward, ctx.units, q, kv, ptr, *sizes, *ctx.dropping, stats, *gradients,
             grain=ctx.num_heads,
-        )
+        )  # fmt: skip
         return dquery, dtokens, None, None, None, None
 
 
@@ -100,59 +72,57 @@ def _states(
     )
 
 
+@inner
+def _block(x, at, by_row, by_term, terms, b, out, to, add, rows, area):
+    """`rows` rows of a product, area = rows LANES."""
+    sums = local(x.dtype, area)
+    if add:
+        copy(sums, 0, out, to, area)
+    else:
+        copy(sums, 0, x.dtype.type(0), area)
+    for t in range(terms):
+        for r in range(rows):
+            muladd(sums, r * LANES, x[np.uintp(at + r * by_row + t * by_term)], b, t * LANES, LANES)
+    copy(out, to, sums, 0, area)
+
+
+@inner
+def _product(x, by_row, by_term, rows, terms, b, out, add):
+    """out[r, lane] = or += the sum over t of x[r by_row + t by_term] b[t, lane]."""
+    whole = rows - rows % ROWS
+    for r in range(0, whole, ROWS):
+        _block(x, r * by_row, by_row, by_term, terms, b, out, r * LANES, add, ROWS, AREA)
+    for r in range(whole, rows):
+        _block(x, r * by_row, by_row, by_term, terms, b, out, r * LANES, add, 1, LANES)
+
+
+@inner
+def _drop(x, n, first, heads, head, seed, limit, factor, drawn):
+    """Entries [key, lane] of dropped weights become 0, the others are scaled; none where the limit is 0."""
+    if limit == 0:
+        return
+    for r in range(LANES):
+        drawn[r] = hash32(np.uint32((first + r) * heads + head) ^ seed)
+    for t in range(LANES, n * LANES):
+        drawn[t] = drawn[t - LANES] + np.uint32(GOLDEN)
+    for t in range(n * LANES):
+        x[t] *= factor if hash32(drawn[t]) >= limit else factor - factor
+
+
+@inner
+def _of_unit(unit, heads, d, ptr, parts):
+    """Head, keys, first query, queries, and where the head's keys begin in kv."""
+    graph, h, dim = unit // heads, unit % heads, heads * d
+    first, n = ptr[graph], ptr[graph + 1] - ptr[graph]
+    first_query, num_queries = (first, n) if parts == 3 else (graph, 1)
+    return h, n, first_query, num_queries, (first * parts + parts - 2) * dim + h * d
+
+
 @cache
 def _kernels(dtype: torch.dtype) -> SimpleNamespace:
-    """A unit of both kernels is a head of a graph: `of_unit` finds its tokens and queries."""
-    number, raise_two, normalise = real(dtype), powers(dtype), softmax(dtype, LANES)
+    """A unit of both kernels is a head of a graph: `_of_unit` finds its tokens and queries."""
+    number = real(dtype)
     zero, one, log2e = number(0), number(1), number(np.log2(np.e))
-
-    def block_of(count: int) -> Callable[..., None]:
-        area = count * LANES
-
-        @inner
-        def block(x, at, by_row, by_term, terms, b, out, to, add):
-            sums = local(number, area)
-            if add:
-                copy(sums, 0, out, to, area)
-            else:
-                copy(sums, 0, zero, area)
-            for t in range(terms):
-                for r in range(count):
-                    muladd(sums, r * LANES, x[np.uintp(at + r * by_row + t * by_term)], b, t * LANES, LANES)
-            copy(out, to, sums, 0, area)
-
-        return block
-
-    block_of_rows, block_of_row = block_of(ROWS), block_of(1)
-
-    @inner
-    def product(x, by_row, by_term, rows, terms, b, out, add):
-        """out[r, lane] = or += the sum over t of x[r by_row + t by_term] b[t, lane]."""
-        whole = rows - rows % ROWS
-        for r in range(0, whole, ROWS):
-            block_of_rows(x, r * by_row, by_row, by_term, terms, b, out, r * LANES, add)
-        for r in range(whole, rows):
-            block_of_row(x, r * by_row, by_row, by_term, terms, b, out, r * LANES, add)
-
-    @inner
-    def drop(x, n, first, heads, head, seed, limit, factor, drawn):
-        """Entries [key, lane] of dropped weights become 0, the others are scaled; none where the limit is 0."""
-        if limit == 0:
-            return
-        for r in range(LANES):
-            drawn[r] = hash32(np.uint32((first + r) * heads + head) ^ seed)
-        for t in range(LANES, n * LANES):
-            drawn[t] = drawn[t - LANES] + np.uint32(GOLDEN)
-        for t in range(n * LANES):
-            x[t] *= factor if hash32(drawn[t]) >= limit else zero
-
-    @inner
-    def of_unit(unit, heads, d, ptr, parts):
-        """Head, keys, first query, queries, and where the head's keys begin in kv."""
-        graph, h, dim = unit // heads, unit % heads, heads * d
-        first, n = ptr[graph], ptr[graph + 1] - ptr[graph]
-        first_query, num_queries = (first, n) if parts == 3 else (graph, 1)
-        return h, n, first_query, num_queries, (first * parts + parts - 2) * dim + h * d
 
     @compiled
     def forward(begin, end, q, kv, ptr, heads, d, parts, seed, limit, factor, out, stats):
@@ -168,16 +138,16 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         )
         drawn, peak, inverse = np.empty(room * LANES, np.uint32), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
-            h, n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
+            h, n, q0, m, key = _of_unit(unit, heads, d, ptr, parts)
             move(kv, key, token, 1, n, d, one, keys, 0, d, 1)
             move(kv, key + dim, token, 1, n, d, one, values, 0, d, 1)
             for first in range(q0, q0 + m, LANES):
                 count = min(LANES, q0 + m - first)
                 move(q, first * row + h * d, row, 1, count, d, scale, query, 0, 1, LANES)
-                product(keys, d, 1, n, d, query, scores, False)
-                normalise(scores, n, peak, inverse)
-                drop(scores, n, first, heads, h, seed, limit, factor, drawn)
-                product(values, 1, d, d, n, scores, read_out, False)
+                _product(keys, d, 1, n, d, query, scores, False)
+                softmax(scores, n, peak, inverse, LANES)
+                _drop(scores, n, first, heads, h, seed, limit, factor, drawn)
+                _product(values, 1, d, d, n, scores, read_out, False)
                 for c in range(d):
                     mul(read_out, c * LANES, read_out, c * LANES, inverse, 0, LANES)
                 for r in range(count):
@@ -205,7 +175,7 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
         )
         peak, inverse, mean = local(number, LANES), local(number, LANES), local(number, LANES)
         for unit in range(begin, end):
-            h, n, q0, m, key = of_unit(unit, heads, d, ptr, parts)
+            h, n, q0, m, key = _of_unit(unit, heads, d, ptr, parts)
             move(kv, key, token, 1, n, d, one, keys, 0, d, 1)
             move(kv, key + dim, token, 1, n, d, one, values, 0, d, 1)
             dkeys[: n * padded], dvalues[: n * padded] = zero, zero
@@ -215,52 +185,34 @@ def _kernels(dtype: torch.dtype) -> SimpleNamespace:
                 move(grad, first * dim + h * d, dim, 1, count, d, one, of_grad, 0, 1, LANES)
                 for c in range(0, d, LANES):
                     move(
-                        q,
-                        first * row + h * d + c,
-                        row,
-                        1,
-                        count,
-                        min(LANES, d - c),
-                        root,
-                        query_rows,
-                        c * LANES,
-                        LANES,
-                        1,
-                    )
+                        q, first * row + h * d + c, row, 1, count, min(LANES, d - c), root, query_rows, c * LANES,
+                        LANES, 1,
+                    )  # fmt: skip
                     move(
-                        grad,
-                        first * dim + h * d + c,
-                        dim,
-                        1,
-                        count,
-                        min(LANES, d - c),
-                        one,
-                        grad_rows,
-                        c * LANES,
-                        LANES,
-                        1,
-                    )
-                product(keys, d, 1, n, d, query, scores, False)
-                product(values, d, 1, n, d, of_grad, slopes, False)
+                        grad, first * dim + h * d + c, dim, 1, count, min(LANES, d - c), one, grad_rows, c * LANES,
+                        LANES, 1,
+                    )  # fmt: skip
+                _product(keys, d, 1, n, d, query, scores, False)
+                _product(values, d, 1, n, d, of_grad, slopes, False)
                 copy(mean, 0, zero, LANES)
                 for r in range(count):
                     peak[r], inverse[r] = stats[first + r, h, 0], stats[first + r, h, 1]
                 for j in range(n):
                     muladd(scores, j * LANES, -one, peak, 0, LANES)
-                raise_two(scores[: n * LANES])
-                drop(slopes, n, first, heads, h, seed, limit, factor, drawn)
+                powers(scores[: n * LANES])
+                _drop(slopes, n, first, heads, h, seed, limit, factor, drawn)
                 for j in range(n):
                     mul(scores, j * LANES, scores, j * LANES, inverse, 0, LANES)
                     muladd(mean, 0, scores, j * LANES, slopes, j * LANES, LANES)
                 for j in range(n):  # a (da - sum of a da)
                     muladd(slopes, j * LANES, -one, mean, 0, LANES)
                     mul(slopes, j * LANES, slopes, j * LANES, scores, j * LANES, LANES)
-                drop(scores, n, first, heads, h, seed, limit, factor, drawn)
-                product(keys, 1, d, d, n, slopes, dquery, False)
+                _drop(scores, n, first, heads, h, seed, limit, factor, drawn)
+                _product(keys, 1, d, d, n, slopes, dquery, False)
                 move(dquery, 0, 1, LANES, count, d, root, dq, first * row + h * d, row, 1)
                 for c in range(0, d, LANES):
-                    product(slopes, LANES, 1, n, count, query_rows[c * LANES :], dkeys[c * n :], True)
-                    product(scores, LANES, 1, n, count, grad_rows[c * LANES :], dvalues[c * n :], True)
+                    _product(slopes, LANES, 1, n, count, query_rows[c * LANES :], dkeys[c * n :], True)
+                    _product(scores, LANES, 1, n, count, grad_rows[c * LANES :], dvalues[c * n :], True)
             for c in range(0, d, LANES):
                 move(dkeys, c * n, LANES, 1, n, min(LANES, d - c), one, dkv, key + c, token, 1)
                 move(dvalues, c * n, LANES, 1, n, min(LANES, d - c), one, dkv, key + dim + c, token, 1)

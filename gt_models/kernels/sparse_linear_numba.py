@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
-from gt_models.kernels.compiled import compiled, local, real, row_capacity, run
+from gt_models.kernels.compiled import compiled, real, row_capacity, run
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import local
 
 
 class _SparseLinear(torch.autograd.Function):

@@ -22,23 +22,10 @@ from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from gt_models.kernels.compiled import (
-    compiled,
-    copy,
-    exp2,
-    hash32,
-    inner,
-    local,
-    mul,
-    muladd,
-    real,
-    run_parts,
-    shares,
-    softmax,
-    vector_at,
-)
+from gt_models.kernels.compiled import compiled, exp2, hash32, inner, real, run_parts, shares
 from gt_models.kernels.dropout_numba import draws
 from gt_models.kernels.once_differentiable import once_differentiable
+from gt_models.kernels.vectors import copy, local, mul, muladd, softmax, vector_at
 from gt_models.layers.dropout_hash import GOLDEN
 
 LANES = 8  # one vector of AVX2 in float32; a power of two
@@ -153,91 +140,150 @@ def _plan(sizes: tuple[int, ...], num_heads: int, width: int, num_threads: int) 
     return np.array(tasks, dtype=np.int64).reshape(-1, 4), shares(np.array(cost))
 
 
+@inner
+def _row_hash(pair, h, num_heads, seed):
+    """Of the weights of one pair (i, l) and head."""
+    return hash32(np.uint32(np.uint32(pair * num_heads + h) ^ seed))
+
+
+@inner
+def _column_of(row, j):
+    """Of column j, by the hash of its row: the weight stays where the hash of this is not below the limit."""
+    return np.uint32(row + np.uint32(j) * np.uint32(GOLDEN))
+
+
+@inner
+def _pack(x, pair, stride, lanes, kind, h, a, b, at, d):
+    """Of the pairs `pair`, `pair` + `stride`, ... q and v1 (kind 0) or k and v2 (kind 1), as [channel, lane]."""
+    row = x.shape[2] * d
+    _gather(a, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+    _gather(b, at, x, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
+
+
+@inner
+def _unpack(a, b, at, lanes, out, pair, stride, kind, h, d):
+    row = out.shape[2] * d
+    _scatter(a, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+    _scatter(b, at, out, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
+
+
+@inner
+def _attend(
+    i, n, j0, columns, p0, h, x, seed, limit, keep, scale, k, v2, q, v1, weight, hashes, drawn, out, stats, rows, d,
+    lanes, size,
+):  # fmt: skip
+    """Outputs of the rows from i on and of the columns from j0 on, LANES at a time.
+
+    Laid out as k, v2 [tile of columns, l, channel, lane]; q, v1 [row, l, channel]; weight, drawn [l, row,
+    lane].
+    """
+    number, zero = x.dtype, x.dtype.type(0)
+    s, peak, inverse = local(number, lanes), local(number, lanes), local(number, lanes)
+    value, t = local(number, size), local(number, LANES)
+    for r in range(rows):
+        for l in range(n):
+            pair = p0 + (i + r) * n + l
+            hashes[r * n + l] = _row_hash(pair, h, x.shape[2], seed)
+            copy(q, (r * n + l) * d, x, (pair * 4 * x.shape[2] + h) * d, d)
+            copy(v1, (r * n + l) * d, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
+    for first in range(0, columns, LANES):
+        of_tile = first * n * d
+        for l in range(n):
+            copy(s, 0, zero, lanes)
+            for r in range(rows):
+                for c in range(d):
+                    muladd(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
+            mul(weight, l * lanes, scale, s, 0, lanes)
+        softmax(weight, n, peak, inverse, lanes)
+        if limit > 0:
+            for l in range(n):
+                for r in range(rows):
+                    for j in range(LANES):
+                        drawn[l * lanes + r * LANES + j] = _column_of(hashes[r * n + l], j0 + first + j)
+            for m in range(n * lanes):
+                weight[m] *= keep if hash32(drawn[m]) >= limit else zero
+        for r in range(rows):
+            pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
+            copy(value, 0, zero, size)
+            for l in range(n):
+                for c in range(d):
+                    mul(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
+                    muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
+            for c in range(d):
+                mul(value, c * LANES, value, c * LANES, inverse, r * LANES, LANES)
+            _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
+            for j in range(count):
+                stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], inverse[r * LANES + j]
+
+
+@inner
+def _differentiate(
+    i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, scale, root, k, v2, dk, dv2, dx, rows, d, lanes,
+    size, states,
+):  # fmt: skip
+    """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j).
+
+    Laid out as k, v2, dk, dv2 [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds
+    [row, lane].
+    """
+    number, zero = x.dtype, x.dtype.type(0)
+    q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
+    s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
+    dk_c, dv2_c, t, hashes = (
+        local(number, LANES),
+        local(number, LANES),
+        local(number, LANES),
+        local(np.uint32, lanes),
+    )
+    copy(dq, 0, zero, states)
+    copy(dv1, 0, zero, states)
+    for r in range(rows):
+        first = p0 + (i + r) * n + l0
+        _pack(x, first, 1, count, 0, h, q, v1, r * size, d)
+        for l in range(LANES):
+            hashes[r * LANES + l] = _row_hash(first + l, h, x.shape[2], seed)
+    for j in range(n):
+        copy(s, 0, zero, lanes)
+        copy(da, 0, zero, lanes)
+        for r in range(rows):
+            for c in range(d):
+                row, column = r * size + c * LANES, j * size + c * LANES
+                muladd(s, r * LANES, q, row, k, column, LANES)
+                mul(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
+                muladd(da, r * LANES, t, 0, v2, column, LANES)
+        for l in range(LANES):
+            for r in range(rows):
+                p, m = p0 + (i + r) * n + j, r * LANES + l
+                a = exp2(s[m] * scale - stats[p, h, 0]) * stats[p, h, 1]
+                weight[m] = a * (keep if hash32(_column_of(hashes[m], j)) >= limit else zero)  # NaN stays NaN
+                ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
+        for c in range(d):
+            column = j * size + c * LANES
+            copy(dk_c, 0, dk, column, LANES)
+            copy(dv2_c, 0, dv2, column, LANES)
+            for r in range(rows):
+                row = r * size + c * LANES
+                muladd(dk_c, 0, ds, r * LANES, q, row, LANES)
+                muladd(dq, row, ds, r * LANES, k, column, LANES)
+                mul(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
+                muladd(dv2_c, 0, t, 0, v1, row, LANES)
+                muladd(dv1, row, t, 0, v2, column, LANES)
+            copy(dk, column, dk_c, 0, LANES)
+            copy(dv2, column, dv2_c, 0, LANES)
+    for r in range(rows):
+        _unpack(dq, dv1, r * size, count, dx, p0 + (i + r) * n + l0, 1, 0, h, d)
+
+
 @cache
 def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
     """For heads of d channels: the innermost loops have a known length.
 
     Sums go through local arrays, which LLVM keeps in registers.
     """
-    number, power = real(dtype), exp2(dtype)
+    number = real(dtype)
     zero = number(0)
     root, scale = number(1 / math.sqrt(d)), number(LOG2E / math.sqrt(d))
-    size, step = d * LANES, np.uint32(GOLDEN)
-
-    @inner
-    def row_hash(pair, h, num_heads, seed):
-        """Of the weights of one pair (i, l) and head."""
-        return hash32(np.uint32(np.uint32(pair * num_heads + h) ^ seed))
-
-    @inner
-    def column_of(row, j):
-        """Of column j, by the hash of its row: the weight stays where the hash of this is not below the limit."""
-        return np.uint32(row + np.uint32(j) * step)
-
-    @inner
-    def pack(x, pair, stride, lanes, kind, h, a, b, at):
-        """Of the pairs `pair`, `pair` + `stride`, ... q and v1 (kind 0) or k and v2 (kind 1), as [channel, lane]."""
-        row = x.shape[2] * d
-        _gather(a, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
-        _gather(b, at, x, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
-
-    @inner
-    def unpack(a, b, at, lanes, out, pair, stride, kind, h):
-        row = out.shape[2] * d
-        _scatter(a, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
-        _scatter(b, at, out, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
-
-    def outputs_of(rows: int) -> Callable[..., None]:
-        lanes = rows * LANES
-        normalise = softmax(dtype, lanes)
-
-        @inner
-        def attend(i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats):
-            """Outputs of the rows from i on and of the columns from j0 on, LANES at a time.
-
-            Laid out as k, v2 [tile of columns, l, channel, lane]; q, v1 [row, l, channel]; weight, drawn [l, row,
-            lane].
-            """
-            s, peak, inverse = local(number, lanes), local(number, lanes), local(number, lanes)
-            value, t = local(number, size), local(number, LANES)
-            for r in range(rows):
-                for l in range(n):
-                    pair = p0 + (i + r) * n + l
-                    hashes[r * n + l] = row_hash(pair, h, x.shape[2], seed)
-                    copy(q, (r * n + l) * d, x, (pair * 4 * x.shape[2] + h) * d, d)
-                    copy(v1, (r * n + l) * d, x, ((pair * 4 + 2) * x.shape[2] + h) * d, d)
-            for first in range(0, columns, LANES):
-                of_tile = first * n * d
-                for l in range(n):
-                    copy(s, 0, zero, lanes)
-                    for r in range(rows):
-                        for c in range(d):
-                            muladd(s, r * LANES, q[(r * n + l) * d + c], k, of_tile + l * size + c * LANES, LANES)
-                    mul(weight, l * lanes, scale, s, 0, lanes)
-                normalise(weight, n, peak, inverse)
-                if limit > 0:
-                    for l in range(n):
-                        for r in range(rows):
-                            for j in range(LANES):
-                                drawn[l * lanes + r * LANES + j] = column_of(hashes[r * n + l], j0 + first + j)
-                    for m in range(n * lanes):
-                        weight[m] *= keep if hash32(drawn[m]) >= limit else zero
-                for r in range(rows):
-                    pair, count = p0 + (i + r) * n + j0 + first, min(LANES, columns - first)
-                    copy(value, 0, zero, size)
-                    for l in range(n):
-                        for c in range(d):
-                            mul(t, 0, v1[(r * n + l) * d + c], weight, l * lanes + r * LANES, LANES)
-                            muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
-                    for c in range(d):
-                        mul(value, c * LANES, value, c * LANES, inverse, r * LANES, LANES)
-                    _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
-                    for j in range(count):
-                        stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], inverse[r * LANES + j]
-
-        return attend
-
-    rows_attend, row_attends = outputs_of(ROWS), outputs_of(1)
+    size, lanes, states = d * LANES, ROWS * LANES, ROWS * d * LANES
 
     @compiled
     def forward(begin, end, x, tasks, seed, limit, keep, out, stats):
@@ -257,25 +303,20 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
             )
             for first in range(0, columns, LANES):
                 for l in range(n):
-                    pack(
-                        x,
-                        p0 + l * n + j0 + first,
-                        1,
-                        min(LANES, columns - first),
-                        1,
-                        h,
-                        k,
-                        v2,
-                        (first * n + l * LANES) * d,
-                    )
+                    _pack(
+                        x, p0 + l * n + j0 + first, 1, min(LANES, columns - first), 1, h, k, v2, (first * n + l * LANES)
+                        * d, d,
+                    )  # fmt: skip
             for i in range(0, rest, ROWS):
-                rows_attend(
-                    i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats
-                )
+                _attend(
+                    i, n, j0, columns, p0, h, x, seed, limit, keep, scale, k, v2, q, v1, weight, hashes, drawn, out,
+                    stats, ROWS, d, lanes, size,
+                )  # fmt: skip
             for i in range(rest, n):
-                row_attends(
-                    i, n, j0, columns, p0, h, x, seed, limit, keep, k, v2, q, v1, weight, hashes, drawn, out, stats
-                )
+                _attend(
+                    i, n, j0, columns, p0, h, x, seed, limit, keep, scale, k, v2, q, v1, weight, hashes, drawn, out,
+                    stats, 1, d, LANES, size,
+                )  # fmt: skip
 
     @compiled
     def means(begin, end, grad, out, mean):
@@ -286,66 +327,6 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                 for c in range(d):
                     product += grad[p, h, c] * out[p, h, c]
                 mean[p, h] = product
-
-    def gradients_of(rows: int) -> Callable[..., None]:
-        lanes, states = rows * LANES, rows * size
-
-        @inner
-        def differentiate(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx):
-            """Gradients of the rows from i on and LANES middle nodes l, and what these rows add to those of all (l, j).
-
-            Laid out as k, v2, dk, dv2 [j, channel, lane]; q, v1, dq, dv1 [row, channel, lane]; of one j, weight and ds
-            [row, lane].
-            """
-            q, v1, dq, dv1 = local(number, states), local(number, states), local(number, states), local(number, states)
-            s, da, weight, ds = local(number, lanes), local(number, lanes), local(number, lanes), local(number, lanes)
-            dk_c, dv2_c, t, hashes = (
-                local(number, LANES),
-                local(number, LANES),
-                local(number, LANES),
-                local(np.uint32, lanes),
-            )
-            copy(dq, 0, zero, states)
-            copy(dv1, 0, zero, states)
-            for r in range(rows):
-                first = p0 + (i + r) * n + l0
-                pack(x, first, 1, count, 0, h, q, v1, r * size)
-                for l in range(LANES):
-                    hashes[r * LANES + l] = row_hash(first + l, h, x.shape[2], seed)
-            for j in range(n):
-                copy(s, 0, zero, lanes)
-                copy(da, 0, zero, lanes)
-                for r in range(rows):
-                    for c in range(d):
-                        row, column = r * size + c * LANES, j * size + c * LANES
-                        muladd(s, r * LANES, q, row, k, column, LANES)
-                        mul(t, 0, grad[p0 + (i + r) * n + j, h, c], v1, row, LANES)
-                        muladd(da, r * LANES, t, 0, v2, column, LANES)
-                for l in range(LANES):
-                    for r in range(rows):
-                        p, m = p0 + (i + r) * n + j, r * LANES + l
-                        a = power(s[m] * scale - stats[p, h, 0]) * stats[p, h, 1]
-                        weight[m] = a * (keep if hash32(column_of(hashes[m], j)) >= limit else zero)  # NaN stays NaN
-                        ds[m] = (weight[m] * da[m] - a * mean[p, h]) * root
-                for c in range(d):
-                    column = j * size + c * LANES
-                    copy(dk_c, 0, dk, column, LANES)
-                    copy(dv2_c, 0, dv2, column, LANES)
-                    for r in range(rows):
-                        row = r * size + c * LANES
-                        muladd(dk_c, 0, ds, r * LANES, q, row, LANES)
-                        muladd(dq, row, ds, r * LANES, k, column, LANES)
-                        mul(t, 0, grad[p0 + (i + r) * n + j, h, c], weight, r * LANES, LANES)
-                        muladd(dv2_c, 0, t, 0, v1, row, LANES)
-                        muladd(dv1, row, t, 0, v2, column, LANES)
-                    copy(dk, column, dk_c, 0, LANES)
-                    copy(dv2, column, dv2_c, 0, LANES)
-            for r in range(rows):
-                unpack(dq, dv1, r * size, count, dx, p0 + (i + r) * n + l0, 1, 0, h)
-
-        return differentiate
-
-    of_rows, of_row = gradients_of(ROWS), gradients_of(1)
 
     @compiled
     def backward(begin, end, x, grad, stats, mean, tasks, seed, limit, keep, dx):
@@ -360,12 +341,18 @@ def _kernels(dtype: torch.dtype, d: int) -> SimpleNamespace:
                 np.zeros(n * size, number),
             )
             for j in range(n):
-                pack(x, first + j, n, count, 1, h, k, v2, j * size)
+                _pack(x, first + j, n, count, 1, h, k, v2, j * size, d)
             for i in range(0, rest, ROWS):
-                of_rows(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx)
+                _differentiate(
+                    i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, scale, root, k, v2, dk, dv2, dx,
+                    ROWS, d, lanes, size, states,
+                )  # fmt: skip
             for i in range(rest, n):
-                of_row(i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, k, v2, dk, dv2, dx)
+                _differentiate(
+                    i, n, l0, count, p0, h, x, grad, stats, mean, seed, limit, keep, scale, root, k, v2, dk, dv2, dx, 1,
+                    d, LANES, size, size,
+                )  # fmt: skip
             for j in range(n):
-                unpack(dk, dv2, j * size, count, dx, first + j, n, 1, h)
+                _unpack(dk, dv2, j * size, count, dx, first + j, n, 1, h, d)
 
     return SimpleNamespace(forward=forward, means=means, backward=backward)

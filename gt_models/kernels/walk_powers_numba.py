@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gt_models.kernels.compiled import local, real, run_parts
+from gt_models.kernels.compiled import real, run_parts
+from gt_models.kernels.vectors import local
 
 LANES = 64  # columns of a strip
 ENTRIES_PER_THREAD = 2**14  # below it a second thread costs more than it does

@@ -154,7 +154,7 @@ class SelfAttention(nn.Module):
         """
         query, tokens = self.project(x, packing, first_only)
         attend = self._softmax if self.features is None else self._performer
-        return self.output(attend(query, tokens, packing))
+        return self.out(attend(query, tokens, packing))
 
     @accelerated
     def project(self, x: Tensor, packing: Packing, first_only: bool) -> tuple[Tensor | None, Tensor]:
@@ -166,11 +166,6 @@ class SelfAttention(nn.Module):
         if not first_only:
             return None, tokens
         return tokens[:, : x.size(1)].index_select(0, packing.first), tokens[:, x.size(1) :].contiguous()
-
-    @accelerated
-    def output(self, x: Tensor) -> Tensor:
-        """The output map, [T, d] -> [T, d]."""
-        return self.out(x)
 
     def key_maximum(self, x: Tensor) -> Tensor:
         """The keys' stabiliser of these tokens [T, d], [H, 1, 1] (Performer)."""
@@ -185,7 +180,7 @@ class SelfAttention(nn.Module):
         """What tokens [T, d] receive from those sums over all tokens, [T, d] (Performer)."""
         phi = self.features(self._heads(self.project_one(x, 0)), True, projection=projection)  # [H, T, m]
         out = (phi @ context) / (phi @ total.unsqueeze(-1))  # [H, T, d_h]
-        return self.output(out.transpose(0, 1).flatten(1))
+        return self.out(out.transpose(0, 1).flatten(1))
 
     @accelerated
     def project_one(self, x: Tensor, which: int) -> Tensor:

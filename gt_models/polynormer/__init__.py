@@ -232,7 +232,6 @@ class GlobalLayer(ResetParameters):
         x = self.attend(x, batch, v2)
         return self.dropout(F.relu(x) if self.relu else x)
 
-    @accelerated
     def attend(self, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
         """Equation 8, [N, d] -> [N, d]."""
         return self.combine(self.gate(x), self.attention(x, batch), v2)

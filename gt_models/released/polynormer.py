@@ -93,13 +93,8 @@ class ReleasedGlobalLayer(GlobalLayer):
 
     def forward(self, x: Tensor, batch: GraphBatch, v2: Tensor | None, output: nn.Module) -> Tensor:  # type: ignore[override]
         """Nodes [N, d] -> [N, d] through `output`, which all global layers share."""
-        x = self.project(self.attend(x, batch, v2), output)
+        x = output(self.attend(x, batch, v2))
         return self.dropout(F.relu(x) if self.relu else x)
-
-    @accelerated
-    def project(self, x: Tensor, output: nn.Module) -> Tensor:
-        """The output layer, [N, d] -> [N, d]."""
-        return output(x)
 
 
 @register_model(

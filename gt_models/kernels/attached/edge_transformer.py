@@ -7,7 +7,7 @@ from gt_models.batch import GraphBatch
 from gt_models.edge_transformer import FeedForward, Triangles, TriangularAttention
 from gt_models.kernels.dispatch import Form, attach, differs, reads
 from gt_models.kernels.gelu_mlp import gelu_mlp
-from gt_models.kernels.row_linear import row_linear, too_small
+from gt_models.kernels.multi_linear import linear, too_small
 from gt_models.kernels.triangular_attention import triangular_attention
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.dropout_hash import draw_seed
@@ -16,12 +16,12 @@ from gt_models.layers.triple_dropout import TripleDropout
 
 def attention(layer: TriangularAttention, x: Tensor, batch: GraphBatch) -> Tensor:
     """`TriangularAttention.forward`."""
-    heads = layer.heads(row_linear(x, layer.projections.weight), batch)
-    return row_linear(heads, layer.out.weight)
+    heads = layer.heads(linear(x, layer.projections.weight), batch)
+    return linear(heads, layer.out.weight)
 
 
 def _attention_why_not(layer: TriangularAttention, x: Tensor, batch: GraphBatch) -> str | None:
-    return reads(layer, {"projections": nn.Linear, "out": nn.Linear}) or too_small(x, layer.out.weight)
+    return reads(layer, {"projections": nn.Linear, "out": nn.Linear}) or too_small(x, layer.out.weight, None)
 
 
 def feed_forward(layer: FeedForward, x: Tensor) -> Tensor:
@@ -30,13 +30,13 @@ def feed_forward(layer: FeedForward, x: Tensor) -> Tensor:
     exact = not differs("activation", layer.activation, nn.GELU) and layer.activation.approximate == "none"
     if exact and not drops:
         return gelu_mlp(x, hidden.weight, hidden.bias, out.weight, out.bias)
-    inside = layer.dropout(layer.activation(row_linear(x, hidden.weight, hidden.bias)))
-    return row_linear(inside, out.weight, out.bias)
+    inside = layer.dropout(layer.activation(linear(x, hidden.weight, hidden.bias)))
+    return linear(inside, out.weight, out.bias)
 
 
 def _feed_forward_why_not(layer: FeedForward, x: Tensor) -> str | None:
     return reads(layer, {"hidden": nn.Linear, "out": nn.Linear, "dropout": Dropout}) or too_small(
-        x, layer.hidden.weight
+        x, layer.hidden.weight, None
     )
 
 

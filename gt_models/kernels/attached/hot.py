@@ -17,12 +17,12 @@ from gt_models.hot.support import Support
 from gt_models.kernels.dispatch import Form, attach, differs, reads
 from gt_models.kernels.grouped import Columns, Grouped, Groups
 from gt_models.kernels.kernel_attention import kernel_attentions
+from gt_models.kernels.multi_linear import linear
 from gt_models.kernels.once_differentiable import refuse_second_derivative
-from gt_models.kernels.row_linear import row_linear
 from gt_models.layers.performer import RandomFeatures
 from gt_models.released.hot import ReleasedAttention
 
-LARGE = 1 << 20  # multiplications from which `row_linear` is faster than torch
+LARGE = 1 << 20  # multiplications from which `linear` is faster than torch
 
 ByClass = dict[EquivalenceClass, Columns]
 
@@ -46,7 +46,7 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if x.size(0) * weight.numel() < LARGE:
         return F.linear(x, weight, bias)
     # oneDNN needs a thousand times as long for other strides
-    return row_linear(x, weight if weight.T.is_contiguous() else weight.contiguous(), bias)
+    return linear(x, weight if weight.T.is_contiguous() else weight.contiguous(), bias)
 
 
 # -- kernel attention --------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """Polynormer's layers: maps of node features as one operation, attention over neighbours without a tensor of edges."""
 
-from types import NoneType
-
-import torch
 from torch import Tensor, nn
 
 from gt_models.batch import GraphBatch
 from gt_models.kernels import linear_attention
-from gt_models.kernels.dispatch import Form, attach, differs, reads
+from gt_models.kernels.dispatch import Form, attach, reads
 from gt_models.kernels.gated_norm import gated_norm
 from gt_models.kernels.graph_attention import graph_attention
 from gt_models.kernels.multi_linear import multi_linear
@@ -16,17 +13,13 @@ from gt_models.layers.csr import csr_edges
 from gt_models.layers.dropout import Dropout
 from gt_models.layers.dropout_hash import draw_seed
 from gt_models.layers.gcn_sum import gcn_sum
-from gt_models.polynormer import Attention, GlobalLayer, LocalLayer
+from gt_models.polynormer import Attention, LocalLayer
 from gt_models.polynormer.neighbours import GraphAttention, GraphConvolution
-from gt_models.released.polynormer import ReleasedGlobalLayer, ReleasedLocalLayer
+from gt_models.released.polynormer import ReleasedLocalLayer
 
 Types = dict[str, type | tuple[type, ...]]
 BOTH = ("cpu", "cuda")
 LOCAL: Types = {"gate": nn.Linear, "local": (GraphAttention, GraphConvolution), "local.linear": nn.Linear}
-GLOBAL: Types = {
-    "gate": nn.Linear, "attention": Attention, "attention.key": nn.Linear, "attention.value": nn.Linear,
-    "attention.query": (nn.Linear, NoneType),
-}  # fmt: skip
 
 
 # -- maps of a node's features -----------------------------------------------------------------------------------------
@@ -51,20 +44,6 @@ def _mix(layer: LocalLayer, x: Tensor, value: Tensor, batch: GraphBatch) -> Tens
     return a if layer.parallel is None else a + layer.parallel(x, batch, value)
 
 
-def global_layer(layer: GlobalLayer, x: Tensor, batch: GraphBatch, v2: Tensor | None) -> Tensor:
-    """`GlobalLayer.attend`."""
-    of = layer.attention
-    maps = [m for m in (layer.gate, of.value, of.key, of.query) if m is not None]
-    h, value, *key_query = _maps(x, *maps)
-    key, query = torch.sigmoid(key_query[0]), torch.sigmoid(key_query[-1])  # one for both where they are shared
-    return layer.combine(h, of.attend(query, key, value, batch), v2)
-
-
-def project(layer: ReleasedGlobalLayer, x: Tensor, output: nn.Linear) -> Tensor:
-    """`ReleasedGlobalLayer.project`."""
-    return _maps(x, output)[0]
-
-
 def _maps(x: Tensor, *maps: nn.Linear) -> tuple[Tensor, ...]:
     return multi_linear(x, *(m.weight for m in maps), *(m.bias for m in maps))
 
@@ -77,25 +56,11 @@ def _released_why_not(layer: LocalLayer, x: Tensor, *_: object) -> str | None:
     return reads(layer, LOCAL | {"skip": nn.Linear})
 
 
-def _global_why_not(layer: GlobalLayer, x: Tensor, *_: object) -> str | None:
-    return reads(layer, GLOBAL)
-
-
 attach(LocalLayer, "forward", "polynormer_local", [Form("one product", lambda: local_layer, _local_why_not, BOTH)])
 attach(
     ReleasedLocalLayer, "forward", "polynormer_released_local",
     [Form("one product", lambda: released_local_layer, _released_why_not, BOTH)],
 )  # fmt: skip
-for kind, operation in ((GlobalLayer, "polynormer_global"), (ReleasedGlobalLayer, "polynormer_released_global")):
-    attach(kind, "attend", operation, [Form("one product", lambda: global_layer, _global_why_not, BOTH)])
-
-
-attach(
-    ReleasedGlobalLayer, "project", "polynormer_output",
-    [Form("one product", lambda: project, lambda layer, x, output: differs("output", output, nn.Linear))],
-)  # fmt: skip
-
-
 # -- attention ---------------------------------------------------------------------------------------------------------
 
 
@@ -118,12 +83,6 @@ attach(GraphAttention, "attend", "polynormer_neighbours", [Form("edges by node",
 attach(GraphConvolution, "attend", "polynormer_convolution", [Form("edges by node", lambda: convolve, devices=BOTH)])
 
 
-def by_graph(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
-    """`Attention.attend`, a graph at a time."""
-    heads = _heads(layer, query, key, value)
-    return linear_attention.by_graph(*heads, batch.sizes.tolist()).mT.flatten(1)
-
-
 def in_chunks(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> Tensor:
     """`Attention.attend` of one graph, in chunks of nodes."""
     return linear_attention.in_chunks(*_heads(layer, query, key, value)).mT.flatten(1)
@@ -134,11 +93,6 @@ def _heads(layer: Attention, query: Tensor, key: Tensor, value: Tensor) -> tuple
     return query, key, value  # [N, H, C] each
 
 
-def _padding_is_cheap(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> str | None:
-    padded = batch.num_graphs * batch.max_nodes
-    return "padding costs less than a loop" if padded <= 4 * max(batch.num_nodes, 1) else None
-
-
 def _too_short(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batch: GraphBatch) -> str | None:
     if batch.num_graphs > 1:
         return "takes one graph"
@@ -147,10 +101,7 @@ def _too_short(layer: Attention, query: Tensor, key: Tensor, value: Tensor, batc
 
 attach(
     Attention, "attend", "polynormer_attention",
-    [
-        Form("by graph", lambda: by_graph, _padding_is_cheap),
-        Form("in chunks", lambda: in_chunks, _too_short, devices=("cuda",)),
-    ],
+    [Form("in chunks", lambda: in_chunks, _too_short, devices=("cuda",))],
 )  # fmt: skip
 
 

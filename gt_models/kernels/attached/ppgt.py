@@ -10,7 +10,7 @@ from gt_models.kernels.dispatch import Form, attach, differs, reads
 from gt_models.kernels.dropout import draw_seed
 from gt_models.kernels.gated_attention import gated_attention
 from gt_models.kernels.gelu_mlp import gelu_mlp
-from gt_models.kernels.row_linear import row_linear
+from gt_models.kernels.multi_linear import linear
 from gt_models.layers.pair_dropout import PairDropout
 from gt_models.ppgt import Backbone, PPGTLayer, SL2Attention
 from gt_models.ppgt.norms import AdaRMSNorm
@@ -30,7 +30,7 @@ def backbone(layers: Backbone, x: Tensor, p: Tensor, batch: GraphBatch) -> Tenso
     """`Backbone.forward`: theta and phi of all layers are linear in the same p."""
     attentions: list[SL2Attention] = [layer.attention for layer in layers]  # type: ignore[misc]
     weight = torch.cat([attention.pair_linear.weight for attention in attentions])
-    pairs = row_linear(p, weight, _pair_bias(attentions))  # [P, L G H]
+    pairs = linear(p, weight, _pair_bias(attentions))  # [P, L G H]
     for layer, attention, part in zip(layers, attentions, pairs.chunk(len(layers), 1), strict=True):
         x = layer.add(x, attention.attend(layer.norm1(x), part, batch), batch)  # type: ignore[operator]
     return x

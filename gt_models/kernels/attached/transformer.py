@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gt_models.kernels.dispatch import Form, attach, reads
-from gt_models.kernels.multi_linear import multi_linear
+from gt_models.kernels.multi_linear import linear
 from gt_models.layers.packing import Packing
 from gt_models.layers.transformer import EncoderLayer, SelfAttention
 
@@ -23,22 +23,17 @@ def project(attention: SelfAttention, x: Tensor, packing: Packing, first_only: b
         return None, _map(attention.qkv, x)
     d, weight, bias = x.size(1), attention.qkv.weight, attention.qkv.bias
     query = F.linear(x.index_select(0, packing.first), weight[:d], bias[:d])  # [B, d]
-    return query, multi_linear(x, weight[d:], bias[d:])[0]
+    return query, linear(x, weight[d:], bias[d:])
 
 
 def project_one(attention: SelfAttention, x: Tensor, which: int) -> Tensor:
     """`SelfAttention.project_one`: a third of the product."""
     weight, bias = (p.chunk(3)[which] for p in (attention.qkv.weight, attention.qkv.bias))
-    return multi_linear(x, weight, bias)[0]
-
-
-def output(attention: SelfAttention, x: Tensor) -> Tensor:
-    """`SelfAttention.output`."""
-    return _map(attention.out, x)
+    return linear(x, weight, bias)
 
 
 def _map(layer: nn.Linear, x: Tensor) -> Tensor:
-    return multi_linear(x, layer.weight, layer.bias)[0]
+    return linear(x, layer.weight, layer.bias)
 
 
 def _feed_forward_why_not(layer: EncoderLayer, x: Tensor) -> str | None:
@@ -47,10 +42,6 @@ def _feed_forward_why_not(layer: EncoderLayer, x: Tensor) -> str | None:
 
 def _qkv_why_not(attention: SelfAttention, *_: object) -> str | None:
     return reads(attention, {"qkv": nn.Linear})
-
-
-def _output_why_not(attention: SelfAttention, x: Tensor) -> str | None:
-    return reads(attention, {"out": nn.Linear})
 
 
 attach(
@@ -66,4 +57,3 @@ attach(
     "attention_projection_of_one",
     [Form("linear maps", lambda: project_one, _qkv_why_not, BOTH)],
 )
-attach(SelfAttention, "output", "attention_output", [Form("linear maps", lambda: output, _output_why_not, BOTH)])

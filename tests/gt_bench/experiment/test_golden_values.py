@@ -37,7 +37,7 @@ def cells_by_operation() -> dict[str, list[str]]:
 # called only by fast forms of models, which tests/gt_models/kernels/attached/ compares with the reference
 OF_FAST_FORMS = {
     "ada_rms", "gelu_mlp", "attention_projection_of_one", "dropout", "gated_attention", "gated_norm", "graph_attention",
-    "grit_attention", "kernel_attention", "multi_linear", "packed_attention", "row_linear", "sparse_linear",
+    "grit_attention", "kernel_attention", "multi_linear", "packed_attention", "sparse_linear",
     "triangular_attention",
 }  # fmt: skip
 

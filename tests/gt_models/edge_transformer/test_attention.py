@@ -1,11 +1,15 @@
-"""Triangular attention as a module: precision, and equality with its fast path."""
+"""Triangular attention as a module: its equations, the authors' numbers, precision, and dropout."""
 
 import pytest
 import torch
 
 from gt_models.edge_transformer import Triangles, TriangularAttention
 from gt_models.kernels import forms_taken, use
+from tests.gt_models import checks
 from tests.gt_models.edge_transformer.cases import graphs
+from tests.gt_models.reference import edge_transformer as reference
+
+FORMS = ("reference", "numba")
 
 
 @pytest.mark.slow
@@ -32,3 +36,64 @@ def test_dropout_is_that_of_its_module(dropout):
             results.append(module(x, graph))
     torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
     assert taken["triangles"] == {"no triples": 1}
+
+
+@pytest.mark.slow
+def test_module_is_its_equations_and_counts():
+    module = TriangularAttention(8, 2).double()
+    assert sum(p.numel() for p in module.parameters()) == 5 * 64
+    x = torch.randn(16, 8, dtype=torch.float64)
+    expected = reference.attention(x.view(4, 4, 8), module.state_dict(), 2).flatten(0, 1)
+    torch.testing.assert_close(module(x, checks.random_graphs((4,))[0]), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_parity(parity):
+    case = parity("et_edge_attention")
+    num_heads = int(case["meta.heads"])
+    for masked in (False, True):
+        real = case["in.node_mask"] if masked else torch.ones_like(case["in.node_mask"])
+        batch = checks.collate(checks.random_graphs(real.sum(1).tolist()))
+        pairs = real[:, :, None] & real[:, None, :]
+        for form in FORMS:
+            module = TriangularAttention(8, num_heads).double()
+            weights = [case[f"w.linears.{i}.weight"] for i in range(5)]
+            module.load_state_dict({"projections.weight": torch.cat(weights[:4]), "out.weight": weights[4]})
+            with use(triangular_attention=form):
+                out = module(case["in.x"][pairs], batch)
+            torch.testing.assert_close(
+                out, case["out.y_masked" if masked else "out.y_nomask"][pairs], rtol=1e-12, atol=1e-12
+            )
+        if masked:
+            (out * case["in.loss_weight"][pairs]).sum().backward()
+            expected = torch.cat([case[f"g.linears.{i}.weight"] for i in range(4)])
+            torch.testing.assert_close(module.projections.weight.grad, expected, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(module.out.weight.grad, case["g.linears.4.weight"], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_autocast():
+    batch, x = checks.random_graphs((6,))[0], torch.randn(36, 8)
+    module = TriangularAttention(8, 2)
+    expected = module(x, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = module(x, batch)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.slow
+def test_compiles_without_graph_breaks():
+    batch, module = checks.random_graphs((6,), dtype=torch.float32)[0], TriangularAttention(8, 2, attn_dropout=0.1)
+    x = torch.randn(36, 8)
+    batch.sizes  # noqa: B018  as a model's tokens have done before
+    torch._dynamo.reset()
+    compiled = torch.compile(module.eval(), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, batch), module(x, batch))
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="3 heads"):
+        TriangularAttention(8, 3)
+    with pytest.raises(ValueError, match="1.0"):
+        TriangularAttention(8, 2, attn_dropout=1.0)

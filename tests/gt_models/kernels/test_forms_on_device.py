@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from gt_models import list_models, model_info
+from gt_models.batch import GraphBatch
 from gt_models.kernels import dispatch, forms_taken, use
-from gt_models.kernels.gated_attention import gated_attention, reference
+from gt_models.layers.packing import Packing
 from tests.gt_models.every_model import batch, build
-from tests.gt_models.kernels.cases import gated_attention_case as case
+from tests.gt_models.kernels.cases import CASES, SEED, case, results
 
 DEVICE = os.environ.get("GT_FORMS_DEVICE", "cuda" if torch.cuda.is_available() else "cpu")
 FAST = "triton" if DEVICE == "cuda" else "numba"
@@ -23,43 +24,31 @@ MODELS = list_models() if DEVICE == "cuda" else ["ppgt", "tokengt"]
 # with dropout on a GPU, the definition of the first two draws a hash and their form the generator of the GPU; the
 # definition of the others draws from the generator and their form a hash (`gated_norm` has the same hash in both)
 OTHER_MASKS = {"softmax_attention", "packed_attention", "polynormer_combine", "polynormer_released_combine"}
+# on the CPU other tests compare every call
+TRITON = ("ada_rms", "gated_attention", "gated_norm", "graph_attention", "triangular_attention")
+ON_DEVICE = [name for name in CASES if name.partition(":")[0] in TRITON] if DEVICE == "cuda" else ["gated_attention"]
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-4}
 
 
 def on_device(arguments: tuple) -> tuple:
-    """Inputs on the device, as leaves; the seed of dropout stays on the CPU."""
-    qkv, pairs, heads, graphs, *rest = arguments
-    leaves = (t.detach().to(DEVICE).requires_grad_() for t in (qkv, pairs))
-    return (*leaves, heads, graphs.to(DEVICE), *rest)
-
-
-def results(function, arguments: tuple) -> list[Tensor]:
-    out = function(*arguments)
-    weights = torch.arange(out.numel(), dtype=out.dtype, device=out.device).view_as(out).cos()
-    return [out.detach(), *torch.autograd.grad((out * weights).sum(), arguments[:2])]
-
-
-CASES = [
-    ((6, 1, 0, 20), 2, 4, 0.4, True),
-    ((6, 1, 0, 20), 3, 5, 0.0, True),
-    ((37, 9, 23) * 8, 8, 8, 0.2, True),  # ZINC
-    ((183,), 4, 16, 0.0, False),
-    ((5, 90), 1, 40, 0.3, False),
-    ((64, 65), 2, 64, 0.2, True),
-    ((0,), 2, 5, 0.0, True),
-]
+    """Tensors and graphs on the device; the seed of dropout stays on the CPU."""
+    moved = (a if a is SEED or not isinstance(a, Tensor | GraphBatch | Packing) else a.to(DEVICE) for a in arguments)
+    return tuple(
+        a.detach().requires_grad_(b.requires_grad) if isinstance(a, Tensor) else a
+        for a, b in zip(moved, arguments, strict=True)
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize(("sizes", "heads", "width", "dropout", "gated"), CASES if DEVICE == "cuda" else CASES[:1])
-def test_gated_attention(dtype, sizes, heads, width, dropout, gated):
-    arguments = on_device(case(sizes, heads, width, dropout, gated, dtype))
-    expected = results(reference, arguments)
-    with use(gated_attention=FAST), forms_taken() as taken:
-        found = results(gated_attention, arguments)
-        again = results(gated_attention, arguments)
-    assert set(taken["gated_attention"]) == {FAST}
+@pytest.mark.parametrize("name", ON_DEVICE)
+def test_a_triton_kernel(name, dtype):
+    operation, arguments = case(name, dtype)
+    arguments = on_device(arguments)
+    expected = results(operation.reference, arguments)
+    with use(**{operation.name: FAST}), forms_taken() as taken:
+        found, again = results(operation, arguments), results(operation, arguments)
+    assert set(taken[operation.name]) == {FAST}
     for one, other, repeated in zip(expected, found, again, strict=True):
         torch.testing.assert_close(other, one, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
         assert torch.equal(other, repeated)
@@ -67,15 +56,21 @@ def test_gated_attention(dtype, sizes, heads, width, dropout, gated):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_gated_attention_of_numbers_that_are_not_finite(bad):
-    for place in (0, 1):
-        arguments = on_device(case((6, 18), 2, 4))
-        arguments[place].data[3, 0] = bad
-        with use(gated_attention=FAST):
-            found = gated_attention(*arguments)
-        expected = reference(*arguments)
-        assert torch.equal(found.isnan(), expected.isnan())
-        assert torch.equal(found.isinf(), expected.isinf())
+@pytest.mark.parametrize("name", sorted({name.partition(":")[0] for name in ON_DEVICE}))
+def test_numbers_that_are_not_finite(name, bad):
+    operation, arguments = case(name)
+    arguments = on_device(arguments)
+    for tensor in arguments[:2]:
+        with torch.no_grad():
+            kept, tensor.view(-1)[3] = tensor.view(-1)[3].clone(), bad
+        if tensor.requires_grad:
+            with use(**{operation.name: FAST}):
+                found = operation(*arguments)
+            expected = operation.reference(*arguments)
+            assert torch.equal(found.isnan(), expected.isnan())
+            assert torch.equal(found.isinf(), expected.isinf())
+        with torch.no_grad():
+            tensor.view(-1)[3] = kept
 
 
 def calls_of(model: nn.Module, data, monkeypatch) -> list[tuple]:
