@@ -100,7 +100,7 @@ def test_every_phase_is_trained_and_the_best_weights_are_loaded(grid):
     outcome = one()
     assert outcome.error is None
     assert len(outcome.entry["values"]["val"]) == 6
-    assert "polynormer_global" in outcome.entry["operations"]
+    assert "polynormer_attention" in outcome.entry["operations"]
 
 
 def test_what_a_cell_starts_from_is_run_before_it(grid):

@@ -198,7 +198,7 @@ def test_a_child_that_does_more_is_called(name, child, operation, change):
         layer.register_forward_hook(lambda *_: seen.append(1))
     else:
         forward = layer.forward
-        layer.forward = lambda *args: seen.append(1) or forward(*args)
+        layer.forward = lambda *args, **named: seen.append(1) or forward(*args, **named)
     found, taken = step(module, inputs, None)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-4)
     assert seen

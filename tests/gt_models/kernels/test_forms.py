@@ -21,7 +21,7 @@ ON_CPU = [name for name in SHORT if not name.startswith("gated_norm")]  # its fo
 
 @pytest.fixture(autouse=True)
 def _several_graphs_in_a_chunk_and_several_chunks_of_a_graph(monkeypatch):
-    monkeypatch.setitem(triangular_attention._MANY_VALUES, "cpu", 4000)
+    monkeypatch.setitem(triangular_attention._MANY_VALUES, "cpu", 20_000)
 
 
 def forms_of(operation: Operation, args: tuple) -> list[Form]:
@@ -100,8 +100,11 @@ def test_a_second_derivative_is_refused_and_the_definition_has_it(name):
         assert any(gradient.requires_grad for gradient in gradients("reference"))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e20])
-@pytest.mark.parametrize("name", [name for name in ON_CPU if name.partition(": ")[2] in ("", "dropout")])
+NOT_FINITE = [(name, value) for name in ON_CPU if ":" not in name for value in (math.nan, math.inf, -math.inf, 1e20)]
+NOT_FINITE += [(name, math.nan) for name in ON_CPU if name.endswith(": dropout")]
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_FINITE)
 def test_no_form_hides_what_is_not_finite(name, value):
     """NaN and infinity of outputs are where the definition has them, and NaN of gradients is nowhere missing."""
     operation, args = case(name, SINGLE)
@@ -163,7 +166,7 @@ def test_columns_of_a_wider_matrix_are_read_where_they_are():
     assert torch.equal(*outs)
 
 
-@pytest.mark.parametrize("name", ["gelu_mlp", "multi_linear: onednn", "row_linear"])
+@pytest.mark.parametrize("name", ["gelu_mlp", "multi_linear: onednn"])
 def test_a_product_reads_gradients_and_rows_that_lie_apart(name):
     operation, (x, *rest) = case(name, SINGLE)
     apart = torch.randn(len(x), 2 * x.size(1))[:, ::2]

@@ -125,7 +125,7 @@ def test_shares_hold_every_unit_once(costs):
 
 def test_parts_are_compiled_into_kernels():
     """Otherwise a process that compiles a kernel and one that loads it from disk call different copies."""
-    kernel = compiled(_calls_a_long_part)
+    kernel = compiled(_caller)
     kernel(np.ones(4))
     (code,) = kernel.inspect_llvm().values()
     assert not [line for line in code.splitlines() if " call " in line and "_long_part" in line]
@@ -140,7 +140,7 @@ def _long_part(x, i):  # LLVM would not inline it
     x[i] = y
 
 
-def _calls_a_long_part(x):
+def _caller(x):
     for i in range(0, len(x), 4):
         _long_part(x, i)
         _long_part(x, i + 1)
