@@ -1,9 +1,9 @@
 """Operations on vectors of a constant length, written as instructions of LLVM, and arrays on the stack.
 
 A loop of a constant length is unrolled by LLVM before it could be vectorised. Share of a training step that an
-operation saves compared with its plain loop, HOT with kernel attention and 300 edges (`benchmarks/hot.py`, Intel, family
-6, model 207): `muladd` 43 %, `gate` 23 %, `local` 15 %, compared with arrays on the heap. tests/gt_models/kernels/
-test_vectors.py compares each operation with its loop.
+operation saves compared with its plain loop, HOT with kernel attention and 300 edges (`benchmarks/hot.py`, Intel,
+family 6, model 207): `muladd` 43 %, `gate` 23 %, `local` 15 %, compared with arrays on the heap.
+tests/gt_models/kernels/test_vectors.py compares each operation with its loop.
 """
 
 # mypy: disable-error-code="attr-defined"
