@@ -3,4 +3,4 @@
 from gt_bench.runtime.startup import run_module
 
 if __name__ == "__main__":
-    run_module("gt_bench.data.inventory", "app")
+    run_module("gt_bench.pipeline.download", "app")

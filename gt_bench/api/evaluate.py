@@ -23,7 +23,7 @@ from gt_bench.data.packed import PackedDataset, say_notes
 from gt_bench.data.prepare import prepared_dataset
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.data.spec import DatasetSpec
-from gt_bench.encodings.encode_dataset import encode_for
+from gt_bench.encodings.requests import encode_for
 from gt_bench.experiment.validate import check_fit, check_model
 from gt_bench.plugins.adapter import OwnModelError, PlainModel
 from gt_bench.plugins.datasets import NOTHING, dataset_name

@@ -1,5 +1,8 @@
 """The record of a run: results, everything that decides them, and measurements."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import torch
 
 from gt_bench.config.schema import RecipeError
@@ -8,7 +11,7 @@ from gt_bench.runtime.environment import Clock, PeakMemory, Usage, device_name, 
 from gt_bench.schemas import Record
 from gt_bench.store.run_store import SCHEMA, run_digest, sealed
 from gt_bench.store.weights import all_arguments
-from gt_bench.training.trainer import Run
+from gt_bench.training.trainer import Outcome, Run
 from gt_bench.utils.digest import digest_of
 
 
@@ -73,6 +76,14 @@ def make_record(experiment: Setup, digest: str, run: Run, clock: Clock, memory: 
     if run.static:
         content["measured"]["static"] = run.static.report()
     return sealed(content)
+
+
+def killed_record(experiment: Setup, seed: int, digest: str, why: str) -> Record:
+    """Returns the record of a run whose process the kernel killed because memory ran out; what it trained is lost."""
+    outcome = Outcome(status="oom", error=why)
+    ended = SimpleNamespace(outcome=outcome, seed=seed, forms={}, static=None)
+    device = experiment.device
+    return make_record(experiment, digest, cast(Run, ended), Clock(), PeakMemory(device), Usage(device))
 
 
 def check_digest(experiment: Setup, record: Record, digest: str, test: bool) -> None:

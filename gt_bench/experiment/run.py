@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gt_bench.config.schema import RecipeError
 from gt_bench.experiment.compute import compute, compute_in_fresh_process, compute_rank
-from gt_bench.experiment.record import check_digest
+from gt_bench.experiment.record import check_digest, killed_record
 from gt_bench.experiment.setup import Setup
 from gt_bench.experiment.validate import check_num_gpus
 from gt_bench.plugins.models import is_importable
@@ -75,6 +75,18 @@ class Experiment(Setup):
             if not (shared and record["deterministic"]["status"] == "oom"):
                 self.store.put(record)
         return record, True
+
+    def store_killed(self, seed: int, why: str) -> None:
+        """Stores the record of a run whose process the kernel killed because memory ran out: its status is "oom".
+
+        Args:
+            seed: seed of the run.
+            why: how its process ended.
+        """
+        digest = self.digest(seed)
+        with self.store.lock(digest):
+            if self.take(digest) is None:
+                self.store.put(killed_record(self, seed, digest, why))
 
     def settled(self, seed: int) -> Record | None:
         """Returns the stored record of a seed if running it again could not change it, otherwise None."""

@@ -16,10 +16,11 @@ from gt_bench.config.recipe import Recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.runtime.fresh_process import OnEpoch, compute_in_new_process
 from gt_bench.runtime.progress import Progress
-from gt_bench.runtime.resources import at_once
+from gt_bench.runtime.resources import at_once, oom_kills
 from gt_bench.runtime.startup import prepare_process
 from gt_bench.runtime.worker_pool import Lost, TaskResult, WorkerPool
 from gt_bench.schemas import Record
+from gt_bench.training.failures import is_out_of_memory
 
 if TYPE_CHECKING:
     from gt_bench.experiment.run import Experiment
@@ -194,33 +195,37 @@ def _train_in_parallel(experiment: "Experiment", watch: Watch, pool: WorkerPool[
     def ended(task: tuple[int, bool], ending: TaskResult) -> None:
         seed, alone = task
         pace.end(seed)
-        if ending.ok and (alone or ending.value != "oom"):
-            finish(seed)
+        if not alone and _lacked_memory(ending):
+            why = ending.died if ending.killed else "out of memory while other seeds were running"
+            watch.progress.say(f"{watch.name(seed)}: {why}; it is run alone after the other seeds")
         elif ending.ok:
-            watch.progress.say(
-                f"{watch.name(seed)}: out of memory while other seeds were running; it is run alone after them"
-            )
-        elif ending.killed and not alone:
-            watch.progress.say(f"{watch.name(seed)}: {ending.died}; it is run alone after the other seeds")
+            finish(seed)
+        elif _lacked_memory(ending) and (ending.error is not None or oom_kills() > kills):
+            experiment.store_killed(seed, ending.died if ending.error is None else f"out of memory: {ending.error}")
+            finish(seed)
 
     stored = [seed for seed in seeds if experiment.settled(seed) is not None]
     for seed in stored:
         finish(seed)
-    tasks = [(seed, False) for seed in seeds if seed not in stored]
+    tasks, kills = [(seed, False) for seed in seeds if seed not in stored], oom_kills()
     endings = pool.run(tasks, on_message, lambda waiting: pace.pays(len(waiting)), on_done=ended)
-    again = [
-        (seed, True) for (seed, _), ending in endings.items() if ending.killed or (ending.ok and ending.value == "oom")
-    ]
-    pool.max_workers = 1
-    pool.refill()  # replaces workers that were killed
-    endings |= pool.run(again, on_message, on_done=ended)
+    again = [(seed, True) for (seed, _), ending in endings.items() if _lacked_memory(ending)]
+    if again:
+        pool.one_at_a_time()
+        endings |= pool.run(again, on_message, on_done=ended)
     errors = {
         seed: ending
         for (seed, alone), ending in endings.items()
-        if not ending.ok and (alone or (seed, True) not in endings)
+        if not ending.ok and (alone or (seed, True) not in endings) and seed not in found
     }
     _raise_errors(watch.progress.title, seeds, errors, len(found))
     return [found[seed] for seed in seeds]
+
+
+def _lacked_memory(ending: TaskResult) -> bool:
+    """Returns whether a seed had too little memory; a process that was killed probably had."""
+    error = ending.error is not None and is_out_of_memory(ending.error)
+    return error or ending.killed or (ending.ok and ending.value == "oom")
 
 
 class Pace:

@@ -24,7 +24,7 @@ from gt_bench.config.grid import Grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.prepare import prepared_dataset
-from gt_bench.encodings.encode_dataset import encode_for
+from gt_bench.encodings.requests import encode_for
 from gt_bench.experiment.cell import experiment_of
 from gt_bench.experiment.run import Experiment
 from gt_bench.provenance.staleness import recipe_now

@@ -38,7 +38,7 @@ def status_of(work: Callable[[], int | None]) -> int:
             return _failed(f"{error.filename}: {error.strerror}; {FIX_AND_RETRY}")
         raise
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+        if not isinstance(error, MemoryError) and "allocate memory" not in str(error):
             raise
         return _failed(_out_of_memory())
     except KeyboardInterrupt:

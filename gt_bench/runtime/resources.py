@@ -34,6 +34,12 @@ def memory_free() -> int:
     return max(0, min([psutil.virtual_memory().available, *(limit - used for limit, used in _memory_groups())]))
 
 
+def oom_kills() -> int:
+    """Return how many processes the kernel has killed because memory ran out, on this machine since it started."""
+    lines = (_read(Path("/proc/vmstat")) or "").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
 def available_mib() -> float:
     """Return `memory_free` in MiB."""
     return memory_free() / 2**20

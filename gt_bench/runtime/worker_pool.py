@@ -6,6 +6,7 @@ created before that, and only on Linux.
 """
 
 import contextlib
+import errno
 import os
 import pickle
 import signal
@@ -107,10 +108,10 @@ class WorkerPool(Generic[Task]):
         stop([worker.process for worker in (*self._idle, *self._busy)])
         self._idle, self._busy = [], []
 
-    def refill(self) -> None:
-        """Start a process if all were killed."""
-        if not (self.fresh or self._idle or self._busy):
-            self._idle.append(self._fork())
+    def one_at_a_time(self) -> None:
+        """Run later tasks one after the other, each in a new process that has all of the memory."""
+        stop([worker.process for worker in self._idle])
+        self.max_workers, self.fresh, self._idle = 1, True, []
 
     @property
     def tasks(self) -> list[Task]:
@@ -162,7 +163,8 @@ class WorkerPool(Generic[Task]):
                 if isinstance(message, TaskResult):
                     results[task] = message
                     on_done(task, message)
-                    if isinstance(message.error, OSError | WriteError):
+                    error = message.error
+                    if isinstance(error, WriteError) or (isinstance(error, OSError) and error.errno != errno.ENOMEM):
                         waiting.clear()
                 else:
                     on_message(task, *message)
@@ -254,13 +256,16 @@ def _run_tasks(work: Callable[..., object], pipe: Connection, once: bool) -> Non
     while True:
         try:
             task = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         try:
             result = TaskResult(work(task, lambda *what: pipe.send(("message", what))))
         except Exception as error:
             result = TaskResult(error=portable(error))
-        pipe.send(("ended", result))
+        try:
+            pipe.send(("ended", result))
+        except BrokenPipeError:  # the parent is gone or has stopped listening
+            return
         if once:
             return
 

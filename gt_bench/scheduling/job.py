@@ -162,7 +162,7 @@ def do(content: Content, tell: Callable[..., None], began: dict[str, tuple[int, 
 
 def _data(dataset: str, grid: "Grid", tell: Callable[..., None]) -> None:
     from gt_bench.data.prepare import prepare
-    from gt_bench.encodings.encode_dataset import encode_dataset
+    from gt_bench.pipeline.encode import encode_dataset
 
     with contextlib.redirect_stdout(_Lines(tell)):
         prepared = prepare(dataset, mirrors=grid.run.mirrors, say=print)

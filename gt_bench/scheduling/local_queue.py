@@ -6,16 +6,20 @@ resumes. Each job (job.py) is a new process, so that a queue of days never mixes
 """
 
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
 
 from gt_bench.config.grid import Cell, Grid
 from gt_bench.config.schema import RecipeError
-from gt_bench.runtime.resources import at_once, available_mib, resident_mib
-from gt_bench.runtime.worker_pool import MARGIN, TaskResult, WorkerPool
+from gt_bench.experiment.cell import experiment_of, limited, settings_of
+from gt_bench.runtime.resources import at_once, available_mib, oom_kills, resident_mib
+from gt_bench.runtime.signals import killed_by
+from gt_bench.runtime.worker_pool import MARGIN, Killed, TaskResult, WorkerPool
 from gt_bench.scheduling.job import Line, as_json, run_job
 from gt_bench.scheduling.order import shared_seconds
 from gt_bench.scheduling.planner import SHARED, Job, Missing, Plan, cheapest_first, jobs_of, plan
@@ -90,7 +94,7 @@ class _Queue:
     too_long: list[Job] = field(default_factory=list)  # jobs that cannot end in time
 
     def __post_init__(self) -> None:
-        self._say_once = cache(self.say)
+        self._say_once, self.kills = cache(self.say), oom_kills()
 
     @property
     def is_over(self) -> bool:
@@ -262,13 +266,25 @@ class _Queue:
                 self.progress = True
                 self.say(f"{job}: {why}; its trial is queued again")
                 return
-            if result.killed and self.most > 1 and job.kind == "runs" and not self._is_alone(job):
+            if result.killed and job.kind == "runs" and not self._is_alone(job):
                 self.alone.update((job.name, seed) for seed in missed)
                 self.progress = True
                 self.say(f"{job}: {why}; it will run alone")
                 return
+            if result.killed and self._is_alone(job) and oom_kills() > self.kills:
+                self._store_killed(job, why)
+                return
             self.tried.update((job.name, seed) if job.kind == "runs" else (job.kind, job.name) for seed in missed)
             self._say_once(f"skipped: {job}: {why}")
+
+    def _store_killed(self, job: Job, why: str) -> None:
+        """Store the runs of a job that the kernel killed although it ran alone: their status is "oom"."""
+        cell = self.grid.find(job.name)
+        recipe = limited(settings_of(cell), self.grid, cell)[0]
+        experiment = experiment_of(cell, recipe, self.grid, self.store, Path("data"))
+        for seed in job.seeds:
+            experiment.store_killed(seed, why)
+            self._outcome(job, seed, "oom", why)
 
     def _announce(self, found: Plan, runs: Sequence[Missing], jobs: Sequence[Job]) -> None:
         known = [run.seconds for run in runs if run.seconds is not None]
@@ -295,4 +311,7 @@ class _Queue:
 def _launch(most: int, alone: set[tuple[object, ...]], job: Job, tell: Callable[..., None]) -> int:
     """Run a job of the pool in a new process and pass its lines on; runs in `alone` do not share the memory."""
     processes = 1 if not alone.isdisjoint(job.runs) else most
-    return run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
+    status = run_job(as_json(job, processes > 1, processes), tell, lambda process: tell({"pid": process.pid}))
+    if status == -signal.SIGKILL:
+        raise Killed(killed_by(signal.SIGKILL))
+    return status

@@ -326,7 +326,7 @@ def is_prepared(cell: Cell, data: Path) -> bool:
     """Return whether the dataset and all encodings that a run or a trial of the cell may need are on disk."""
     from gt_bench.data.prepare import open_unchanged
     from gt_bench.encodings.cache import EncodedDataset
-    from gt_bench.encodings.encode_dataset import requests
+    from gt_bench.encodings.requests import requests
 
     try:
         packed = open_unchanged(data / "packed" / cell.dataset)

@@ -27,8 +27,8 @@ import typer
 from gt_bench.config.grid import Cell, Grid, load_grid
 from gt_bench.config.schema import RecipeError
 from gt_bench.forecasting.counted import announcement
-from gt_bench.pipeline.dependencies import remove_results_without_records
 from gt_bench.pipeline.leaderboard import leaderboard, show_written
+from gt_bench.pipeline.state import remove_results_without_records
 from gt_bench.runtime.exit_status import status_of, usage
 from gt_bench.runtime.resources import at_once
 from gt_bench.runtime.signals import handled, killed_by

@@ -114,7 +114,7 @@ def short_experiment(
     from gt_bench.config.params import RunSettings
     from gt_bench.data.packed import PackedDataset
     from gt_bench.encodings.compute import encode
-    from gt_bench.encodings.encode_dataset import requests
+    from gt_bench.encodings.requests import requests
     from gt_bench.experiment.run import Experiment
     from gt_bench.store.run_store import Store
 

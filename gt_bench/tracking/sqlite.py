@@ -65,7 +65,7 @@ def ready_database(uri: str) -> Iterator[None]:
                 file=sys.stderr,
                 flush=True,
             )
-            # the next `dvc repro` then fills it for all suites (gt_bench/pipeline/dependencies.py)
+            # the next `dvc repro` then fills it for all suites (gt_bench/pipeline/state.py)
             path.with_name("id").unlink(missing_ok=True)
         if not path.exists() or path.stat().st_size == 0:
             make(path)

@@ -5,9 +5,11 @@ A killed run resumes from its checkpoint and produces bit-identical results.
 
 # mypy: disable-error-code="arg-type, union-attr"
 
+import errno
 import hashlib
 import json
 import math
+import re
 import shutil
 import time
 from pathlib import Path
@@ -16,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from gt_bench.training.failures import StateError
-from gt_bench.utils.io import write_bytes
+from gt_bench.utils.io import atomic_file
 
 LIBRARIES = ("torch", "torch_geometric", "gt_models", "gt_bench")
 OF_MODULES = frozenset(vars(nn.Module()))  # attributes of each module
@@ -211,7 +213,12 @@ class Checkpoint:
             for name, t in named.items()
         }
         text = json.dumps(header | {"groups": sorted(groups)})
-        write_bytes(self.path, save(tensors, {"header": text, "sha256": _digest(text, tensors)}))
+        with atomic_file(self.path) as temporary:
+            try:
+                save_file(tensors, temporary, {"header": text, "sha256": _digest(text, tensors)})
+            except SafetensorError as error:  # its text is all that it keeps of an error of the system
+                number = re.search(r"os error (\d+)", str(error))
+                raise OSError(int(number[1]) if number else errno.EIO, str(error)) from None
         self._last = time.monotonic()
         self.cost = self._last - began
 

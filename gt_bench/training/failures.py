@@ -1,5 +1,7 @@
 """Exceptions that end a run with a status in its record, and related errors."""
 
+import errno
+
 import torch
 
 
@@ -43,8 +45,10 @@ def failure(status: str, message: str) -> RunFailure:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an error means that the device or the machine has no memory left."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        isinstance(error, RuntimeError) and "allocate memory" in str(error)
     )
 
 

@@ -32,10 +32,10 @@ from gt_bench.data.packed_writer import pack
 from gt_bench.data.prepare import prepare
 from gt_bench.data.registry import catalog
 from gt_bench.data.spec import DatasetSpec, RemoteFile
-from gt_bench.encodings.encode_dataset import encode_dataset
 from gt_bench.experiment import compute, record
-from gt_bench.pipeline.dependencies import write_state
+from gt_bench.pipeline.encode import encode_dataset
 from gt_bench.pipeline.leaderboard import leaderboard
+from gt_bench.pipeline.state import write_state
 from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.reports.html.build import write_page
@@ -276,7 +276,7 @@ def remove_outs(folder: Path, stage: str) -> None:
 
 # Modules that stages import: a fork has what its parent imported.
 IMPORTED = (
-    "gt_bench.data.inventory", "gt_bench.encodings.compute", "concurrent.futures.process", "optuna",
+    "gt_bench.pipeline.download", "gt_bench.encodings.compute", "concurrent.futures.process", "optuna",
     "optuna.storages.journal", "torch_geometric.nn", "torch.autograd.profiler", "scipy.optimize", "scipy.stats",
     "scipy.ndimage", "scipy.sparse.linalg", "gt_models.baselines.gcn", "gt_models.baselines.mlp",
     "gt_bench.tasks.standard", "gt_bench.reports.html.build", "gt_bench.claims.evaluate",

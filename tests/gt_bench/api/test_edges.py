@@ -93,7 +93,7 @@ def test_every_node_model_trains_on_links_by_its_defaults(friends, monkeypatch, 
 
 
 def test_encodings_of_links_are_not_stored_because_they_would_be_those_of_the_whole_graph(friends, monkeypatch, capsys):
-    from gt_bench.encodings.encode_dataset import encode_dataset
+    from gt_bench.pipeline.encode import encode_dataset
 
     monkeypatch.chdir(friends)
     recipe = {

@@ -59,8 +59,8 @@ def test_a_pair_without_a_recipe(ours):
 @pytest.mark.slow
 def test_every_command_prints_the_notes_of_its_dataset(ours, capsys, monkeypatch):
     from gt_bench import evaluate
-    from gt_bench.encodings.encode_dataset import main as encode
     from gt_bench.experiment.cell import cell_stage
+    from gt_bench.pipeline.encode import main as encode
     from gt_bench.pipeline.train import train_cell
 
     folder = write_web(ours / "lab/papers")

@@ -13,8 +13,8 @@ from gt_bench.config.inheritance import bases_of, read_recipe
 from gt_bench.config.origins import origin_of
 from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.pipeline.dependencies import write_state
 from gt_bench.pipeline.grid import main as write_grid
+from gt_bench.pipeline.state import write_state
 from gt_bench.utils.digest import digest_of
 
 MAIN = """

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from gt_bench.config.grid import load_grid
-from gt_bench.data.inventory import planning
 from gt_bench.data.pins import new_pin, read_pins
 from gt_bench.data.prepare import contradicted, prepare, verify
 from gt_bench.data.registry import catalog, get_spec
 from gt_bench.leaderboard.rows import summarise
-from gt_bench.pipeline import dependencies
+from gt_bench.pipeline import state
+from gt_bench.pipeline.download import planning
 from gt_bench.utils.errors import DatasetError
 from tests.gt_bench.cells import make_result
 from tests.gt_bench.data.raw_files import Malicious, saved, symmetric_edges, zinc_files
@@ -204,7 +204,7 @@ def test_plan_state_and_verify_agree(cluster, tmp_path, lock_file, monkeypatch):
     )
 
     def written() -> dict:
-        dependencies.write_state(load_grid())
+        state.write_state(load_grid())
         return json.loads((tmp_path / "state/datasets/cluster.json").read_text())
 
     before = written()

@@ -1,5 +1,6 @@
 """Seeds of a cell in parallel: when another process saves time, and seeds that are killed."""
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from gt_bench.experiment.run import Experiment
 from gt_bench.experiment.train_seeds import Pace
 from gt_bench.pipeline.train import train_cell
 from gt_bench.runtime.environment import GPU_CONTEXT, gpu_fraction, share_gpu
+from gt_bench.runtime.worker_pool import Lost
 
 
 def test_a_process_is_started_if_it_finishes_before_the_running_ones(monkeypatch):
@@ -53,6 +55,44 @@ def test_seeds_that_are_killed_in_parallel_are_run_again_alone(project, monkeypa
     assert result["status"] == "ok"
     assert [record["deterministic"]["status"] for record in project.records()] == ["ok"] * 2
     assert capsys.readouterr().out.count("it is run alone after the other seeds") == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "kernel", "expected"),
+    [
+        (None, True, "oom"),
+        (None, False, Lost),  # killed by somebody else: the same command resumes
+        (MemoryError(), False, "oom"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), False, "oom"),
+    ],
+)
+def test_a_seed_without_memory_is_a_result_of_that_seed_alone(project, monkeypatch, error, kernel, expected):
+    project.recipe(seeds=[0, 1], run={"parallel": 2})
+    compute, grid, cell = Experiment.run, load_grid(), "small/web/mlp"
+    kills = Path("kills")
+    kills.touch()
+
+    def lacks_memory(experiment, seed, **options):
+        if seed == 1:
+            if error is not None:
+                raise error
+            if kernel:
+                kills.write_text("killed")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return compute(experiment, seed, **options)
+
+    monkeypatch.setattr(Experiment, "run", lacks_memory)
+    monkeypatch.setattr(train_seeds, "oom_kills", lambda: len(kills.read_text()))
+    if expected is Lost:
+        with pytest.raises(Lost):
+            train_cell(grid.find(cell), grid)
+        assert [record["deterministic"]["seed"] for record in project.records()] == [0]
+        return
+    assert train_cell(grid.find(cell), grid)["status"] == expected
+    runs = {record["deterministic"]["seed"]: record["deterministic"]["status"] for record in project.records()}
+    assert runs == {0: "ok", 1: expected}
+    monkeypatch.setattr(Experiment, "run", compute)
+    assert train_cell(grid.find(cell), grid)["status"] == expected  # it is not computed again
 
 
 class OnGpu:

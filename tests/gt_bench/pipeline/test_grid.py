@@ -117,10 +117,7 @@ def test_the_stage_that_always_runs_imports_no_torch(tmp_path):
     """Importing torch takes longer than the stage; a model of the library needs only its file."""
     for name in ("suites", "params.yaml", "grid.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
-    said = (
-        "import sys, gt_bench.pipeline.dependencies; print(gt_bench.pipeline.dependencies.main(), 'torch' in "
-        "sys.modules)"
-    )
+    said = "import sys, gt_bench.pipeline.state; print(gt_bench.pipeline.state.main(), 'torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", said],
         cwd=tmp_path,

@@ -76,7 +76,7 @@ def other_last_digits(*given, **arguments):
 
 @pytest.mark.slow
 def test_encodings_are_compared_by_what_is_computed_and_never_by_bits(trained, monkeypatch):
-    from gt_bench.encodings.encode_dataset import encode_dataset
+    from gt_bench.pipeline.encode import encode_dataset
 
     trained.recipe(
         model={"name": "tokengt", "hidden_dim": 8, "num_layers": 1, "num_heads": 2},

@@ -131,6 +131,14 @@ def test_fewer_where_memory_holds_fewer_and_it_is_reported(monkeypatch, availabl
     assert said == [f"memory allows {most} of 3 workers: each needs up to 66 MiB, and {left:.0f} MiB are free"]
 
 
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_worker_ends_silently_if_nobody_listens(sends):
+    near, far = get_context("fork").Pipe()
+    near.send("task")
+    near.close()
+    worker_pool._run_tasks(lambda task, tell: tell("message") if sends else None, far, once=True)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_nobody_is_left_after_a_stop(number, status):
     pids = []

@@ -217,22 +217,25 @@ def test_a_job_runs_the_code_of_the_queue_whatever_else_is_installed(project, mo
 
 
 @pytest.mark.parametrize(
-    ("outcome", "jobs", "launches"),
+    ("outcome", "jobs", "launches", "kills"),
     [
-        ("killed", 1, 1),
-        ("killed", 2, 2),  # probably by the kernel, because memory ran out: it runs again alone
-        ("oom", 2, 2),
-        ("failed", 2, 1),
+        ("killed", 1, 2, 0),  # probably by the kernel, because memory ran out: it runs again alone
+        ("killed", 2, 2, 0),
+        ("killed", 2, 2, 1),
+        ("oom", 2, 2, 0),
+        ("failed", 2, 1, 0),
     ],
 )
-def test_a_job_that_dies_or_fails_stops_no_other(project, launched, outcome, jobs, launches):
+def test_a_job_that_dies_or_fails_stops_no_other(project, launched, monkeypatch, outcome, jobs, launches, kills):
     for width, row in enumerate(("bad", "mlp"), 4):
         project.recipe(row=row, seeds=[0], model={"name": "mlp", "hidden_dim": width, "num_layers": 2})
     launched.outcomes["bad"] = outcome
+    monkeypatch.setattr(local_queue, "oom_kills", lambda: len(launched.jobs()) * kills)
     assert not queued(jobs=jobs)[0]
     tried = [job for job in launched.jobs() if "bad" in job]
     assert tried == ["small/web/bad", "small/web/bad alone"][:launches]
     assert launched.jobs().count(CELL) == 1
+    assert [record["deterministic"]["status"] for record in project.records()] == ["oom"] * kills
 
 
 DIES = """

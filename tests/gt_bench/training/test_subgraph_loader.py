@@ -7,7 +7,7 @@ from gt_bench.config.recipe import Recipe
 from gt_bench.config.recipe_sections import SubgraphsSection
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
-from gt_bench.encodings.encode_dataset import requests
+from gt_bench.encodings.requests import requests
 from gt_bench.training.interfaces import SplitData
 from gt_bench.training.loader import seed_of
 from gt_bench.training.subgraph_loader import SubgraphLoader

@@ -6,10 +6,10 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from gt_bench.data.inventory import planning
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 from gt_bench.data.prepare import available, prepare
-from gt_bench.pipeline import dependencies
+from gt_bench.pipeline import state
+from gt_bench.pipeline.download import planning
 from gt_bench.tracking.uri import warn
 from gt_bench.utils.redact import CONFIGURED, shareable, without_credentials
 
@@ -107,7 +107,7 @@ def test_what_is_unavailable_is_written_without_them(tmp_path, monkeypatch, caps
     assert SECRET not in str(planning(["texas"], tmp_path / "data", []))
     assert "…/texas/out1_node_feature_label.txt" in str(caught.value)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://ann:{SECRET}@127.0.0.1:9")
-    assert dependencies._tracking_store() == "http://127.0.0.1:9"
+    assert state._tracking_store() == "http://127.0.0.1:9"
     warn(f"http://ann:{SECRET}@127.0.0.1:9", "s", f"no route to http://ann:{SECRET}@127.0.0.1:9/api")
     assert SECRET not in capsys.readouterr().err
     assert json.loads(written)["tried"]

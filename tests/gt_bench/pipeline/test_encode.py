@@ -10,8 +10,13 @@ import pytest
 from filelock import FileLock
 
 from gt_bench.config.grid import load_grid
-from gt_bench.encodings import encode_dataset as stage
-from tests.gt_bench.encodings.cases import folder_of
+from gt_bench.pipeline import encode as stage
+from tests.gt_bench.encodings.cases import folder_of, make_packed
+
+
+@pytest.fixture
+def packed(tmp_path):
+    return make_packed(tmp_path / "data/packed/tiny")
 
 
 def test_what_killed_writers_left_is_swept(packed, tmp_path):

@@ -53,10 +53,9 @@ REPORTING = tuple(f"gt_bench.{name}" for name in _REPORTING)
 
 def write_state(grid: Grid) -> None:
     """Write all state files, and remove files of cells and datasets that are no longer in the grid."""
-    from gt_bench.data.inventory import available
-    from gt_bench.data.prepare import contradicted
+    from gt_bench.data.prepare import available, contradicted
     from gt_bench.data.registry import get_spec
-    from gt_bench.encodings.encode_dataset import requests as encoding_requests
+    from gt_bench.encodings.requests import requests as encoding_requests
 
     wanted: dict[Path, object] = {}
     specs = {name: get_spec(name) for name in grid.datasets}

@@ -7,23 +7,18 @@ grid.yaml) with the digests of the encodings of this cell, so that the encodings
 """
 
 import argparse
-import itertools
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gt_bench.config.grid import Cell, Grid, load_grid
-from gt_bench.config.recipe import Recipe, load_recipe
+from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
-from gt_bench.config.search_section import Choice
+from gt_bench.encodings.requests import requests
 from gt_bench.runtime.exit_status import status_of
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Settings
 from gt_bench.utils.errors import DatasetError
-
-if TYPE_CHECKING:
-    from gt_bench.data.packed import PackedDataset
 
 
 def encode_dataset(
@@ -106,59 +101,6 @@ def encode_dataset(
     if not union:
         print(f"{dataset}: no recipe requests an encoding", flush=True)
     return paths
-
-
-def encode_for(recipe: Recipe, packed: "PackedDataset", data: Path = Path("data")) -> None:
-    """Computes the encodings that runs of one recipe need and that are missing.
-
-    Args:
-        recipe: the recipe.
-        packed: its dataset.
-        data: folder with packed/ and encodings/.
-
-    Raises:
-        RecipeError: an argument of an encoding cannot be used.
-        DatasetError: an encoding cannot be computed.
-    """
-    from gt_bench.data.custom.edges import LINK
-    from gt_bench.encodings.compute import encode
-
-    if packed.header.task == LINK:  # they are computed on the training graph of each run
-        return
-    for name, arguments in requests(recipe):
-        encode(packed, data / "encodings" / packed.header.name, name, arguments)
-
-
-def requests(recipe: Recipe) -> list[tuple[str, Settings]]:
-    """Returns the encodings that runs of a recipe may need.
-
-    Returns:
-        (encoding, arguments). An encoding occurs several times if its arguments are searched. Empty for a recipe with
-        `subgraphs`, whose encodings are computed for each batch.
-
-    Raises:
-        RecipeError: arguments of an encoding are searched in a range.
-    """
-    found: list[tuple[str, Settings]] = []
-    if recipe.subgraphs:
-        return found
-    for name, arguments in recipe.encodings.items():
-        prefix = f"encodings.{name}."
-        space = (
-            {k.removeprefix(prefix): c for k, c in recipe.search.space.items() if k.startswith(prefix)}
-            if recipe.search
-            else {}
-        )
-        choices = []
-        for key, choice in space.items():
-            if not isinstance(choice, Choice):
-                raise RecipeError(
-                    f"search.space.{prefix}{key}: encodings are computed before the search; use `choices` instead of a "
-                    "range"
-                )
-            choices.append(choice.choices)
-        found += [(name, arguments | dict(zip(space, values))) for values in itertools.product(*choices)]
-    return found
 
 
 def _write_cells(folder: Path, contents: dict[str, dict[str, str]], cells: dict[str, Cell]) -> None:

@@ -30,8 +30,6 @@ from gt_bench.utils.errors import DatasetError
 from gt_bench.utils.format import file_size
 from gt_bench.utils.redact import without_credentials
 
-__all__ = ["app", "available", "prepare"]
-
 app = typer.Typer(add_completion=False)
 console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 240)
 

@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from gt_bench.data import inventory
-from gt_bench.data.inventory import app
 from gt_bench.data.packed import DatasetUnavailable, PackedDataset
 from gt_bench.data.prepare import available
+from gt_bench.pipeline import download
+from gt_bench.pipeline.download import app
 from tests.conftest import ROOT
 
 
@@ -108,9 +108,9 @@ def test_no_cell_is_truncated_at_any_width(width, monkeypatch):
     terminal = Console(
         highlight=False, force_terminal=True, color_system=None, width=width, soft_wrap=True, file=io.StringIO()
     )
-    monkeypatch.setattr(inventory, "console", terminal)
-    columns, rows = inventory.listing(Path("nowhere"))
-    inventory.show_rows(columns, rows)
+    monkeypatch.setattr(download, "console", terminal)
+    columns, rows = download.listing(Path("nowhere"))
+    download.show_rows(columns, rows)
     output = terminal.file.getvalue()
     assert "…" not in output
     assert max(map(len, output.splitlines())) <= max(width, 2 + max(len(row[8]) for row in rows) + len("source: ;"))
