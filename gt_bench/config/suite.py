@@ -2,9 +2,26 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from gt_bench.config.schema import RecipeError, Strict, nearest, read_yaml, validated
 from gt_bench.utils.paths import MANIFEST, suite_folders, suite_name
+
+
+class Deviations(Strict):
+    """Which standard deviation some tables publish.
+
+    Attributes:
+        tables: names of the tables.
+        ddof: 0 for the population, 1 for the sample deviation (divided by n - 1).
+        methods: "own" if it is known for the paper's own methods alone, whose runs its code printed.
+        source: passage or released code, with its commit.
+    """
+
+    tables: tuple[str, ...]
+    ddof: Literal[0, 1]
+    methods: Literal["own", "all"] = "all"
+    source: str
 
 
 class Suite(Strict):
@@ -18,6 +35,8 @@ class Suite(Strict):
         venue: venue of the paper.
         url: URL of the paper.
         source: source of the published numbers, if it is not the text of the paper.
+        std_ddof: which deviation its tables publish. Unstated for tables that are not named: verdicts must agree for
+            both.
         summary: what is reproduced, what is not, and why. Names of cells in braces are replaced by numbers
             (gt_bench/reports/paper_summary.py).
     """
@@ -29,6 +48,7 @@ class Suite(Strict):
     venue: str | None = None
     url: str | None = None
     source: str | None = None
+    std_ddof: tuple[Deviations, ...] = ()
     summary: str | None = None
 
     @property

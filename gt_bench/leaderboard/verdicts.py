@@ -173,9 +173,7 @@ def _with_claim(row: Row, ours: Mapping[tuple[str, ...], Sequence[Row]], rules: 
     if sign * published.number <= max(sign * rival.number for rival in rivals):
         return row | {"claim": "not claimed"}
     numbers = [_rival(rival, ours.get(rival.place, ()), sign) for rival in rivals]
-    claim = _better(
-        row, published, max(numbers, key=lambda number: sign * number.mean), _printed_spread(published), rules
-    )
+    claim = _better(row, published, max(numbers, key=lambda number: sign * number.mean), published.largest_std, rules)
     full = runs_in_full(row)
     low, high = claim.interval or (None, None)
     return row | {
@@ -204,7 +202,7 @@ def compared(row: Row, rival: Published, ours: Sequence[Row], rules: Rules | Non
         sides are runs of ours, by the larger of the two.
     """
     published = lookup(*row["published_place"] or ())
-    spreads = [spread for number in (published, rival) if (spread := _printed_spread(number)) is not None]
+    spreads = [spread for number in (published, rival) if (spread := number.largest_std) is not None]
     number = _rival(rival, ours, 1 if published.direction == "max" else -1)
     return _better(row, published, number, (max(spreads) if ours else spreads[0]) if spreads else None, rules)
 
@@ -216,11 +214,6 @@ def _better(row: Row, published: Published, rival: Number, spread: float | None,
     return judge_claim(us, rival, published.direction, spread, rules, COUNT_STD if published.metric == COUNT else 0.0)
 
 
-def _printed_spread(published: Published) -> float | None:
-    """Returns the sample standard deviation of the published number."""
-    return published.std if published.std is None or not published.runs else sample_std(published.std, published.runs)
-
-
 def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
     runs = [(row["mean"], row) for row in rows if row["mean"] is not None]
     if runs:
@@ -228,7 +221,7 @@ def _rival(published: Published, rows: Sequence[Row], sign: int) -> Number:
         mean, row = max(runs, key=lambda run: sign * run[0])
         return Number(f"{published.method}, our run {row['model']}", mean, _spread(row), row["runs"])
     return Number(
-        f"{published.method}, printed", published.number, _printed_spread(published), published.runs, published.rounding
+        f"{published.method}, printed", published.number, published.largest_std, published.runs, published.rounding
     )
 
 

@@ -3,6 +3,7 @@
 Numbers are returned in raw units, as in records: a percentage becomes a fraction. `unit` is the published unit.
 """
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,7 @@ class Published:
         flags: problems of the experiment (flags.yaml).
         canonical: name of the method across the tables of a paper.
         averages_over: number of runs that each of the `runs` values is an average of.
+        std_ddof: 0 if `std` is the population, 1 if it is the sample deviation (suite.yaml), None if that is unknown.
     """
 
     paper: str
@@ -86,6 +88,14 @@ class Published:
     flags: tuple[str, ...] = ()
     canonical: str = ""
     averages_over: int = 1
+    std_ddof: int | None = None
+
+    @property
+    def largest_std(self) -> float | None:
+        """Largest sample deviation that `std` can mean, None if it is not published."""
+        if self.std is None or not self.runs or self.std_ddof == 1:
+            return self.std
+        return self.std * math.sqrt(self.runs / max(self.runs - 1, 1))
 
     @property
     def number(self) -> float:
@@ -430,7 +440,15 @@ def _published_entry(entry: Settings, flags: Sequence[Settings]) -> Published:
         flags=tuple(f["flag"] for f in flags if all(entry[k] == v for k, v in f.items() if k != "flag")),
         canonical=entry["canonical_method"],
         averages_over=entry.get("averages_over", 1),
+        std_ddof=_ddof(entry),
     )
+
+
+def _ddof(entry: Settings) -> int | None:
+    for one in load_suite(entry["paper"]).std_ddof:
+        if entry["table"] in one.tables and (one.methods == "all" or entry["own"]):
+            return one.ddof
+    return None
 
 
 def _raw(value: float | None, scale: float) -> float | None:

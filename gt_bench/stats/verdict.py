@@ -267,10 +267,11 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
         return [Side(max(our_std, floor), 1), Side(0.0, math.inf)], [
             "no spread is published: one run with our spread, and an exact mean are tried; equivalence cannot be shown"
         ]
+    assumptions = []
+    if published.std_ddof is None and std > 0:
+        assumptions.append("which deviation is published is not stated: population and sample deviation are tried")
     if count is not None and count > 1:
-        # unstated: the estimator behind a printed ±; taken for the population one (as in the scripts behind the WebKB
-        # rows and in GraphGym), which makes the sample variance larger
-        return [Side(sample_std(std, count), count)], []
+        return _sides(std, [count], published.std_ddof), assumptions
     # unstated: how many runs are behind the printed ±; the smallest and the largest number that these papers state
     # elsewhere, and a verdict only where both agree
     few, most = rules.unstated_runs
@@ -279,7 +280,13 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
         if count is None
         else f"the spread of a single run is published: {few} and {most} runs are tried"
     )
-    return [Side(sample_std(std, n), n) for n in sorted({few, most})], [said]
+    return _sides(std, sorted({few, most}), published.std_ddof), [said, *assumptions]
+
+
+def _sides(std: float, counts: Sequence[int], ddof: int | None) -> list[Side]:
+    """Returns the spreads that a published deviation can mean, widest first."""
+    stds = [[sample_std(std, n)] if ddof == 0 else [std] if ddof == 1 else [sample_std(std, n), std] for n in counts]
+    return [Side(one, n) for n, its in zip(counts, stds, strict=True) for one in dict.fromkeys(its)]
 
 
 def judge_claim(
