@@ -2,7 +2,7 @@
 
     holds                      confirmed by data, by a computation (suites/PAPER/experiments) or by complete runs of
         ours
-    holds as published         agrees with the numbers of the paper; nothing was run, or not all required runs
+    agrees in the paper        agrees with the numbers of the paper; nothing was run, or not all required runs
     fails                      contradicted by the numbers of the paper, by data, by a computation or by complete runs
     inconsistent in the paper  two statements of the paper contradict each other; it is unknown which one is right
     undecided                  the check or the runs are not conclusive
@@ -28,7 +28,7 @@ from gt_bench.schemas import Row
 from gt_bench.utils.paths import suite_folders
 
 CLAIMS = "claims.yaml"  # in the folder of a suite
-HOLDS, AS_PUBLISHED, FAILS, UNDECIDED, NOT_TESTED = "holds", "holds as published", "fails", "undecided", "not tested"
+HOLDS, AS_PUBLISHED, FAILS, UNDECIDED, NOT_TESTED = "holds", "agrees in the paper", "fails", "undecided", "not tested"
 INCONSISTENT = "inconsistent in the paper"
 VERDICTS = (HOLDS, AS_PUBLISHED, FAILS, INCONSISTENT, UNDECIDED, NOT_TESTED)
 
@@ -59,6 +59,8 @@ class Claim(Strict):
         test: the check that decides it.
         needs: data or runs that the verdict requires besides published numbers. For a claim without a check, what a
             check would require.
+        made_here: the data of the check, if they were made here because the paper's are not available. Its verdict
+            says so.
         note: how an ambiguous sentence is interpreted.
     """
 
@@ -70,6 +72,7 @@ class Claim(Strict):
     case: str | None = None
     test: Test | None = None
     needs: str | None = None
+    made_here: str | None = None
     note: str | None = None
 
     @property
@@ -128,6 +131,13 @@ def claims_of(paper: str, folder: Path) -> list[Claim]:
 def evaluate_claim(
     claim: Claim, rows: Sequence[Row] = (), data: Path = Path("data"), path: str = CLAIMS, rules: Rules | None = None
 ) -> tuple[str, str]:
+    """Evaluates one claim; arguments, result and errors as of `_evaluated`. Data that were made here are named."""
+    verdict, why = _evaluated(claim, rows, data, path, rules)
+    made = claim.made_here and verdict != NOT_TESTED
+    return verdict, f"on data made here ({claim.made_here}): {why}" if made else why
+
+
+def _evaluated(claim: Claim, rows: Sequence[Row], data: Path, path: str, rules: Rules | None) -> tuple[str, str]:
     """Evaluates one claim.
 
     Args:
@@ -171,10 +181,27 @@ def evaluate_claim(
     return _by_runs(found, rows, rules)
 
 
+def levels(count: int, least: int, rivals: int = 1, rank: int = 1) -> tuple[float, float]:
+    """Returns the parts of the level at which one comparison is won, and lost.
+
+    A statement holds if at least `least` of `count` comparisons are won. The p value of such a partial conjunction is
+    (count - least + 1) times the `least`-th smallest (Benjamini and Heller 2008), and it fails with count - least + 1
+    losses. A comparison is won against all but rank - 1 of its rivals, and lost to `rank` of them.
+
+    Args:
+        count: number of comparisons.
+        least: how many of them must be won.
+        rivals: number of rivals of the comparison.
+        rank: the method is among the `rank` best.
+    """
+    return 1 / ((count - least + 1) * rank), 1 / (max(least, 1) * (rivals - rank + 1))
+
+
 def _by_runs(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> tuple[str, str]:
     """Returns the verdict on a claim that agrees with the published numbers, by our runs.
 
-    Complete runs decide. The result of incomplete runs is added to the reason and marked as provisional.
+    Complete runs decide. The result of incomplete runs is added to the reason and marked as provisional. The level is
+    divided among the comparisons (`levels`).
     """
     pairs = list(zip(found.comparisons, _words(found, rows, rules), strict=True))
     outcomes, names = [_outcome(*pair) for pair in pairs], [_name(*pair) for pair in pairs]
@@ -212,7 +239,7 @@ _SAYS = {"claim holds": WON, "claim fails": LOST, "undecided": OPEN}
 
 
 def _words(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> list[list[set[str]]]:
-    """Returns the results of our runs for each comparison and each of its rivals.
+    """Returns the results of our runs for each comparison and each of its rivals, at the levels of `levels`.
 
     Our run of the first method is compared with our run of the rival, or with the rival's published number. A result
     ends in ", n of m runs" if a side is incomplete. Complete runs are not compared with incomplete ones.
@@ -221,15 +248,25 @@ def _words(found: CheckResult, rows: Sequence[Row], rules: Rules | None) -> list
     for row in rows if found.comparisons else ():
         if row["published_place"] and row["mean"] is not None and row["interval_low"] is not None:
             ours.setdefault(tuple(row["published_place"]), []).append(row)
-    said = []
+    said, rules, count = [], rules or Rules(), len(found.comparisons)
+    least = (count if found.min_wins is None else found.min_wins) if found.max_wins is None else found.max_wins + 1
     for comparison in found.comparisons:
         by_rival = []
+        won, lost = (
+            rules.model_copy(update={"level": part * rules.level})
+            for part in levels(count, min(least, count), len(comparison.rivals), comparison.rank)
+        )
         for rival in comparison.rivals:
             complete = [row for row in ours.get(rival, ()) if not row["provisional"]]
             words = set()
             for row in ours.get(comparison.ours, ()):
                 rivals = complete or (ours.get(rival, []) if row["provisional"] else [])
-                word = compared(row, lookup(*rival), rivals, rules).word
+                word = compared(row, lookup(*rival), rivals, won).word
+                if word == "claim fails":
+                    word = compared(row, lookup(*rival), rivals, lost).word
+                elif word == "undecided" and lost.level > won.level:
+                    failed = compared(row, lookup(*rival), rivals, lost).word
+                    word = failed if failed == "claim fails" else word
                 short = min([row, *rivals], key=lambda one: one["runs"] / runs_in_full(one))
                 full = runs_in_full(short)
                 words.add(f"{word}, {short['runs']} of {full} runs" if short["runs"] < full else word)

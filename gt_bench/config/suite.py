@@ -24,6 +24,18 @@ class Deviations(Strict):
     source: str
 
 
+class FinalRows(Strict):
+    """Rows of published tables.
+
+    Attributes:
+        tables: names of the tables.
+        methods: the paper's methods.
+    """
+
+    tables: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
 class Suite(Strict):
     """Content of a suite.yaml.
 
@@ -37,6 +49,10 @@ class Suite(Strict):
         source: source of the published numbers, if it is not the text of the paper.
         std_ddof: which deviation its tables publish. Unstated for tables that are not named: verdicts must agree for
             both.
+        final: the paper's final models in its main tables, whose numbers enter the test of the whole paper. All its own
+            numbers if empty.
+        described: rows of recipes that follow the text of the paper, where others follow its released code. Of several
+            complete recipes of a number they are counted.
         summary: what is reproduced, what is not, and why. Names of cells in braces are replaced by numbers
             (gt_bench/reports/paper_summary.py).
     """
@@ -49,6 +65,8 @@ class Suite(Strict):
     url: str | None = None
     source: str | None = None
     std_ddof: tuple[Deviations, ...] = ()
+    final: tuple[FinalRows, ...] = ()
+    described: tuple[str, ...] = ()
     summary: str | None = None
 
     @property

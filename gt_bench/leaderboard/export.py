@@ -70,7 +70,7 @@ def tally(rows: Sequence[Row], rules: Rules) -> str:
         )
     rows = [row for row in rows if not row["chosen_on_test"]]
     complete = [row for row in rows if row["interval_low"] is not None and not row["provisional"]]
-    words = Counter(row["verdict"].split(" (")[0] for row in complete)
+    words = Counter(row["verdict"] for row in complete)
     numbers = {lookup(*row["published_place"]).first_place for row in complete if row["published_place"]}
     counts = ", ".join(f"{n} {word}" for word, n in sorted(words.items())) or "none"
     p_values = p_of_comparisons(complete)
@@ -118,7 +118,7 @@ EXPLANATION = """
   cost is shown next to the published one, never judged.
 - difference: with its {sure:g} % interval (Welch, and the rounding of the published number). verdict: *consistent*:
   the published mean lies in the {sure:g} % prediction interval of a replication of this size, which is the interval
-  around 0 of the same width; *higher* or *lower*: it does not; *reproduced*: consistent, and two one-sided tests
+  around 0 of the same width; *better* or *worse*: it does not; *reproduced*: consistent, and two one-sided tests
   show that the difference is smaller than the margin; *undecided*: the paper leaves out what would decide it (no
   number of runs: {few} and {most} are tried; no spread: an exact mean, and one run with our spread). q:
   false-discovery rate over the complete verdicts; verdicts that depend on each other count as one comparison.

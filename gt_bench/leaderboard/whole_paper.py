@@ -1,10 +1,11 @@
-"""A paper as a whole: on which side of its published numbers our runs lie."""
+"""A paper as a whole: which row counts for each of its numbers, and on which side of them our runs lie."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gt_bench.config.suite import load_suite
 from gt_bench.leaderboard.verdicts import runs_in_full
-from gt_bench.papers.published import lookup
+from gt_bench.papers.published import Published, lookup
 from gt_bench.schemas import Row
 from gt_bench.stats.direction import Direction, direction
 
@@ -12,9 +13,16 @@ ENOUGH = 3  # a method with at least this many numbers is counted separately
 
 
 class WholePaper(NamedTuple):
-    """The test over all numbers, and (worse, numbers) of each method with at least three."""
+    """The tests of the direction of all numbers.
 
-    all: Direction
+    Attributes:
+        final: over the numbers that suite.yaml declares, the paper's final models in its main tables.
+        every: over all its own numbers, for comparison.
+        methods: (worse, numbers) of each declared method with at least three.
+    """
+
+    final: Direction
+    every: Direction
     methods: dict[str, tuple[int, int]]
 
 
@@ -26,70 +34,115 @@ def judged_numbers(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], Row
         rows: Rows of leaderboards.
 
     Returns:
-        {first place of the number: row}. If several recipes are compared with a number, the row with the largest share
-        of its runs counts, then the first. A row whose epoch was chosen on the test split never counts.
+        {first place of the number: row}, as `counted` chooses.
     """
-    judged = [row for row in rows if row["interval_low"] is not None and row["published_place"]]
-    numbers = [lookup(*row["published_place"] or ()) for row in judged]
-    return most_complete(row for row, n in zip(judged, numbers, strict=True) if n.paper == paper and n.own)
+    return counted(row for row in rows if row["interval_low"] is not None and _own(paper, row))
 
 
-def most_complete(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
-    """Chooses a row for each published number: that with the largest share of its runs, then the first.
+def _own(paper: str, row: Row) -> bool:
+    if not row["published_place"]:
+        return False
+    number = lookup(*row["published_place"])
+    return number.paper == paper and number.own
+
+
+def counted(rows: Iterable[Row]) -> dict[tuple[str, ...], Row]:
+    """Chooses a row for each published number, without a look at its result.
 
     Returns:
-        {first place of the number: row}. Rows whose epoch was chosen on the test split are left out.
+        {first place of the number: row}: of several recipes the one with the largest share of its runs, then one that
+        the paper describes (`described` in suite.yaml), then the first of the grid. Rows whose epoch was chosen on the
+        test split are left out.
     """
-    chosen: dict[tuple[str, ...], Row] = {}
+    chosen: dict[tuple[str, ...], tuple[tuple[float, bool], Row]] = {}
     for row in rows:
         if not row["published_place"] or row["chosen_on_test"]:
             continue
-        place = lookup(*row["published_place"]).first_place
-        other = chosen.get(place)
-        if other is None or row["runs"] / runs_in_full(row) > other["runs"] / runs_in_full(other):
-            chosen[place] = row
-    return chosen
+        number = lookup(*row["published_place"])
+        order = row["runs"] / runs_in_full(row), row["model"] in load_suite(number.paper).described
+        other = chosen.get(number.first_place)
+        if other is None or order > other[0]:
+            chosen[number.first_place] = order, row
+    return {place: row for place, (_, row) in chosen.items()}
+
+
+def several_recipes(paper: str, rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
+    """Returns the complete rows of each own number that several recipes have, the counted one first."""
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if (
+            row["interval_low"] is not None
+            and not row["provisional"]
+            and not row["chosen_on_test"]
+            and _own(paper, row)
+        ):
+            found.setdefault(lookup(*row["published_place"] or ()).first_place, []).append(row)
+    taken = judged_numbers(paper, rows)
+    return {
+        place: sorted(its, key=lambda row: row["cell"] != taken[place]["cell"])
+        for place, its in found.items()
+        if len({row["cell"] for row in its}) > 1
+    }
 
 
 def whole_paper(paper: str, rows: Sequence[Row]) -> WholePaper:
-    """Test the direction of all `judged_numbers` of a paper, provisional ones included.
+    """Test the direction of the numbers of a paper, provisional ones included.
 
     Args:
         paper: The paper.
         rows: Rows of leaderboards.
 
     Returns:
-        The result; each difference is in units of half its 95 % interval.
+        The results; each difference is in units of half its 95 % interval.
     """
-    effects: dict[str, list[float]] = {}
+    declared = load_suite(paper).final
+    effects = {place: effect for place, row in judged_numbers(paper, rows).items() if (effect := _effect(row, place))}
+    final = {place: e for place, e in effects.items() if not declared or _is_final(lookup(*place))}
     by_method: dict[str, list[float]] = {}
-    for place, row in judged_numbers(paper, rows).items():
-        low, high, difference = row["interval_low"], row["interval_high"], row["difference"]
-        if low is None or high is None or difference is None or high == low:
-            continue
-        effect = (1 if lookup(*place).direction == "max" else -1) * difference / ((high - low) / 2)
-        effects.setdefault(place[3], []).append(effect)
+    for place, effect in final.items():
         by_method.setdefault(place[2], []).append(effect)
     counts = {
         name: (sum(e < 0 for e in values), len(values)) for name, values in by_method.items() if len(values) >= ENOUGH
     }
-    return WholePaper(direction(effects), counts if len(counts) > 1 else {})
+    return WholePaper(_direction(final), _direction(effects), counts if len(counts) > 1 else {})
+
+
+def _is_final(number: Published) -> bool:
+    return any(number.table in one.tables and number.method in one.methods for one in load_suite(number.paper).final)
+
+
+def _effect(row: Row, place: Sequence[str]) -> float:
+    """Returns a difference in units of half its interval, positive if ours is better; 0 if there is none."""
+    low, high, difference = row["interval_low"], row["interval_high"], row["difference"]
+    if low is None or high is None or difference is None or high == low:
+        return 0.0
+    half = max(difference - low, high - difference)  # an interval may end at 0 or 100 %
+    return (1 if lookup(*place).direction == "max" else -1) * difference / half
+
+
+def _direction(effects: Mapping[tuple[str, ...], float]) -> Direction:
+    by_dataset: dict[str, list[float]] = {}
+    for place, effect in effects.items():
+        by_dataset.setdefault(place[3], []).append(effect)
+    return direction(by_dataset)
 
 
 def sentence(found: WholePaper) -> str:
-    """Returns the result as a sentence."""
-    test, methods = found
-    if not test.numbers:
+    """Returns the result as sentences: of the declared numbers, and of all if the p value differs."""
+    test = found.final
+    if not found.every.numbers:
         return "No number differs from its published one."
-    of = ", ".join(f"{name} {worse} of {count}" for name, (worse, count) in methods.items())
-    said = f"Taken together, {test.worse} of {test.numbers} numbers are worse than published" + (
+    of = ", ".join(f"{name} {worse} of {count}" for name, (worse, count) in found.methods.items())
+    said = f"Of the final models, {test.worse} of {test.numbers} numbers are worse than published" + (
         f" ({of})" if of else ""
     )
+    said += f": {_p_text(test)}."
+    if found.every.numbers != test.numbers:
+        said += f" Over all {found.every.numbers} own numbers, {found.every.worse} are worse: {_p_text(found.every)}."
+    return said
+
+
+def _p_text(test: Direction) -> str:
     if test.by_dataset is None:
-        return (
-            f"{said}, on {test.datasets} dataset{'s' if test.datasets > 1 else ''}: too few for a test of all of them."
-        )
-    return (
-        f"{said}: p = {test.by_dataset:.2g} over {test.datasets} datasets, or p = {test.sign_p:.2g} by a sign test "
-        "that takes them for independent."
-    )
+        return f"too few datasets ({test.datasets}) for a test"
+    return f"p = {test.by_dataset:.2g} over {test.datasets} datasets"

@@ -7,6 +7,7 @@ absolute value decides. A spread below half a unit of the last decimal is shown 
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_HALF_UP, Decimal
 
 # shown as percentages where a paper does not state the unit
 PERCENT = {
@@ -19,6 +20,12 @@ SIGNIFICANT = 4
 def span_of(metric: str) -> float:
     """Returns the largest possible difference of two values of a metric: 1 for shares, otherwise infinite."""
     return 1.0 if metric in PERCENT else math.inf
+
+
+def half_up(value: float, decimals: int) -> float:
+    """Rounds a value whose last half is exact in decimal digits up, as readers do: 50.75 to 50.8."""
+    exact = Decimal(repr(round(value, 12)))
+    return float(exact.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)) if exact.is_finite() else value
 
 
 def metric_label(metric: str) -> str:
@@ -34,7 +41,7 @@ def number_texts(values: Sequence[float], percent: bool) -> list[str]:
         percent: whether they are shown as percentages.
     """
     if percent:
-        return [f"{100 * value:.2f}" for value in values]
+        return [f"{half_up(100 * value, 2):.2f}" for value in values]
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     exponent = int(f"{largest:.{SIGNIFICANT - 1}e}".split("e")[1])
     if not -5 < exponent < 6:  # 1.234e-07 and 0.300e-07

@@ -34,7 +34,7 @@ def sentence(records: Mapping[str, Sequence[Record]]) -> str:
         return f"All {total} records are of committed code."
     return (
         f"{sum(found.values())} of {total} records, of {len(found)} cells, name a commit with uncommitted changes, so "
-        "git cannot show exactly the code that computed them. Golden values show that the current code computes the "
-        f"same. {CELLS}: "
+        "git cannot show exactly the code that computed them. Golden values compare short runs of the current code "
+        f"on a CPU; they cannot cover these. {CELLS}: "
         f"{', '.join(found)}."
     )

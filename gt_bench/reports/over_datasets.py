@@ -13,7 +13,7 @@ import numpy as np
 from gt_bench.analysis.rank import TOTAL, Block, Entry, Ranking, other_order, rank, strength, whole_dataset
 from gt_bench.config.schema import RecipeError
 from gt_bench.leaderboard.verdicts import runs_in_full
-from gt_bench.leaderboard.whole_paper import most_complete
+from gt_bench.leaderboard.whole_paper import counted
 from gt_bench.papers.published import Published, published_of
 from gt_bench.schemas import Row
 from gt_bench.stats import ranking
@@ -88,7 +88,7 @@ def diagram(paper: str, rows: Sequence[Row]) -> Diagram | None:
     names, datasets = largest_complete(numbers)
     if not names:
         return None
-    ours = most_complete(row for row in rows if row["mean"] is not None and row["runs"])
+    ours = counted(row for row in rows if row["mean"] is not None and row["runs"])
     values, ran, provisional = np.zeros((2, len(datasets), len(names))), 0, 0
     for i, dataset in enumerate(datasets):
         for j, name in enumerate(names):

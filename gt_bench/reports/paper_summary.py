@@ -89,7 +89,7 @@ class _Numbers(dict[str, str]):
 def _claims(verdicts: Counter[str]) -> str:
     says = {
         HOLDS: ("holds", "hold"),
-        AS_PUBLISHED: ("agrees with the published numbers alone", "agree with the published numbers alone"),
+        AS_PUBLISHED: ("agrees in the paper", "agree in the paper"),
         FAILS: ("fails", "fail"),
         INCONSISTENT: ("contradicts another statement of the paper", "contradict other statements of the paper"),
         UNDECIDED: ("is undecided", "are undecided"),

@@ -20,6 +20,7 @@ from gt_bench.leaderboard.columns import SHOWN, cells, remarks_of
 from gt_bench.leaderboard.export import tally, write_reports
 from gt_bench.leaderboard.printed_rows import print_rows, short_names
 from gt_bench.leaderboard.rows import with_state
+from gt_bench.leaderboard.whole_paper import several_recipes
 from gt_bench.papers.coverage import coverage, seconds_by_device
 from gt_bench.papers.published import everything, paper_titles
 from gt_bench.papers.table_layout import layouts
@@ -192,6 +193,7 @@ def page(grid: Grid, root: Path = ROOT) -> str:
     tables = [paper_table(layout, rows) for layout in layouts()]
     shipped = [one for suite in grid.suites for one in shipped_of(grid, suite, root).values()]
     covered = coverage(grid, rows, {one.cell: seconds_by_device(one.records) for one in shipped})
+    lines = of_papers([one for one in covered if one.paper in grid.suites], rows)
     parts = [
         "# Results so far",
         "",
@@ -202,11 +204,14 @@ def page(grid: Grid, root: Path = ROOT) -> str:
         "A line `ours` is our mean and deviation over the runs of one recipe:",
         f"{'; '.join(f'{kind.sign} {kind.says}' for kind in KINDS)} ([what these words mean](verdicts.md)).",
         "",
-        *_papers(of_papers([one for one in covered if one.paper in grid.suites], rows)),
+        *_papers(lines),
         "",
-        "Numbers of the papers' models. *Worse side*: how many of the numbers that differ are worse than published.",
-        "*p*: a test over all numbers of a paper, by dataset ([how](verdicts.md)); – if there are too few datasets.",
-        "All published numbers, of other methods too:",
+        "Numbers of the papers' models. *Worse side*: how many of the numbers of the final models that differ, with",
+        "provisional ones, are worse than published. *p*: the test of these numbers by dataset; – if there are too few",
+        "datasets ([how](statistics.md)).",
+        "",
+        *_several(lines, rows),
+        "Rows of all published numbers, of other methods too:",
         "",
         *_counts(tables),
         "",
@@ -256,37 +261,61 @@ def _differences(root: Path) -> list[str]:
 
 
 def _papers(lines: Sequence[PaperLine]) -> list[str]:
-    """Returns the table of papers: their own numbers by verdict."""
+    """Returns the table of papers: their own numbers by complete verdict."""
     kinds = [kind for kind in KINDS if kind.word != NO_VERDICT]
-    head = ["paper", "numbers", "with a verdict", *(kind.word for kind in kinds), "worse side", "p"]
+    head = ["paper", "numbers", "complete", *(kind.word for kind in kinds), "provisional", "worse side", "p"]
     found = [f"| {' | '.join(head)} |", f"| --- |{' ---: |' * (len(head) - 1)}"]
     for line in lines:
         counts = {kind["word"]: kind["count"] for kind in line["kinds"]}
         judged = [counts[kind.word] for kind in kinds]
-        values = [line["label"], line["numbers"], sum(judged), *judged, line["worse"], line["p"]]
+        values = [
+            line["label"], line["numbers"], line["complete"], *judged, line["provisional"], line["worse"], line["p"]
+        ]  # fmt: skip
         found.append(f"| {' | '.join(map(str, values))} |")
-    return found
+    totals = {key: sum(line[key] for line in lines) for key in ("numbers", "complete", "provisional")}
+    return [
+        *found,
+        "",
+        f"{totals['complete']} of {totals['numbers']} numbers have a complete verdict, with all runs of the recipe; "
+        f"{totals['provisional']} more have a provisional one, which no count of verdicts contains.",
+    ]
+
+
+def _several(lines: Sequence[PaperLine], rows: Sequence[Row]) -> list[str]:
+    """Returns which of several complete recipes of a number is counted."""
+    found = [
+        f"{its[0]['dataset']}: " + ", ".join(f"{row['model']} ({kind_of(row).word})" for row in its)
+        for line in lines
+        for its in several_recipes(line["paper"], rows).values()
+    ]
+    if not found:
+        return []
+    said = "Of several complete recipes of a number, that which the paper describes is counted, here the first"
+    return [f"{said}: {'; '.join(found)}.", ""]
 
 
 def _counts(tables: Sequence[PaperTable]) -> list[str]:
     """Returns a line per paper: its numbers, how many were run, and their verdicts."""
     lines = [
-        f"| paper | numbers printed | run | {' | '.join(kind.word for kind in KINDS[:-1])} | not judged |",
-        f"| --- |{' ---: |' * (2 + len(KINDS))}",
+        f"| paper | numbers published | run | {' | '.join(kind.word for kind in KINDS[:-1])} | not judged | "
+        "provisional |",
+        f"| --- |{' ---: |' * (3 + len(KINDS))}",
     ]
     for paper in dict.fromkeys(table.layout.paper for table in tables):
         mine = [table for table in tables if table.layout.paper == paper]
-        kinds = Counter(
-            kind_of(row).word
+        run = [
+            row
             for table in mine
             for rows in table.ours.values()
             for row in rows
             if row["mean"] is not None and not row["chosen_on_test"]
-        )
+        ]
+        kinds = Counter(kind_of(row).word for row in run if not row["provisional"])
         counts = [
             sum(len(table.layout.printed) for table in mine),
             sum(table.run for table in mine),
             *(kinds[kind.word] for kind in KINDS),
+            sum(bool(row["provisional"]) for row in run),
         ]
         lines.append(f"| {paper} | {' | '.join(map(str, counts))} |")
     return [*lines, "", "A number counts as run once; if several recipes are compared with it, each has a verdict."]

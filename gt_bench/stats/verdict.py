@@ -3,7 +3,7 @@
 The number. With the difference d = ours - published, the standard errors of both means and Welch's degrees of freedom:
 
     consistent    the published mean is in the 95 % prediction interval of a replication of this size: |d| <= t SE
-    higher, lower it is not ("better" or "worse" by the metric). If the true means are equal, this has probability 5 %
+    better, worse it is not, to the better or worse side. If the true means are equal, this has probability 5 %
     reproduced    consistent, and equivalent: two one-sided Welch tests (TOST) reject |d| >= margin
     undecided     the answer depends on what is not published (the spread, or the number of runs)
 
@@ -155,9 +155,10 @@ def judge(
     # numbers that differ only by floating-point rounding are equal
     inside = [abs(difference) <= width + slack_of(published.mean) for width in widths]
     wide = int(np.argmax(widths))
+    lowest, highest = bounds_of(published)
     verdict = Verdict(
         "consistent" if all(inside) else "undecided",
-        interval=(difference - widths[wide], difference + widths[wide]),
+        interval=(max(difference - widths[wide], lowest), min(difference + widths[wide], highest)),
         p_difference=_p_difference(
             max(abs(difference) - published.rounding, 0.0), *errors[wide], slack_of(published.mean)
         ),
@@ -169,12 +170,17 @@ def judge(
         return replace(verdict, p_difference=None, assumptions=(*verdict.assumptions, alike))
     if not any(inside):
         better = (difference > 0) == (published.direction == "max")
-        verdict = replace(
-            verdict, word=f"{'higher' if difference > 0 else 'lower'} ({'better' if better else 'worse'})"
-        )
+        verdict = replace(verdict, word="better" if better else "worse")
     if published.std is None or full_runs < 2:
         return verdict
     return _equivalence(verdict, difference, runs, full_runs, published, readings, errors, rules)
+
+
+def bounds_of(published: Published) -> tuple[float, float]:
+    """Returns the smallest and largest possible difference of a mean from the published one: shares end at 0 and 1."""
+    if published.unit == "percent" or published.metric == "accuracy":
+        return -published.number, 1 - published.number
+    return -math.inf, math.inf
 
 
 def _errors_of_count(count: float, pairs: int) -> list[tuple[float, float]]:

@@ -28,6 +28,7 @@ class PaperLine(TypedDict):
     paper: str
     label: str
     numbers: int
+    complete: int
     provisional: int
     kinds: list[KindCount]
     worse: str
@@ -42,20 +43,24 @@ def of_papers(covered: Iterable[Coverage], rows: Sequence[Row]) -> list[PaperLin
         rows: Rows of leaderboards.
 
     Returns:
-        One line per paper. `kinds` includes numbers without a verdict, so that its counts add up to `numbers`; `worse`
-        and `p` are the test of the whole paper.
+        One line per paper. `kinds` counts complete verdicts, and numbers without any; with the provisional verdicts
+        they add up to `numbers`. `worse` and `p` are the test of the whole paper over its declared numbers.
     """
     lines: list[PaperLine] = []
     for one in covered:
-        counts = Counter(kind_of(row).word for row in judged_numbers(one.paper, rows).values())
-        counts[NO_VERDICT] += one.numbers - counts.total()
-        test = whole_paper(one.paper, rows).all
+        judged = judged_numbers(one.paper, rows).values()
+        counts = Counter(kind_of(row).word for row in judged if not row["provisional"])
+        complete = counts.total()
+        provisional = len(judged) - complete
+        counts[NO_VERDICT] += one.numbers - complete - provisional
+        test = whole_paper(one.paper, rows).final
         lines.append(
             {
                 "paper": one.paper,
                 "label": load_suite(one.paper).label or one.paper,
                 "numbers": one.numbers,
-                "provisional": one.provisional,
+                "complete": complete,
+                "provisional": provisional,
                 "kinds": [{"word": kind.word, "sign": kind.sign, "count": counts[kind.word]} for kind in KINDS],
                 "worse": f"{test.worse:g} of {test.numbers}" if test.numbers else "–",
                 "p": "–" if test.by_dataset is None else f"{test.by_dataset:.2g}",  # None: too few datasets

@@ -37,10 +37,10 @@ def test_a_claim_that_only_restates_tables_is_one_line_a_paper():
     lines = table_of(claims, verdicts)
     assert len(lines) == 2 + 2 + 2
     assert (
-        "| Section 6, Table 1; Section 7 | 2 claims that restate the paper's own tables | holds as published |"
+        "| Section 6, Table 1; Section 7 | 2 claims that restate the paper's own tables | agrees in the paper |"
         in lines[3]
     )
-    assert lines[-1] == "3 claims: 2 holds as published, 1 fails (2 of them restate the papers' own tables)."
+    assert lines[-1] == "3 claims: 2 agrees in the paper, 1 fails (2 of them restate the papers' own tables)."
     # with any relevant run the verdict is a different one
     claim, some = runs_of(ALL["polynormer-relu-improves"], provisional=True, runs=1, std=0.0)
     (line,) = table_of([claim], {claim.id: evaluate_claim(claim, some)})[2:-2]

@@ -189,7 +189,7 @@ def test_a_row_for_every_number_that_is_printed_of_the_same_runs():
     )
     assert (macro["metric"], macro["mean"], macro["values"]) == ("macro-f1", 0.25, [0.25] * 3)
     assert macro["published_mean"] == lookup("hot", "Table 1", "Ours (S)", "chains", "macro-f1").mean
-    assert macro["verdict"] == "lower (worse)"
+    assert macro["verdict"] == "worse"
 
 
 def test_a_cost_is_shown_and_never_judged():
@@ -306,7 +306,7 @@ def test_a_number_that_is_published_over_averages_is_compared_over_averages():
     assert row["mean"] == pytest.approx(0.482)
     assert row["std"] == pytest.approx(0.001 * 2**0.5)
     assert "5 averages of 10 runs each, as the published number has it" in row["notes"]
-    assert row["verdict"] == "lower (worse)"
+    assert row["verdict"] == "worse"
     # if runs are missing, there is no average to compare
     (some,) = rows_of(make_result(cell, runs[:7]) | {"published": published}, runs[:7])
     assert some["runs"] == 7

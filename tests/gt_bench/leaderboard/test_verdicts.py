@@ -123,7 +123,7 @@ def chains(method, metric):
 def four_times_one_event():
     """GCN and GAT on chains in two metrics, with the same published digits and the same results of our runs."""
     return [
-        complete(f"hot/chains/{model.lower()}", metric, chains(model, metric), p, mean, "higher (better)")
+        complete(f"hot/chains/{model.lower()}", metric, chains(model, metric), p, mean, "better")
         for model in ("GCN", "GAT")
         for metric, p, mean in (("micro-f1", 0.03, 0.51), ("macro-f1", 0.012, 0.355))
     ]
@@ -162,7 +162,7 @@ def test_false_discovery_is_over_the_rows_that_the_sentence_speaks_of():
     together = with_false_discovery([*rows, *others])
     assert together[0]["q_difference"] == pytest.approx(5 * 0.048)
     text = tally([*(row | {"q_difference": 0.048} for row in rows), *others], Rules())
-    assert text.startswith("8 verdicts on 8 published numbers (4 consistent, 4 higher). ")
+    assert text.startswith("8 verdicts on 8 published numbers (4 better, 4 consistent). ")
     assert "5 comparisons" in text
     assert "in at most 0.25 of them; 1 have it, 0 of them with q below 0.05" in text
 

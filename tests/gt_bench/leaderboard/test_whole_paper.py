@@ -2,13 +2,14 @@
 
 import pytest
 
-from gt_bench.leaderboard.whole_paper import sentence, whole_paper
+from gt_bench.leaderboard.whole_paper import judged_numbers, sentence, several_recipes, whole_paper
 from gt_bench.papers.published import lookup
 
 
-def row(method, dataset, effect, table="Table 1", runs=10, half=0.01):
+def row(method, dataset, effect, table="Table 1", runs=10, half=0.01, model="m"):
     published = lookup("polynormer", table, method, dataset)
     return {
+        "model": model, "cell": f"polynormer/{dataset}/{model}", "provisional": runs < 10, "dataset": dataset,
         "published_place": list(published.place), "difference": effect * half, "interval_low": (effect - 1) * half,
         "interval_high": (effect + 1) * half, "runs": runs, "seeds": 10, "reduced": [],
         "chosen_on_test": False,
@@ -26,23 +27,52 @@ def test_each_own_number_counts_once_and_baselines_do_not():
         row("Polynormer", "cs", 0.0),
         row("Polynormer", "physics", -1.0) | {"interval_low": None},
     ]
-    test = whole_paper("polynormer", rows).all
+    test = whole_paper("polynormer", rows).every
     assert (test.numbers, test.worse, test.datasets) == (2, 1, 2)
-    assert whole_paper("hot", rows).all.numbers == 0
+    assert whole_paper("hot", rows).every.numbers == 0
 
 
-def test_the_sentence_names_methods_and_both_p_values():
+def test_declared_rows_are_tested_and_the_p_value_of_all_stands_next_to_it():
     names = ("computer", "photo", "cs", "physics", "wikics")
     rows = [row(method, name, -0.5) for name in names for method in ("Polynormer", "Polynormer-r")]
-    assert sentence(whole_paper("polynormer", rows)) == (
-        "Taken together, 10 of 10 numbers are worse than published (Polynormer 5 of 5, Polynormer-r 5 of 5), "
-        "on 5 datasets: too few for a test of all of them."
-    )
+    few = whole_paper("polynormer", rows)
+    assert (few.final.by_dataset, few.methods) == (None, {"Polynormer": (5, 5), "Polynormer-r": (5, 5)})
     rows += [row("Polynormer", "minesweeper", -0.5, table="Table 2")]
-    assert sentence(whole_paper("polynormer", rows)).endswith(
-        ": p = 0.031 over 6 datasets, or p = 0.00098 by a sign test that takes them for independent."
-    )
+    alone = whole_paper("polynormer", rows)
+    assert (alone.final.by_dataset, alone.final) == (2 / 2**6, alone.every)
+    # Polynormer-v2 of Table 7 is no final model
+    found = whole_paper("polynormer", [*rows, row("Polynormer-v2", "minesweeper", 5.0, table="Table 7")])
+    assert found.final == alone.final
+    assert found.every.by_dataset > 0.05
+    said = sentence(found)
+    assert f"{found.final.by_dataset:.2g}" in said
+    assert f"{found.every.by_dataset:.2g}" in said
     assert sentence(whole_paper("polynormer", [])) == "No number differs from its published one."
+
+
+def test_of_complete_recipes_the_described_one_counts_whatever_its_verdict():
+    def of(model, runs=10):
+        published = lookup("edge-transformer", "Table 3", "ET", "texas")
+        return row("Polynormer", "photo", 0.1, runs=runs) | {
+            "model": model, "cell": f"edge-transformer/texas/{model}", "published_place": list(published.place)
+        }  # fmt: skip
+
+    described, released = of("edge-transformer-as-printed"), of("edge-transformer")
+    for rows in ([described, released], [released, described]):
+        (taken,) = judged_numbers("edge-transformer", rows).values()
+        assert taken["model"] == "edge-transformer-as-printed"
+        (several,) = several_recipes("edge-transformer", rows).values()
+        assert [one["model"] for one in several] == ["edge-transformer-as-printed", "edge-transformer"]
+    begun = of("edge-transformer-as-printed", runs=1)
+    (taken,) = judged_numbers("edge-transformer", [begun, released]).values()
+    assert taken["model"] == "edge-transformer"
+
+
+def test_the_share_at_an_end_does_not_change_an_effect():
+    whole, cut = (
+        whole_paper("polynormer", [row("Polynormer", "photo", -0.5) | more]) for more in ({}, {"interval_high": 0.002})
+    )
+    assert whole == cut
 
 
 def test_an_error_is_worse_if_it_is_larger():
@@ -53,5 +83,5 @@ def test_an_error_is_worse_if_it_is_larger():
         "ba-equivariant-basis-sparse",
     )
     larger = row("Polynormer", "photo", 0.5) | {"published_place": list(published.place)}
-    assert whole_paper("tokengt", [larger]).all.worse == 1
-    assert whole_paper("tokengt", [larger | {"difference": -0.005}]).all.worse == pytest.approx(0)
+    assert whole_paper("tokengt", [larger]).every.worse == 1
+    assert whole_paper("tokengt", [larger | {"difference": -0.005}]).every.worse == pytest.approx(0)

@@ -95,7 +95,7 @@ def test_every_cell_is_a_row_and_states_how_it_is(project):
     verdicts = [found[c]["verdict"] for c in CELLS]
     assert verdicts == [
         "reproduced",
-        "higher (better)",
+        "better",
         "none: 1 of 2 runs failed",
         "none: no result",
         "reproduced, 3 of 10 runs",
@@ -169,7 +169,7 @@ def test_a_broken_record_is_named_in_its_row_and_the_rest_continues(project, no_
     assert (row["status"], row["verdict"], row["runs"]) == ("ok 2/3 (1 unreadable)", "reproduced, 2 of 3 runs", 2)
     for text in (says, str(path), f"python -m stages.train {CELLS[0]}"):
         assert text in row["reason"]
-    assert found[CELLS[1]]["verdict"] == "higher (better)"
+    assert found[CELLS[1]]["verdict"] == "better"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"cell": "a/b/c"}', None])
@@ -196,7 +196,7 @@ def test_a_metric_that_is_no_number_is_the_status_of_its_row_alone(project, no_p
     assert (row["status"], row["verdict"], row["mean"], row["std"]) == ("no number", "none: no result", None, None)
     assert row["reason"] == "accuracy is not a number on this split: nan of seed 1"
     assert row["reason"] in Path("reports", f"{SUITE}.md").read_text()
-    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
+    assert rows()[CELLS[1]]["verdict"] == "better"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_result_of_another_form_is_named_in_its_row_and_the_rest_continues(pro
     row = rows()[CELLS[0]]
     assert row["status"] == "unreadable"
     assert row["reason"] == f"{path}: not a result ({says}); delete it and run: python -m stages.train {CELLS[0]}"
-    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
+    assert rows()[CELLS[1]]["verdict"] == "better"
 
 
 def test_a_reference_without_a_place_is_a_remark_of_its_row(project, no_page):
@@ -226,7 +226,7 @@ def test_a_reference_without_a_place_is_a_remark_of_its_row(project, no_page):
     row = rows()[CELLS[0]]
     assert (row["status"], row["verdict"]) == ("ok", "none: published number not found")
     assert row["notes"] == ["published number not found: table, method of the reference is missing"]
-    assert rows()[CELLS[1]]["verdict"] == "higher (better)"
+    assert rows()[CELLS[1]]["verdict"] == "better"
 
 
 @pytest.mark.parametrize("name", ["results.yaml", "flags.yaml"])
@@ -245,7 +245,7 @@ def test_broken_published_numbers_cost_no_row(project, monkeypatch, name, conten
     found = rows()
     assert found[CELLS[0]]["mean"] == pytest.approx(0.57)
     if (name, content) == ("flags.yaml", ""):  # nothing is flagged
-        assert found[CELLS[1]]["verdict"] == "higher (better)"
+        assert found[CELLS[1]]["verdict"] == "better"
         return
     assert {found[c]["verdict"] for c in CELLS[:2]} == {"none: published number not found"}
     assert f"{path}: invalid (" in found[CELLS[0]]["notes"][0]

@@ -30,7 +30,8 @@ def numbers(**datasets_of):
 def run(cell, mean, place=None, runs=10, **more):
     """Returns a row of the leaderboard with ten seeds."""
     return {
-        "cell": cell, "mean": mean, "metric": "accuracy", "direction": "max", "runs": runs, "seeds": 10, "reduced": [],
+        "cell": cell, "model": cell.split("/")[-1],
+        "mean": mean, "metric": "accuracy", "direction": "max", "runs": runs, "seeds": 10, "reduced": [],
         "published_place": place, "chosen_on_test": False, "digests": [],
     } | more  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_the_page_of_results_is_up_to_date(shipped):
         else:
             assert f"{row['model']} {cells(row)[3]}" in shown, row["cell"]
     # only the text; tables grow with the runs
-    assert sum(len(line.split()) for line in shown.splitlines() if not line.lstrip().startswith("|")) < 3100
+    assert sum(len(line.split()) for line in shown.splitlines() if not line.lstrip().startswith("|")) < 3200
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from gt_bench.stats.verdict import (
 from tests.conftest import ROOT
 
 # 97.46 ± 0.36 of 10
-AUC = replace(lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper"), std_ddof=0)
+AUC = replace(lookup("polynormer", "Table 2", "Polynormer-r", "minesweeper"), std_ddof=0, unit="none")
 DRAWS = 10_000
 PRINTED = sorted(
     {
@@ -102,7 +102,7 @@ def test_judge_states_of_each_draw_what_the_textbook_states(ours, theirs):
         same = np.abs(difference) + special.stdtrit(df, 0.95) * error < margin_factor(full, theirs) * their_std
         words = np.where(
             off,
-            np.where(difference > 0, "higher (better)", "lower (worse)"),
+            np.where(difference > 0, "better", "worse"),
             np.where(same, "reproduced", "consistent"),
         )
         for i in range(200):
@@ -149,7 +149,7 @@ def test_what_is_not_printed_makes_no_verdict_easier():
         few = judge(float(mean[i]), float(std[i]), 10, replace(whole, runs=4)).word
         assert words[1] in ("undecided", "consistent", words[0])
         assert words[1] != "consistent" or words[0] in ("consistent", "reproduced")
-        if words[1].startswith(("higher", "lower")):
+        if words[1] in ("better", "worse"):
             assert words[1] == words[0] == few
         bare = judge(float(mean[i]), float(std[i]), 10, replace(whole, std=None, runs=None))
         assert (bare.word == "reproduced", bare.margin) == (False, None)
@@ -157,7 +157,7 @@ def test_what_is_not_printed_makes_no_verdict_easier():
         t = special.stdtrit(9, 0.975) * sample_std(float(std[i]), 10)
         distance = abs(mean[i] - other[i])
         assert (bare.word == "consistent") == (distance < t / np.sqrt(10))
-        assert bare.word.startswith(("higher", "lower")) == (distance > t * np.sqrt(1.1))
+        assert (bare.word in ("better", "worse")) == (distance > t * np.sqrt(1.1))
 
 
 def test_a_sample_deviation_is_not_enlarged_and_an_unstated_one_must_agree_in_both_readings():
@@ -173,12 +173,18 @@ def test_a_sample_deviation_is_not_enlarged_and_an_unstated_one_must_agree_in_bo
         population = judge(mean, std, 10, replace(sample, std_ddof=0)).word
         unstated = judge(mean, std, 10, replace(sample, std_ddof=None)).word
         words.add((stated.word, population, unstated))
-        if unstated.startswith(("higher", "lower")):
+        if unstated in ("better", "worse"):
             assert unstated == stated.word == population
         assert unstated != "reproduced" or stated.word == population == "reproduced"
-    assert any(one.startswith("lower") and other == "undecided" for one, _, other in words)
+    assert any(one == "worse" and other == "undecided" for one, _, other in words)
     assert {replace(sample, std_ddof=ddof).largest_std / sample.std for ddof in (0, None)} == {np.sqrt(10 / 9)}
     assert sample.largest_std == sample.std
+
+
+def test_intervals_of_shares_end_at_zero_and_one():
+    share = replace(AUC, unit="percent", mean=0.99, std=0.05)
+    assert judge(0.98, 0.05, 4, share).interval[1] == pytest.approx(0.01)
+    assert judge(0.98, 0.05, 4, replace(share, unit="none")).interval[1] > 0.01
 
 
 def test_a_spread_of_one_run_is_one_of_an_unstated_number():
@@ -194,7 +200,7 @@ def test_one_run_is_judged_by_the_printed_spread_alone_and_reports_it():
     verdict = judge(AUC.mean + half - 1e-5, 0.0, 1, AUC, 10)
     assert (verdict.word, verdict.p_equivalence, verdict.power) == ("consistent", None, None)
     assert verdict.assumptions == ("a single run: judged by the published spread alone",)
-    assert judge(AUC.mean + half + 1e-5, 0.0, 1, AUC, 10).word == "higher (better)"
+    assert judge(AUC.mean + half + 1e-5, 0.0, 1, AUC, 10).word == "better"
     bare = judge(0.9, 0.0, 1, replace(AUC, std=None), 1)
     assert (bare.word, bare.interval) == ("not judged", None)
     assert "one run, and no spread is published" in bare.assumptions[0]
@@ -211,12 +217,12 @@ def test_spreads_of_zero_on_one_side_or_both():
     same = judge(1.0, 0.0, 10, chains)
     # 100 may be 99.5
     assert (same.word, same.margin, same.excluded_gap) == ("reproduced", chains.rounding, chains.rounding)
-    assert judge(0.98, 0.0, 10, chains).word == "lower (worse)"
+    assert judge(0.98, 0.0, 10, chains).word == "worse"
     noisy = judge(0.99, 0.02, 10, chains)
     assert (noisy.word, noisy.power) == ("consistent", None)
     assert seeds_needed(0.02, 10, chains) is None
     assert judge(0.9746, 0.0, 10, AUC).word == "reproduced"
-    assert judge(0.95, 0.0, 10, AUC).word == "lower (worse)"
+    assert judge(0.95, 0.0, 10, AUC).word == "worse"
 
 
 def test_without_any_spread_nothing_is_different():
@@ -227,7 +233,7 @@ def test_without_any_spread_nothing_is_different():
     for verdict in (same, other):
         assert (verdict.p_difference, verdict.margin) == (None, None)
         assert "all our runs are equal and no spread is published" in verdict.assumptions[-1]
-    assert judge(bare.mean + 0.03, 1e-4, 4, bare).word == "higher (better)"
+    assert judge(bare.mean + 0.03, 1e-4, 4, bare).word == "better"
     claim = judge_claim(Number("ours", 0.72, 0.0, 4), Number("r", 0.7, None, None), "max")
     assert (claim.word, claim.interval, claim.more_seeds) == ("undecided", None, None)
     assert claim.assumptions == ("all our runs are equal and no spread is published for r",)
@@ -270,7 +276,7 @@ def test_error_rates_where_the_paper_states_less(ours, printed, spread, truth):
         ).word
         for i in range(1500)
     ]
-    assert sum(word.startswith(("higher", "lower")) for word in words) / 1500 < 0.066
+    assert sum(word in ("better", "worse") for word in words) / 1500 < 0.066
 
 
 def test_the_page_on_statistics_has_the_numbers_of_the_code():
@@ -283,7 +289,7 @@ def test_counts_that_are_all_the_same_are_not_free_of_noise():
     cfi = lookup("ppgt", "Table 1", "PPGT", "brec-cfi", "pairs-distinguished")
     assert (cfi.mean, cfi.std) == (24, None)
     words = {count: judge(count, 0.0, 3, cfi).word for count in (24, 23, 25, 20)}
-    assert words == {24: "consistent", 23: "undecided", 25: "undecided", 20: "lower (worse)"}
+    assert words == {24: "consistent", 23: "undecided", 25: "undecided", 20: "worse"}
     assert (
         judge(60, 0.0, 10, lookup("ppgt", "Table 1", "PPGT", "brec-basic", "pairs-distinguished")).word == "consistent"
     )
@@ -297,7 +303,7 @@ def test_one_run_of_brec_is_judged_by_its_pairs():
     assert (one.word, one.margin, one.power) == ("consistent", None, None)
     assert "one run against one number" in one.assumptions[0]
     words = {count: judge(count, 0.0, 1, cfi).word for count in (24, 25, 36, 12, 3)}
-    assert words == {24: "consistent", 25: "undecided", 36: "undecided", 12: "lower (worse)", 3: "lower (worse)"}
+    assert words == {24: "consistent", 25: "undecided", 36: "undecided", 12: "worse", 3: "worse"}
     # models that distinguish pair i with probability p_i: equal models are called different in at most 5 % of cases
     rng = np.random.default_rng(0)
     for chances in (np.full(100, 0.24), rng.beta(0.2, 0.6, 100), np.array([1.0] * 24 + [0.0] * 76)):

@@ -27,15 +27,15 @@ SPARSE = "ba-equivariant-basis-sparse"
         "runs have decided 4 of 8 comparisons"),
         (lambda place, mean: mean if place[2] != RANDOM else None, {}, "holds", "claim holds in all 8"),
          # compared with published values
-        (lambda place, mean: mean if place[2] == RANDOM else None, {}, "holds as published", "8 of 8 comparisons"),
+        (lambda place, mean: mean if place[2] == RANDOM else None, {}, "agrees in the paper", "8 of 8 comparisons"),
         (
             lambda place, mean: mean if place[3] == SPARSE else None, {"runs": 1, "std": 0.0, "provisional": True},
-            "holds as published", "8 of 8 comparisons; provisional, by 1 of 5 runs, of 8 comparisons: 4 hold",
+            "agrees in the paper", "8 of 8 comparisons; provisional, by 1 of 5 runs, of 8 comparisons: 4 hold",
         ),
         (
             lambda place, mean: 5.0 if place[2] == ORF and place[3] == SPARSE else mean, {"runs": 1, "std": 0.0,
             "provisional": True},
-            "holds as published", f"6 hold, 2 fail (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
+            "agrees in the paper", f"6 hold, 2 fail (fail: {ORF} and {RANDOM} on {SPARSE} (l2, train)",
         ),
     ],
 )  # fmt: skip
@@ -56,7 +56,7 @@ def hyper(change):
 
 def test_a_claim_with_one_exception_is_decided_by_our_runs():
     assert hyper(lambda place, mean: None) == (
-        "holds as published",
+        "agrees in the paper",
         "best in 5 of 6 columns (not: movielens aupr: 0.771 against 0.792 of Hyper-SAGNN-E)",
     )
     exception = ("movielens", "aupr")
@@ -89,8 +89,8 @@ def test_best_of_all_others_needs_every_column():
     assert verdict([0.999] * 5) == ("holds", "our runs: claim holds in all 5 comparisons")
     assert verdict([0.999] * 4 + [0.1])[0] == "fails"
     assert verdict([0.999] * 4 + [None])[0] == "undecided"
-    assert verdict([None] * 5)[0] == "holds as published"
-    assert evaluate_claim(claim, [run(p, 0.999, provisional=True, runs=3) for p in places])[0] == "holds as published"
+    assert verdict([None] * 5)[0] == "agrees in the paper"
+    assert evaluate_claim(claim, [run(p, 0.999, provisional=True, runs=3) for p in places])[0] == "agrees in the paper"
     # two recipes of one number that differ decide nothing
     assert evaluate_claim(claim, [*(run(p, 0.999) for p in places), run(places[0], 0.1)])[0] == "undecided"
 
@@ -101,7 +101,7 @@ def test_not_better_is_decided_by_how_many_columns_are_better():
     assert evaluate_claim(claim, found) == ("holds", "our runs: better in 0 of 6 comparisons, at most 3 by the claim")
     better = [row | {"mean": 0.9} if row["published_place"][2] == "Polynormer-v2" else row for row in found]
     assert evaluate_claim(claim, better)[0] == "fails"
-    assert evaluate_claim(claim, [row | {"chosen_on_test": True} for row in better])[0] == "holds as published"
+    assert evaluate_claim(claim, [row | {"chosen_on_test": True} for row in better])[0] == "agrees in the paper"
     three = [
         row | {"mean": 0.5} if row["published_place"][3] in ("photo", "computer", "wikics") else row for row in better
     ]
@@ -117,14 +117,14 @@ def test_a_shipped_run_that_solves_a_task_contradicts_the_failure_of_its_method(
     assert why.endswith("2 of our 10 runs solve it")
     without = [row | {"values": [min(v, 0.6) for v in row["values"]]} for row in shipped]
     assert evaluate_claim(claim, without)[0] == "holds"
-    assert evaluate_claim(claim, [row | {"provisional": True} for row in shipped])[0] == "holds as published"
+    assert evaluate_claim(claim, [row | {"provisional": True} for row in shipped])[0] == "agrees in the paper"
 
 
 @pytest.mark.slow
 def test_equal_counts_are_compared_as_published_and_in_our_runs():
     claim, shipped = ALL["ppgt-spe-without-impact"], every_row(load_grid(), ROOT / "suites")
     assert evaluate_claim(claim, shipped) == (
-        "holds as published",
+        "agrees in the paper",
         "PPGT and PPGT w/o SPE: brec-basic 60 and 60 (ours 60 and 60), brec-regular 50 and 50, brec-extension 100 and "
         "100 (ours 100 and 100)",
     )
@@ -157,7 +157,7 @@ def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
         )
 
     assert found(["GCN"], ["Graphormer"]) == (
-        "holds as published",
+        "agrees in the paper",
         "5 of 5 comparisons, without OOM of Graphormer on physics",
     )
     assert found(["Graphormer"], ["GCN"])[0] == "fails"
@@ -165,7 +165,7 @@ def test_a_method_that_ran_out_of_memory_is_named_and_has_beaten_nobody():
 
 def test_a_method_of_the_paper_against_another_of_its_own():
     claim, found = runs_of(ALL["polynormer-relu-improves"])
-    assert evaluate_claim(claim)[0] == "holds as published"
+    assert evaluate_claim(claim)[0] == "agrees in the paper"
     assert len(found) == 10
     assert evaluate_claim(claim, [one | {"mean": 1 - one["mean"]} for one in found])[0] == "fails"
 

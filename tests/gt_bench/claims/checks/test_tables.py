@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gt_bench.claims.checks.registry import find_check
+from gt_bench.config.suite import Suite
 
 # two datasets where more is better (percentages), one where less is; "ours" is the paper's own
 TABLE = {
@@ -19,6 +20,7 @@ def _printed(monkeypatch):
     monkeypatch.setattr("gt_bench.papers.published.read_entries", lambda path: entries())
     monkeypatch.setattr("gt_bench.claims.checks.tables.read_entries", lambda path: entries())
     monkeypatch.setattr("gt_bench.papers.published.papers", lambda: {"p": Path("p")})
+    monkeypatch.setattr("gt_bench.papers.published.load_suite", lambda paper: Suite(title=paper))
 
 
 def entries():
