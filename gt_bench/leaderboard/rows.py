@@ -155,8 +155,7 @@ def summarise(
         row["state"] = row["state"].model_copy(update={"undefined": True})
         row["reason"] = "; ".join([row["reason"], no_number] if row["reason"] else [no_number])
     elif row["values"]:
-        # unstated: most papers do not state which deviation they publish; the population one, as in the scripts behind
-        # the WebKB rows (Polynormer's script prints the sample one: 5% more at ten runs)
+        # unstated: most papers do not state which deviation they publish; ours is the population one
         mean = statistics.fmean(row["values"])
         row |= {"mean": mean, "std": statistics.pstdev(row["values"])}
         if row["published_mean"] is not None:

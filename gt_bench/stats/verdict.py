@@ -273,6 +273,8 @@ def _readings(published: Published, our_std: float, runs: int, rules: Rules) -> 
         return [Side(max(our_std, floor), 1), Side(0.0, math.inf)], [
             "no spread is published: one run with our spread, and an exact mean are tried; equivalence cannot be shown"
         ]
+    # unstated: the estimator behind a published ±; population and sample deviation are tried, and a verdict only where
+    # both agree (suite.yaml states it where a paper or its released code does)
     assumptions = []
     if published.std_ddof is None and std > 0:
         assumptions.append("which deviation is published is not stated: population and sample deviation are tried")

@@ -99,7 +99,7 @@ def page_html(
     problems += [problem for one in every_cell.values() for problem in cast(list[str], one.get("problems", []))]
     shown = {
         "rows": plot_data.rows_for_plots(held.rows, every_cell, overview.rows_of_numbers(covered, held.rows)),
-        "scaling": plot_data.scaling(held.rows),
+        "scaling": plot_data.scaling(held.rows, {key: one.records for key, one in held.versions.items()}),
         "growth": plot_data.growth(),
         "hot": plot_data.hot_scaling(Path("benchmarks/results/hot_scaling.csv")),
         "custom": [plot.figure for plot in custom],

@@ -3,12 +3,13 @@
 import csv
 import json
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gt_bench.reports.html.content import id_of, short, texts_of
 from gt_bench.reports.paper_table import kind_of
-from gt_bench.schemas import Row
+from gt_bench.schemas import Record, Row
 
 
 def rows_for_plots(
@@ -43,14 +44,42 @@ def rows_for_plots(
     ]
 
 
-def scaling(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Returns seconds and memory of models on datasets whose names differ only in a number, their size."""
+CORE = 0.8  # with less of its core, the time of a run on a CPU is that of a busy machine
+
+
+def core_share(records: Sequence[Record]) -> float | None:
+    """Returns the share of its threads' cores that the least busy of some runs on a CPU had; None if it is unknown."""
+    shares = []
+    for record in records:
+        measured = record["measured"]
+        percent = (measured.get("usage") or {}).get("cpu_percent") or ()
+        if measured["device"] != "cpu" or not percent:
+            return None
+        shares.append(statistics.median(percent) / 100 / measured["threads"])
+    return min(shares, default=None)
+
+
+def scaling(
+    rows: Sequence[Row], records: Mapping[tuple[str, str], Sequence[Record]] | None = None
+) -> list[dict[str, object]]:
+    """Returns seconds and memory of models on datasets whose names differ only in a number, their size.
+
+    Seconds of runs on a CPU are processor time. `starved` marks a point that had less than `CORE` of its core: it is
+    shown and no line is fitted to it.
+
+    Args:
+        rows: rows of leaderboards.
+        records: records by (source, cell).
+    """
     found = []
     for row in rows:
         family = re.fullmatch(r"(.+)-(\d+)", row["dataset"])
         if family and row["seconds_per_epoch"] is not None and row["source"] is not None:
+            share = core_share((records or {}).get((row["source"], row["cell"]), ()))
+            seconds = row["seconds_per_epoch"] * (1.0 if share is None else min(share, 1.0))
             found.append({"id": id_of(row), "family": family[1], "size": int(family[2]), "model": row["model"],
-                          "device": row["device"], "seconds": short(row["seconds_per_epoch"]),
+                          "device": row["device"], "seconds": short(seconds),
+                          "starved": share is not None and share < CORE,
                           "memory": short(row["peak_memory_mib"])})  # fmt: skip
     sizes = {
         key: len({r["size"] for r in found if (r["family"], r["model"]) == key})

@@ -194,18 +194,22 @@
 
   // scaling
   const slope = (x, y) => Math.log(y[y.length - 1] / y[y.length - 2]) / Math.log(x[x.length - 1] / x[x.length - 2]);
+  // a point that had little of its core is open, and no line or exponent is fitted to it
+  const starved = (row, y) => y === "seconds" && row.starved;
   const series = (groups, x, y, xTitle, yTitle, empty) => ({
     traces: [...groups].map(([name, rows], n) => {
-      const xs = rows.map((row) => row[x]), ys = rows.map((row) => row[y]);
-      return { x: xs, y: ys, customdata: rows.map((row) => row.id), name: plain(xs.length > 1 ? `${name} (exponent ${slope(xs, ys).toFixed(2)})` : name), mode: "lines+markers",
-        line: { color: SERIES[n % 8], dash: DASHES[Math.floor(n / 8) % 4] }, marker: { symbol: MARKS[n % 8], size: 7 } };
+      const xs = rows.map((row) => row[x]), ys = rows.map((row) => row[y]), sound = rows.filter((row) => !starved(row, y));
+      const fit = sound.length > 1 ? ` (exponent ${slope(sound.map((row) => row[x]), sound.map((row) => row[y])).toFixed(2)})` : "";
+      const open = sound.length < rows.length ? " (open: less than 80 % of a core)" : "";
+      return { x: xs, y: ys, customdata: rows.map((row) => row.id), name: plain(name + fit + open), mode: open ? "markers" : "lines+markers",
+        line: { color: SERIES[n % 8], dash: DASHES[Math.floor(n / 8) % 4] }, marker: { color: SERIES[n % 8], symbol: rows.map((row) => MARKS[n % 8] + (starved(row, y) ? "-open" : "")), size: 7 } };
     }),
     layout: { xaxis: logarithmic(xTitle), yaxis: logarithmic(yTitle) }, empty,
   });
   const grouped = (rows, key) => rows.reduce((found, row) => found.set(key(row), [...(found.get(key(row)) || []), row]), new Map());
   const sizes = grouped(data.scaling, (row) => `${row.model}, ${row.family}, ${row.device}`);
   const unmeasured = "no model was run on datasets of several sizes yet: gt-bench train polynormer-er-scaling-1000-polynormer polynormer-er-scaling-10000-polynormer";
-  whenSeen("scaling-seconds", () => series(sizes, "size", "seconds", "nodes", "training seconds per epoch", unmeasured));
+  whenSeen("scaling-seconds", () => series(sizes, "size", "seconds", "nodes", "processor or GPU seconds per epoch", unmeasured));
   whenSeen("scaling-memory", () => series(sizes, "size", "memory", "nodes", "peak MiB", unmeasured));
   const counted = new Map(Object.entries(data.growth).map(([name, found]) => [name, found.sizes.map((size, i) => ({ size, operations: found.operations[i] }))]));
   whenSeen("growth", () => series(counted, "size", "operations", "nodes (by edges: edges)", "operations", "not counted yet: gt-bench claims --recompute growth"));

@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from gt_bench.claims.experiments.registry import sealed
 from gt_bench.reports.html import plot_data
+from tests.gt_bench.cells import make_record
 
 
 def test_scaling_is_of_datasets_that_differ_in_a_number():
@@ -13,6 +16,28 @@ def test_scaling_is_of_datasets_that_differ_in_a_number():
 
     found = plot_data.scaling([row("er-1000", "a"), row("er-100", "a"), row("er-100", "b"), row("zinc", "a")])
     assert [(r["model"], r["size"]) for r in found] == [("a", 100), ("a", 1000)]
+
+
+@pytest.mark.parametrize(
+    ("percent", "threads", "seconds", "starved"),
+    [
+        ([99.0, 100.0, 101.0], 1, 1.0, False),
+        ([9.0, 10.0, 90.0], 1, 0.1, True),
+        ([160.0], 2, 0.8, False),
+        ([], 1, 1.0, False),
+    ],
+)
+def test_the_cost_of_a_run_is_processor_time_and_a_starved_point_is_marked(percent, threads, seconds, starved):
+    record = make_record("s/er-100/a", 0)
+    record["measured"] |= {"usage": {"cpu_percent": percent}, "threads": threads}
+    rows = [
+        {"dataset": dataset, "model": "a", "cell": f"s/{dataset}/a", "source": "own", "device": "cpu",
+         "seconds_per_epoch": 1.0, "peak_memory_mib": 2.0}
+        for dataset in ("er-100", "er-1000")
+    ]  # fmt: skip
+    first, second = plot_data.scaling(rows, {("own", "s/er-100/a"): [record]})
+    assert (first["seconds"], first["starved"]) == (pytest.approx(seconds), starved)
+    assert (second["seconds"], second["starved"]) == (1.0, False)
 
 
 def test_growth_is_what_was_counted_and_sealed(tmp_path):
