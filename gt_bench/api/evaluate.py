@@ -130,9 +130,8 @@ def try_pair(
         check_pair(info, spec)
         if is_own(info.name) and not is_importable(info.name):
             print_text(
-                f"{info.name}: no new process can import this class, of a notebook, the running script or a function: "
-                "its runs are computed each time and never taken from the store; move it to the top level of a .py "
-                "file to reuse them",
+                f"{info.name}: its runs are computed each time, because no new process can import a class of a "
+                "notebook, of the running script or of a function; save it in a .py file to reuse its runs",
                 flush=True,
             )
     if ensemble:
