@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from gt_bench.utils.io import WriteError, write_bytes
+from gt_bench.utils.io import new_file
 
 MEMORY = Path("/dev/shm")
 LOCK_FILES = (Path("dvc.lock"), Path("stages/dvc.lock"))
@@ -75,9 +75,15 @@ def keep_in_memory(folder: Path = Path(".dvc") / "tmp", memory: Path = MEMORY) -
     if not folder.is_dir() or not os.access(memory, os.W_OK) or (path.is_symlink() and path.readlink() == place):
         return
     # after an error the list stays on the disk, which is only slower
-    with contextlib.suppress(OSError, WriteError), _guarded(folder) as free:
+    with contextlib.suppress(OSError), _guarded(folder) as free:
         if free:
-            write_bytes(place, path.read_bytes() if path.exists() else b"{}")
+            content = path.read_bytes() if path.exists() else b"{}"
+            new = Path(new_file(place))
+            try:
+                new.write_bytes(content)
+                new.replace(place)  # also a link, which anybody may have put there: its target is not written
+            finally:
+                new.unlink(missing_ok=True)
             link = folder / f"rwlock.{os.getpid()}"
             link.symlink_to(place)
             link.replace(path)

@@ -42,6 +42,19 @@ def places(tmp_path):
     return places
 
 
+def test_a_link_in_memory_is_replaced_and_not_followed(places, tmp_path):
+    folder, memory = places
+    keep_in_memory(folder, memory)
+    (held,) = memory.iterdir()
+    (folder / "rwlock").unlink()
+    held.unlink()
+    held.symlink_to(tmp_path / "private")
+    (tmp_path / "private").write_text("mine")
+    keep_in_memory(folder, memory)
+    assert (held.is_symlink(), held.read_text(), list(memory.iterdir())) == (False, "{}", [held])
+    assert (tmp_path / "private").read_text() == "mine"
+
+
 @pytest.mark.parametrize("content", [HELD, None])
 def test_the_list_of_locked_paths_goes_to_memory_as_it_is(places, content):
     folder, memory = places
