@@ -104,33 +104,6 @@ def pytest_make_parametrize_id(val):
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
 
 
-@pytest.fixture(scope="session")
-def _server(tmp_path_factory):
-    from tests.preloaded import preloaded
-
-    with preloaded(tmp_path_factory.mktemp("server") / "of", code=True) as folder:
-        yield folder / "python"
-
-
-@pytest.fixture
-def forks(_server, monkeypatch) -> str:
-    """Make Python processes of the program and of the test forks of one that has imported the code (preloaded.py).
-
-    It saves seconds for each. Tests of how a process starts, and of what ends with a killed parent, must not use it.
-    Returns the path of the interpreter, which is also `sys.executable`.
-    """
-    import multiprocessing.spawn
-
-    from gt_bench.scheduling import job
-
-    python = str(_server)
-    monkeypatch.setattr(sys, "executable", python)
-    monkeypatch.setenv("PATH", f"{_server.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(job, "COMMAND", (python, *job.COMMAND[1:]))
-    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", os.fsencode(python))
-    return python
-
-
 @pytest.fixture
 def parity():
     """`parity("et_layer")` returns stored tensors (float64 or long) by name; skips if the file does not exist."""

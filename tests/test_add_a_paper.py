@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from gt_bench.cli.app import app
 from tests.conftest import ROOT
-from tests.gt_bench.user_models import forgotten  # noqa: F401 (a fixture)
+from tests.gt_bench.user_models import forgotten, forked  # noqa: F401 (fixtures)
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked")]
 
 PAGE = (ROOT / "docs/add_a_paper.md").read_text()
 

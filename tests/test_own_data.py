@@ -31,7 +31,6 @@ def run(folder: Path, line: str) -> str:
     return script.stdout
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_the_page_prints_what_its_commands_print(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

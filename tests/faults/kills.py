@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.world import STAGES, Child, World, again
+from tests.faults.world import STAGES, World, again, started
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.link", "sqlite3.connect"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -54,11 +54,11 @@ def kill_one(world: World, stage: str, folder: Path, draw: random.Random, by_cha
     """Return whether a process of the stage was killed before it ended."""
     note = folder.with_name(f"{folder.name}.note")
     if by_change:
-        child = Child(counted(stage, draw.randint(1, changes), note), folder).end()
+        child = started(counted(stage, draw.randint(1, changes), note), folder).end()
     else:
-        child = Child(STAGES[stage].work, folder)
+        child = started(STAGES[stage].work, folder)
         time.sleep(draw.uniform(0, world.seconds[stage]))
-        child.kill() if child.process.is_alive() else child.process.join()
+        child.kill() if child.is_alive() else child.process.join()
     assert child.status in (0, -signal.SIGKILL), f"{stage}: status {child.status}: {child.said}"
     return child.status == -signal.SIGKILL
 
@@ -67,7 +67,7 @@ def changes_of(world: World, stage: str) -> int:
     """Return how many changes to files an undisturbed stage makes."""
     folder = world.fresh(stage, f"{stage}-counted")
     note = folder.with_name(f"{folder.name}.note")
-    assert Child(counted(stage, None, note), folder).end().status == 0
+    assert started(counted(stage, None, note), folder).end().status == 0
     return int(note.read_text())
 
 

@@ -9,14 +9,10 @@ import csv
 import hashlib
 import importlib
 import json
-import multiprocessing
 import os
 import re
 import shutil
-import signal
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,17 +36,16 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.reports.html.build import write_page
 from gt_bench.runtime import environment
-from gt_bench.runtime.exit_status import status_of
 from gt_bench.search import artifacts
 from gt_bench.tracking.mirror import QUIET
 from gt_bench.tracking.sqlite import OWN
 from gt_bench.utils.code_digest import code_digest
 from gt_bench.utils.io import write_bytes
 from gt_bench.utils.paths import recipe_file
+from tests.forked import Forked
 from tests.gt_bench.conftest import COMMIT
 from tests.gt_bench.tracking.conftest import snapshot
 
-fork = multiprocessing.get_context("fork")
 SEARCHED, PLAIN = "small/mini/mlp", "small/mini/gcn"
 MODEL = {"hidden_dim": 8, "num_layers": 2, "dropout": 0.2}
 COMMON = {"optimizer": {"name": "adam", "lr": 0.01}, "epochs": 6, "seeds": [0, 1]}
@@ -188,70 +183,22 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def status(work: Callable[[], Any]) -> int:
-    """Return the exit status of a process that does this: of a command 0, 1, ...; 99 after a traceback."""
-    code = 99
-    try:
-        code = status_of(lambda: work() and None)  # the return value of a stage is not a status
-    except SystemExit as stop:
-        code = stop.code or 0
-    except BaseException as error:  # such as Exit of typer
-        code = getattr(error, "exit_code", 99)
-        if code == 99:
-            traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return code
+def started(work: Callable[[], Any], folder: Path) -> Forked:
+    """Do `work` in a process of the miniature."""
 
-
-class Child:
-    """A forked process that does `work` in `folder`.
-
-    `said` is its output, which is in a file next to the folder, and `status` its exit status.
-    """
-
-    def __init__(self, work: Callable[[], Any], folder: Path):
-        self.log = folder.with_name(f"{folder.name}.log")
-        self.process = fork.Process(target=self._do, args=(work, folder))
-        self.process.start()
-
-    def _do(self, work: Callable[[], Any], folder: Path) -> None:
-        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for stream in (1, 2):
-            os.dup2(log, stream)
-        # the parent may have replaced them
-        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
-        os.chdir(folder)
+    def installed() -> None:
         install()
-        os._exit(status(work))
+        work()
 
-    def end(self, seconds: float = 300.0) -> "Child":
-        self.process.join(seconds)
-        if self.process.is_alive():
-            self.kill()
-            raise AssertionError(f"not ended within {seconds:g} s: {self.said}")
-        return self
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.join()
-
-    @property
-    def status(self) -> int:
-        return self.process.exitcode
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()
+    return Forked(installed, folder, folder.with_name(f"{folder.name}.log"))
 
 
-def do(stage: str | Callable[[], Any], folder: Path) -> Child:
+def do(stage: str | Callable[[], Any], folder: Path) -> Forked:
     """Run a stage in a process, and wait for its end."""
-    return Child(STAGES[stage].work if isinstance(stage, str) else stage, folder).end()
+    return started(STAGES[stage].work if isinstance(stage, str) else stage, folder).end()
 
 
-def do_well(stage: str, folder: Path) -> Child:
+def do_well(stage: str, folder: Path) -> Forked:
     child = do(stage, folder)
     assert child.status == 0, f"{stage}: status {child.status}: {child.said}"
     return child

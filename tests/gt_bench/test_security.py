@@ -106,7 +106,6 @@ def test_the_tracking_server_is_of_this_machine_alone(monkeypatch, tmp_path):
     assert "--host" not in (ROOT / "Makefile").read_text()
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_nothing_of_the_environment_reaches_what_is_written(tmp_path):
     """A run with secrets in its environment, its tracking URI and its mirror: no written file contains one."""

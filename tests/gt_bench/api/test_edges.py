@@ -181,7 +181,6 @@ def page(tmp_path, monkeypatch) -> str:
     return text
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_the_page_on_link_prediction(page):
     for script in re.findall(r"\$ python (\S+\.py)", page):

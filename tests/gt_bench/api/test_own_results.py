@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -56,23 +54,6 @@ def test_what_changed_between_two_attempts_of_a_tried_pair(tried):
     try_pair("gcn", "web", FAST, [2, 3], bar=False)
     assert "attempt 2" in run("history", GCN)
     assert "attempt 2" in run("diff", GCN)
-
-
-@pytest.mark.usefixtures("forks")
-@pytest.mark.slow
-def test_the_stage_trains_a_tried_cell_in_a_process_of_its_own(ours):
-    """MLflow and the leaderboard name the cell `tried/...`; `python -m stages.train` accepts this name."""
-    found = try_pair("mlp", str(write_web(ours / "lab/shop")), FAST, [0], bar=False)
-    cell = found.recipe.removesuffix(".yaml")
-    done = subprocess.run(
-        [sys.executable, "-m", "stages.train", cell],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "from the store" in done.stdout
 
 
 def test_results_as_data(tried):

@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -291,11 +288,9 @@ def test_reports_are_written_while_mlflow_is_down(project, no_page, monkeypatch)
     assert len(rows()) == 6
 
 
-@pytest.mark.usefixtures("forks")
-def test_the_tracking_store_is_made_where_there_is_none_and_holds_every_result(project):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "stages.leaderboard", SUITE]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+def test_the_tracking_store_is_made_where_there_is_none_and_holds_every_result(project, no_page):
+    done = run(SUITE)
+    assert done.exit_code == 0
     assert "python -m gt_bench.tracking.ui" in done.stdout
     assert done.stderr == ""
     runs = Mirror(f"sqlite:///{project}/mlruns/mlflow.db", SUITE).runs.values()

@@ -23,6 +23,7 @@ from gt_bench.pipeline.tune import tune_cell
 from gt_bench.runtime.worker_pool import Lost
 from gt_bench.store.run_store import Store
 from tests.conftest import ROOT
+from tests.forked import Forked
 from tests.gt_bench.conftest import RECIPE
 
 CELL = "small/web/mlp"
@@ -84,26 +85,20 @@ def test_two_stores_agree_on_the_deterministic_part(project):
         assert parts[0]["measured"]["peak_memory_mib"] > 10
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_kill_9_in_the_middle_and_start_again(project):
     # slow enough to be killed during training: a checkpoint after every epoch
     project.recipe(epochs=150, seeds=[3])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stages.train", CELL],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-    )
+    process = Forked(train, Path(), Path("log"))
     deadline = time.monotonic() + 120
     while not list(Path("store").rglob("checkpoint.safetensors")):
         assert time.monotonic() < deadline, "no checkpoint appeared"
-        assert process.poll() is None, "the run ended before it could be killed"
+        assert process.is_alive(), "the run ended before it could be killed"
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
     assert list(Path("store").rglob("checkpoint.safetensors"))
     assert not list(Path("store").rglob("record.json"))
-    assert stage("stages.train", CELL).returncode == 0
+    train()
     (continued,) = project.records()
     assert not list(Path("store").rglob("checkpoint.*"))
     Path("store").rename("continued")
@@ -112,17 +107,12 @@ def test_kill_9_in_the_middle_and_start_again(project):
     assert continued["deterministic"] == whole["deterministic"]
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_two_processes_that_ask_for_the_same_cell_do_the_work_once(project):
     project.recipe(epochs=30)
-    command = [sys.executable, "-m", "stages.train", CELL]
-    both = [
-        subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    outputs = [p.communicate(timeout=180)[0] for p in both]
-    assert [p.returncode for p in both] == [0, 0]
+    both = [Forked(train, Path(), Path(f"log-{number}")) for number in range(2)]
+    assert [process.end().status for process in both] == [0, 0]
+    outputs = [process.said for process in both]
     assert sum(o.count(" s)") for o in outputs) == 2
     assert sum(o.count("from the store") for o in outputs) == 2
 

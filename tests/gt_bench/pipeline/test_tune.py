@@ -18,6 +18,7 @@ from gt_bench.pipeline.train import train_cell
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.search.artifacts import search_summary
 from tests.conftest import ROOT
+from tests.forked import Forked
 
 pytestmark = pytest.mark.slow
 
@@ -127,18 +128,15 @@ def test_a_value_that_was_edited_in_the_journal_is_no_best_one(project, no_plots
     assert [row["value"] for row in trials()] == [row["value"] for row in rows]
 
 
-@pytest.mark.usefixtures("forks")
 def test_a_killed_search_queues_its_trial_again_and_ends_as_if_it_had_not_been_killed(project, no_plots):
     project.recipe(search={**SEARCH, "pruner": "none"}, epochs=60)
-    command = [sys.executable, "-m", "stages.tune", CELL]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
+    process = Forked(tune, Path(), Path("log"))
     deadline = time.monotonic() + 120
     while not list(Path("store").rglob("record.json")) or not list(Path("store").rglob("checkpoint.safetensors")):
         assert time.monotonic() < deadline, "no trial got far enough"
-        assert process.poll() is None, "the search ended before it could be killed"
+        assert process.is_alive(), "the search ended before it could be killed"
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
     tune()
     rows = trials()
     assert [r["status"] for r in rows].count("killed, queued again") == 1

@@ -71,7 +71,6 @@ def launched(monkeypatch):
     )
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_cell_is_computed_from_nothing_and_once(tmp_path, monkeypatch):
     """A shipped cell on generated data: download, encodings, runs and result."""
@@ -90,7 +89,6 @@ def test_a_cell_is_computed_from_nothing_and_once(tmp_path, monkeypatch):
     assert stored == {path: path.stat().st_mtime_ns for path in Path("store").glob("??/*/record.json")}
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_at_the_end_of_its_hours_a_run_keeps_a_checkpoint(project, monkeypatch):
     project.recipe(epochs=100_000, seeds=[0])
@@ -136,7 +134,6 @@ def test_no_hours_and_no_jobs_are_refused(project, options):
         queued(**options)
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_full_disk_ends_the_queue_and_it_states_what_it_would_need(project):
     project.recipe(seeds=list(range(20)))

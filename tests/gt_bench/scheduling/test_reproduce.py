@@ -103,7 +103,6 @@ def test_list_counts_seeds_in_the_store(one_seed):
     assert listed() == ["0/2", "ok"]
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_copy_without_git_runs(one_seed, capsys, monkeypatch):
     """Make the folder a downloaded archive, or a copy without .git."""
@@ -147,7 +146,6 @@ def test_an_archive_of_a_commit_runs_without_git(tmp_path, monkeypatch):
     assert Config(Path("release/.dvc").resolve())["core"]["no_scm"] is True
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_killed_cell_leaves_its_row_and_a_board(one_seed, capsys, monkeypatch):
     monkeypatch.setattr("gt_bench.pipeline.leaderboard.track", lambda *_: None)
@@ -196,7 +194,6 @@ def two_cells(project, monkeypatch):
     return [CELL, "small/web/other"]
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_again(two_cells):
     chain(two_cells, train="touch by_dvc && false")
@@ -206,7 +203,6 @@ def test_cells_without_a_result_train_side_by_side_and_dvc_runs_none_of_them_aga
     assert [(row["status"], row["runs"]) for row in rows] == [("ok", 2), ("ok", 2)]
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", ["encode", "train"])
 def test_what_fails_side_by_side_is_left_to_dvc(two_cells, broken, monkeypatch, capsys):

@@ -1,11 +1,7 @@
 """Several workers share a search, also when one of them is killed."""
 
 import csv
-import os
 import re
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,22 +11,18 @@ from gt_bench.config.grid import load_grid
 from gt_bench.config.recipe import load_recipe
 from gt_bench.pipeline.tune import tune_cell
 from gt_bench.search.artifacts import search_summary
-from tests.conftest import ROOT
+from tests.forked import Forked
 from tests.gt_bench.search.cases import CELL, GRID, trials, tune
 
 
-def worker():
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "stages.tune", CELL], env=environment, stdout=subprocess.PIPE, text=True
-    )
+def worker(name: str = "log") -> Forked:
+    return Forked(tune, Path(), Path(name))
 
 
 def finished_trials(said: str) -> int:
     return len(re.findall(r"search trial \d+ \(\d+/\d+\): ", said))
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 @pytest.mark.parametrize("database", [False, True])
 def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project, database):
@@ -39,9 +31,10 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
         import optuna
 
         optuna.storages.RDBStorage("sqlite:///studies.db")
-    both = [worker(), worker()]
-    said = [process.communicate(timeout=600)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
+    both = [worker("first"), worker("second")]
+    statuses = [process.end().status for process in both]
+    said = [process.said for process in both]
+    assert statuses == [0, 0], said
     rows = trials()
     assert [row["state"] for row in rows] == ["COMPLETE"] * 9
     # every point occurs once, and each worker ran some
@@ -57,7 +50,6 @@ def test_two_processes_share_one_study_and_its_number_of_trials_is_exact(project
     assert (trials(), len(project.records())) == (rows, records)
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left(project):
     project.recipe(search={**GRID, "trials": 3}, epochs=200)
@@ -65,13 +57,11 @@ def test_a_killed_worker_s_trial_is_done_by_the_one_that_is_left(project):
     deadline = time.monotonic() + 120
     while not list(Path("store").rglob("checkpoint.safetensors")):
         assert time.monotonic() < deadline
-        assert doomed.poll() is None
+        assert doomed.is_alive()
         time.sleep(0.01)
-    doomed.send_signal(signal.SIGKILL)
-    doomed.communicate()
+    doomed.kill()
     project.recipe(search={**GRID, "trials": 3}, epochs=200)
-    left = worker()
-    said = left.communicate(timeout=600)[0]
+    said = worker().end().said
     rows = trials()
     assert [row["state"] for row in rows].count("COMPLETE") == 3
     assert [row["status"] for row in rows].count("killed, queued again") == 1

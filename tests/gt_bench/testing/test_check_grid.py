@@ -101,7 +101,6 @@ def test_a_golden_file_that_is_missing_edited_or_has_a_cell_twice_is_one_line(gr
         golden_values._read_file.cache_clear()
 
 
-@pytest.mark.usefixtures("forks")
 @pytest.mark.slow
 def test_all_in_two_processes_with_a_table_and_a_status(capfd, monkeypatch):
     """Two valid cells of the real grid; then a dataset without a known shape."""
