@@ -26,7 +26,7 @@ SHAPES = Path(__file__).parent / "shapes.json"
 LARGEST_GRAPH = 100_000  # nodes
 _HEADER_FIELDS = ("in_dim", "out_dim", "edge_dim", "num_splits", "extras", "row_normalise")
 # sizes of a miniature: graphs of 5 to 9 nodes, or one graph of 42 nodes
-GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES = 12, 5, 9, 42, 48
+GRAPHS, SMALLEST, LARGEST, NODES, HYPEREDGES = 13, 5, 9, 42, 48
 
 
 @dataclass(frozen=True)

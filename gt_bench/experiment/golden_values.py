@@ -88,8 +88,8 @@ def shortened(recipe: Recipe) -> Recipe:
     }
     changes["schedule"] = schedule.model_copy(update=short)
     small = {"parts": batch.parts and min(batch.parts, 2)}
-    if batch.graphs and not recipe.protocol:  # two steps per epoch: a miniature has four training graphs
-        small["graphs"] = min(batch.graphs, 2)
+    if batch.graphs and not recipe.protocol:  # a miniature has five training graphs: the last step is smaller
+        small["graphs"] = min(batch.graphs, 3)
     changes["batch"] = batch.model_copy(update=small)
     layers = {
         key: min(value, LAYERS)

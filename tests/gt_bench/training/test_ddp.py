@@ -107,7 +107,7 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], tolerance: float = T
 
 @pytest.mark.parametrize("task", CELLS)
 def test_two_processes_find_the_numbers_of_one(tmp_path, task):
-    """Four training graphs in batches of three: in the last batch, one process has only a placeholder graph."""
+    """Four validation graphs in batches of three: in the last batch, one process has only a placeholder graph."""
     one, two = (of_cell(tmp_path, task, processes=count) for count in (1, 2))
     assert one.header.task == task
     assert_same(one.run(0)[0], two.run(0)[0])
