@@ -45,9 +45,18 @@ OPTIMISATION = "gt_bench/training/optim.py"
 LOADER = "gt_bench/training/loader.py"
 TARGETS = "gt_bench/training/target_scaling.py"
 BATCH = "gt_models/batch.py"
+EDGES = "gt_bench/tasks/edges.py"
+LINKS = "gt_bench/tasks/link_prediction.py"
+SAMPLING = "gt_bench/training/neighbor_sampling.py"
+PREPARATION = "gt_bench/training/feature_preparation.py"
+PROCESSES = "gt_bench/training/ddp.py"
 FAMILY = "gt_bench/data/families"
 READERS = "gt_bench/data/readers.py"
 
+MEAN_OF_BATCHES = (
+    "batches = [self.task.evaluate([o], [t]) for o, t in zip(outputs, targets)]; "
+    "scores = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}"
+)
 MUTATIONS = [
     # attention scaled by the width of all heads
     Mutation(MODELS, PPGT, "(dim // num_heads) ** 0.5", "dim**0.5", "ppgt/zinc/ppgt-as-printed"),
@@ -321,6 +330,36 @@ MUTATIONS = [
         TASKS, "gt_bench/tasks/isomorphism.py", "parameter.size(-1) ** -0.5", "parameter.size(0) ** -0.5",
         "ppgt/sr25/gin",
     ),
+    # edges of validation and test in the graph that the model sees
+    Mutation(
+        TASKS, LINKS, "seen = (link < 0) | ~self.is_held[link.clamp(min=0)]", "seen = link < len(self.is_held)",
+        "embedded/golden-links/gcn",
+    ),
+    # negatives of training that cannot be edges of validation and test
+    Mutation(TASKS, LINKS, "self.links[~self.is_held.numpy()], self.ptr", "self.links, self.ptr",
+             "embedded/golden-links/gcn"),
+    # an edge among negatives of another edge
+    Mutation(TASKS, LINKS, "1.0 + (others > first).sum(1)", "1.0 + (others < first).sum(1)",
+             "embedded/golden-links/gcn"),
+    # edges without their features
+    Mutation(
+        TASKS, EDGES, 'attributes[self.packed.array("target_edge")[ids].long()]', "0 * attributes[ids]",
+        "embedded/golden-edge-classes/gcn",
+    ),
+    # edges in the order of the file
+    Mutation(TASKS, EDGES, "self._steps(ids[order])", "self._steps(ids)", "embedded/golden-edge-classes/gcn"),
+    # an edge without direction in one order of its nodes
+    Mutation(TASKS, "gt_models/layers/edge_head.py", "if self.symmetric:", "if False:",
+             "embedded/golden-edge-numbers/gcn"),
+    Mutation(
+        TASKS, "gt_models/layers/edge_head.py", "return self.mlp(torch.cat([source * target, *features], -1))",
+        "return self.mlp(torch.cat([source + target, *features], -1))", "embedded/golden-links/gcn",
+    ),
+    # a squared error, for numbers of nodes
+    Mutation(
+        TASKS, "gt_bench/tasks/metrics.py", "(output.double() - target.view_as(output).double()).abs().mean()",
+        "(output.double() - target.view_as(output).double()).square().mean()", "embedded/golden-node-numbers/sage",
+    ),
     # runtimes in rising order
     Mutation(
         TASKS, "gt_bench/tasks/configuration_ranking.py", "argsort(descending=True, stable=True)",
@@ -400,6 +439,38 @@ MUTATIONS = [
         TRAINER, LOOP, "self.epoch >= (self.recipe.eval_after or 0)", "self.epoch > (self.recipe.eval_after or 0)",
         "polynormer/pokec/polynormer",
     ),
+    # a mean of batches instead of the metric of all of them, for regression and classification
+    Mutation(TRAINER, LOOP, "scores = self.task.evaluate(list(outputs), list(targets))", MEAN_OF_BATCHES,
+             "embedded/ring-molecules/gcn"),
+    Mutation(
+        TRAINER, LOOP, "scores = self.task.evaluate(list(outputs), list(targets))", f"{MEAN_OF_BATCHES}  # classes",
+        "ppgt/cifar10/gatedgcn",
+    ),
+    # the requested precision ignored
+    Mutation(TRAINER, LOOP, 'enabled=self.recipe.precision == "bf16"', "enabled=False", "ppgt/zinc/graphormer"),
+    # state that a resumed run loses
+    Mutation(
+        TRAINER, LOOP, 'restore_optimizer(self.optimizer, groups["optimizer"])', "pass", "embedded/chains/gcn",
+    ),
+    Mutation(TRAINER, LOOP, 'self.model.load_state_dict(groups["model"])', "pass", "embedded/torus-colours/mlp"),
+    # every seed on the first split
+    Mutation(
+        TRAINER, "gt_bench/config/recipe.py", 'index = seed % num_splits if self.split == "seed"',
+        'index = 0 if self.split == "seed"', "embedded/torus-colours/mlp",
+    ),
+    Mutation(
+        TRAINER, "gt_bench/experiment/setup.py", "recipe, task, split = self.recipe, self.task, self.split_of(seed)",
+        "recipe, task, split = self.recipe, self.task, 0", "embedded/golden-links/gcn",
+    ),
+    # gradients of one process, and batch normalisation over its rows
+    Mutation(
+        TRAINER, PROCESSES, "return grad[ctx.rows] * ctx.world, None", "return grad[ctx.rows], None",
+        "embedded/chains/gcn-processes",
+    ),
+    Mutation(
+        TRAINER, PROCESSES, "variance = _Sum.apply(centred.square().sum(dims) * share.counted, share) / count",
+        "variance = centred.square().sum(dims) * share.world / count", "embedded/chains/gcn-processes",
+    ),
     # batches weighted alike
     Mutation(TRAINER, LOOP, "rows_seen.append(len(target))", "rows_seen.append(1)", "polynormer/computer/nagphormer"),
     Mutation(
@@ -436,6 +507,34 @@ MUTATIONS = [
     Mutation(
         BATCHING, "gt_bench/training/subgraph_loader.py", "subgraphs.hops, subgraphs.max_nodes",
         "subgraphs.hops - 1, subgraphs.max_nodes", "ppgt/ogbn-arxiv/ppgt-k1",
+    ),
+    # the last smaller batch dropped
+    Mutation(
+        BATCHING, LOADER, "batches = list(order.split(batch_size)) if count else []",
+        "batches = [batch for batch in order.split(batch_size) if len(batch) == batch_size] or [order]",
+        "embedded/ring-molecules/gin",
+    ),
+    # a last batch of one graph alone
+    Mutation(
+        BATCHING, LOADER, "if len(batches) > 1 and len(batches[-1]) == 1 < len(batches[-2]):", "if False:",
+        "embedded/chains/gcn-processes",
+    ),
+    # sampled neighbourhoods: one neighbour more, nodes in stored order, the same draws in every epoch
+    Mutation(BATCHING, SAMPLING, "order[rank < limit]", "order[rank <= limit]", "embedded/golden-node-numbers/sage"),
+    Mutation(
+        BATCHING, LOADER, 'order = self.rows("train")[torch.randperm(len(self.ids["train"]), generator=rng)]',
+        'order = self.rows("train")', "embedded/golden-node-numbers/sage",
+    ),
+    Mutation(
+        BATCHING, LOADER, 'seed_of("neighbors", self.seed, epoch)', 'seed_of("neighbors", self.seed)',
+        "embedded/golden-node-numbers/sage",
+    ),
+    # features scaled by the statistics of all nodes, and gaps filled with 1
+    Mutation(BATCHING, PREPARATION, "rows = np.zeros(len(x), bool)", "rows = np.ones(len(x), bool)",
+             "embedded/golden-node-numbers/sage"),
+    Mutation(
+        BATCHING, PREPARATION, "return np.where(np.isnan(x), mean, x)", "return np.where(np.isnan(x), 1.0, x)",
+        "embedded/golden-node-numbers/sage",
     ),
     # statistics of the targets
     Mutation(
