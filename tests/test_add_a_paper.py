@@ -36,12 +36,6 @@ def test_a_stranger_comes_from_a_table_to_a_verdict(tmp_path, monkeypatch):
             said[line] = gt_bench(*shlex.split(line))
     assert said["suite check toy"] == "toy: 2 cells, 0 problems\n"
     assert "4 runs computed; 0 of 4 are missing" in said["work toy --jobs 1"]
-    # rounding depends on the processor, so only the form of the line must agree with the page
-    line = (
-        r"^new result: toy/chains/gcn: accuracy ↑ % \d+\.\d+ ± \d+\.\d+.*, published 50\.50 ± 0\.40, difference .*: \w+"
-    )
-    assert re.search(line, PAGE, re.M)
-    assert re.search(line.removeprefix("^new result: "), said["work toy --jobs 1"], re.M)
     assert "2 of 2 numbers have a run of ours" in said["table toy 1"]
     assert "ToyGCN outperforms GCN" in " ".join(said["claims toy"].split())
     assert "A toy paper" in (tmp_path / "reports/index.html").read_text()
