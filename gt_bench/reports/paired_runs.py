@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from gt_bench.analysis.paired_examples import example_error
 from gt_bench.config.grid import Grid
 from gt_bench.config.schema import RecipeError, nearest
@@ -231,14 +233,19 @@ def _data(side: Side) -> set[str]:
 def mean_ranks(named: Mapping[str, Mapping[str, Sequence[Side]]], rules: Rules) -> tuple[Ranks | None, list[str]]:
     """Return mean ranks over the datasets that all names have, and these datasets; None if there are none.
 
-    Datasets on which metrics, units or data differ are left out.
+    Datasets on which metrics, units or data of the names differ are left out. Differences of several metrics have no
+    common unit: over such datasets the order on each one is tested alone.
     """
     common = [dataset for dataset in next(iter(named.values())) if all(dataset in found for found in named.values())]
     protocols = {d: {(_measure(found[d][0]), *sorted(_data(found[d][0]))) for found in named.values()} for d in common}
     common = [dataset for dataset in common if len(protocols[dataset]) == 1]
     if not common:
         return None, []
-    return ranks(_means(named, common), rules), common
+    means = _means(named, common)
+    if len({measure for dataset in common for measure, *_ in protocols[dataset]}) > 1:
+        order = -ranking.ranks_of(np.array(list(means.values())).T).T
+        means = dict(zip(means, order.tolist(), strict=True))
+    return ranks(means, rules), common
 
 
 def _means(named: Mapping[str, Mapping[str, Sequence[Side]]], common: Sequence[str]) -> dict[str, list[float]]:

@@ -143,6 +143,17 @@ def test_ranks_are_over_the_datasets_that_all_have(project):
     assert (len(common), found.test) == (4, None)
 
 
+def test_differences_of_several_metrics_have_no_common_unit(project):
+    held = gather(project)
+    named = {name: sides(name, project, held) for name in ("gcn", "gin")}
+    exact, _ = mean_ranks(named, Rules())
+    for found in named.values():  # a loss in another unit
+        found["exp"][0].version.result["metric"] = "mae"
+        found["exp"][0].values.update({run: 1000 * value for run, value in found["exp"][0].values.items()})
+    mixed, common = mean_ranks(named, Rules())
+    assert (mixed.p_value, len(common)) == (exact.p_value, 5) == (2 / 2**5, 5)
+
+
 def test_the_command(project):
     shown = run("gcn", "gin", "gat", "--bayes", "--dataset", "texas", "--dataset", "exp")
     assert shown.exit_code == 0, shown.output
