@@ -146,7 +146,7 @@ def paired(
             more = None if total is None else total - count
     return Paired(
         count, mean, interval, mean / std if std else None, sum(d > 0 for d in differences), differences.count(0.0),
-        p_value, word, more, examples and examples.error,
+        p_value, word, more, examples.error if examples else None,
     )  # fmt: skip
 
 
