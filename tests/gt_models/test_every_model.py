@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 from dataclasses import replace
 
 import pytest
@@ -37,7 +38,14 @@ SETTINGS = {
     "exphormer": [
         {"expander_degree": 2},
         {"expander_degree": 2, "local_layer": "gat", "virtual_nodes": 2, "self_loops": True},
-        {"local_layer": "gatedgcn", "laplacian_dim": 3, "pre_layer": True, "pooling": "max", "expander_degree": 0},
+        {
+            "local_layer": "gatedgcn",
+            "laplacian_dim": 3,
+            "pre_layer": True,
+            "pooling": "max",
+            "self_loops": True,
+            "expander_degree": 0,
+        },
         {"local_layer": "none", "edge_dim": None, "expander_degree": 0, "virtual_nodes": 1},
     ],
     "gat": [
@@ -46,7 +54,11 @@ SETTINGS = {
         {"self_loops": False},
         {"laplacian_dim": 2, "normalisation": "layer", "pooling": "max", "edge_dim": None},
     ],
-    "gatedgcn": [{"num_layers": 2}, {"batch_norm": False, "pooling": "sum"}, {"edge_features": False}],
+    "gatedgcn": [
+        {"num_layers": 2, "hidden_dim": 16},
+        {"batch_norm": False, "pooling": "sum"},
+        {"edge_features": False},
+    ],
     "gcn": [
         {},
         {"normalisation": "batch", "residual": True, "pooling": "sum", "num_layers": 3, "rrwp_dim": 0},
@@ -90,10 +102,10 @@ SETTINGS = {
         {"kernel": "generalized", "global_classes": False, "edge_dim": None},
         {"qk_dim": 6, "v_dim": 10, "ffn_dim": 5},
     ],
+    # not its softmax kernel, whose stabiliser is that of all graphs of a batch
     "hot-released": [
         {"attention": "softmax"},
         {},
-        {"kernel": "softmax"},
         {"readout_dim": 12, "readout_heads": 3, "qk_dim": 4, "v_dim": 6, "head_dims": [5], "input_order": 1},
     ],
     "i2gnn-ppgt": [{}, {"subgraph": "source"}, {"edge_dim": None, "edge_vector": True, "subgraph_hops": 1}],
@@ -119,8 +131,15 @@ SETTINGS = {
     ],
     "polynormer-released": [
         {},
-        {"relu": True, "local_layer": "gcn", "beta": "constant", "batch_norm": True, "pre_norm": True},
-        {"relu": True, "local_layer": "gcn", "beta": "raw", "input_layer": False},
+        {
+            "relu": True,
+            "local_layer": "gcn",
+            "beta": "constant",
+            "beta_init": 0.9,
+            "batch_norm": True,
+            "pre_norm": True,
+        },
+        {"relu": True, "local_layer": "gcn", "beta": "raw", "beta_init": 0.5, "input_layer": False},
     ],
     "ppgn": [{"num_layers": 2}, {"edge_dim": None}, {"features": False, "normalisation": "batch"}],
     "ppgt": [
@@ -160,8 +179,12 @@ CASES = [
     for number, settings in enumerate(SETTINGS.get(name, [{}]))
     if level != "attention"  # of which a batch is padded: test_tokengt_attention.py
 ]
-# parameters whose gradient is zero: a softmax removes a number that is the same for all
-CONSTANT = {"nagphormer": "readout.bias"}
+# parameters without a gradient: a softmax removes a number that is the same for all; nothing reads the last edge states
+SILENT = {
+    "nagphormer": r"readout\.bias",
+    "exphormer": r"layers\.0\.local\.edge_norm\.\w+",
+    "gatedgcn": r"layers\.[01]\.edge_norm\.\w+",
+}
 
 
 def made(name: str, level: str, settings: dict) -> nn.Module:
@@ -210,10 +233,12 @@ def test_every_parameter_has_a_gradient_and_a_seed_decides_every_bit(name, level
         (out * torch.linspace(1, 2, out.numel(), dtype=out.dtype).view_as(out).cos()).sum().backward()
         runs.append([out.detach(), *(parameter.grad for parameter in model.parameters())])
     for key, parameter in model.named_parameters():
-        assert parameter.grad is not None, key
-        assert parameter.grad.isfinite().all(), key
-        assert parameter.grad.abs().max() > (0 if CONSTANT.get(name) != key else -1), key
-    assert all(torch.equal(one, other) for one, other in zip(*runs, strict=True))
+        if not re.fullmatch(SILENT.get(name, ""), key):
+            assert parameter.grad is not None, key
+            assert parameter.grad.isfinite().all(), key
+            assert parameter.grad.abs().max() > 0, key
+    pairs = zip(*runs, strict=True)
+    assert all(one is other is None or torch.equal(one, other) for one, other in pairs)
 
 
 # -- copies and other forms of the input
@@ -324,7 +349,8 @@ def test_hyperedges_that_do_not_fit_are_refused(name):
     data = collate(graphs())
     model(data)
     index = data.extras["hyperedge_index"]
-    for wrong in (None, index[:, :2], index[0], index.double(), index - 1, index + 6, torch.tensor([[0, 1, 6]])):
+    elsewhere = (torch.tensor([[0, 1, other]]) for other in (-1, 6, 12))
+    for wrong in (None, index[:, :2], index[0], index.double(), *elsewhere):
         extras = data.extras | {"hyperedge_index": wrong} if wrong is not None else {}
         with pytest.raises(BatchError) as error:
             model(replace(data, extras=extras))

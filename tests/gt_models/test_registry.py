@@ -36,7 +36,15 @@ def test_the_library_does_not_name_the_benchmark():
     assert not [path for path in (ROOT / "gt_models").rglob("*.py") if "gt_bench" in path.read_text()]
 
 
-@pytest.mark.parametrize("name", list_models())
-def test_every_model_names_its_paper_with_a_link_or_states_why_not(name):
-    paper = model_info(name).paper
-    assert "https://" in paper or paper.startswith("none: ")
+def test_every_model_has_a_card():
+    for name in list_models():
+        card = model_info(name)
+        if not card.cls.__module__.startswith("gt_models.baselines."):
+            assert card.expressivity != "not stated", f"{name} has no entry in gt_models/metadata.py"
+        assert "https://" in card.paper or card.paper.startswith("none: "), f"{name}: no link to its paper"
+        assert card.cost
+        assert card.levels
+    shown = str(model_info("edge-transformer"))
+    assert "n^3 d" in shown
+    assert "at least 3-WL" in shown
+    assert "hidden_dim: int = 64" in shown

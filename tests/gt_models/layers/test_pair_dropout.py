@@ -1,38 +1,44 @@
-"""Dropout of attention weights of pairs."""
+"""Dropout of attention weights of pairs and of triples."""
 
 import pytest
 import torch
 
 from gt_models.layers.pair_dropout import PairDropout, kept_pairs
+from gt_models.layers.triple_dropout import TripleDropout
 from tests.gt_models import checks
 
-
-def weights(sizes=(4, 2, 3)):
-    batch, n = checks.collate(checks.random_graphs(sizes)), max(sizes)
-    return torch.ones(len(sizes), 2, n, n), batch
+SHAPES = {PairDropout: (lambda b, n: (b, 2, n, n)), TripleDropout: (lambda b, n: (b, n, n, n, 2))}
 
 
-def test_it_draws_one_number_in_training_and_none_outside():
-    for training in (True, False):
-        module = PairDropout(0.5).train(training)
-        torch.manual_seed(0)
-        given, batch = weights()
-        out = batch.pairs_from_dense(module(given, batch).permute(0, 2, 3, 1))
-        after = torch.random.get_rng_state()
-        torch.manual_seed(0)
-        if training:
-            torch.randint(2**31 - 1, (1,))
-        assert torch.equal(after, torch.random.get_rng_state())
-        assert set(out.unique().tolist()) == ({0.0, 2.0} if training else {1.0})
+def weights(kind, sizes=(4, 4, 4)):
+    return torch.ones(SHAPES[kind](len(sizes), max(sizes))), checks.collate(checks.random_graphs(sizes))
 
 
-def test_what_is_dropped_does_not_depend_on_padding():
-    module = PairDropout(0.5)
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("training", [True, False])
+def test_it_draws_one_number_in_training_and_none_outside(kind, training):
+    module = kind(0.5).train(training)
+    given = weights(kind)
     torch.manual_seed(0)
-    alone = module(*weights((3,)))
+    out = module(*given)
+    after = torch.random.get_rng_state()
     torch.manual_seed(0)
-    padded = module(*weights((3, 5)))
-    assert torch.equal(padded[:1, :, :3, :3], alone)
+    if training:
+        torch.randint(2**31 - 1, (1,))
+    assert torch.equal(after, torch.random.get_rng_state())
+    assert set(out.unique().tolist()) == ({0.0, 2.0} if training else {1.0})
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_what_is_dropped_does_not_depend_on_padding(kind):
+    found = []
+    for sizes in ((3,), (3, 5)):
+        given = weights(kind, sizes)
+        torch.manual_seed(0)
+        found.append(kind(0.5)(*given))
+    alone, padded = found
+    real = (slice(1), *(slice(size) for size in alone.shape[1:]))
+    assert torch.equal(padded[real], alone)
 
 
 def test_a_share_of_the_weights_is_dropped_and_seeds_differ():
@@ -43,6 +49,7 @@ def test_a_share_of_the_weights_is_dropped_and_seeds_differ():
     assert (stays[0] == stays[1]).float().mean().item() == pytest.approx(0.7**2 + 0.3**2, abs=0.03)
 
 
-def test_bad_rate():
-    with pytest.raises(ValueError, match=r"dropout 1.0 is outside"):
-        PairDropout(1.0)
+@pytest.mark.parametrize("kind", SHAPES)
+def test_a_rate_of_one_is_refused(kind):
+    with pytest.raises(ValueError, match=r"1\.0"):
+        kind(1.0)
