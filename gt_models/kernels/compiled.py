@@ -134,6 +134,23 @@ def powers(x):
 
 
 @inner
+def dot(y, i, x, j, size):
+    """The sum of y[i : i + size] * x[j : j + size]."""
+    total = y.dtype.type(0)
+    for t in range(size):
+        total += y[np.uintp(i + t)] * x[np.uintp(j + t)]
+    return total
+
+
+@inner
+def largest(y, i, x, j, size):
+    """y[i : i + size] becomes the larger of itself and x[j : j + size], NaN where x is NaN."""
+    for t in range(size):
+        a, b = y[np.uintp(i + t)], x[np.uintp(j + t)]
+        y[np.uintp(i + t)] = a if b < a else b
+
+
+@inner
 def move(x, at, by_row, by_channel, rows, channels, factor, out, to, out_by_row, out_by_channel):
     """Scaled copy of rows and channels.
 

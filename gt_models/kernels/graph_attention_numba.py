@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gt_models.kernels.compiled import compiled, real, run
+from gt_models.kernels.compiled import compiled, dot, real, run
 from gt_models.kernels.once_differentiable import once_differentiable
-from gt_models.kernels.vectors import copy, dot, local, mul, muladd, softmax
+from gt_models.kernels.vectors import copy, local, mul, muladd, softmax
 
 BLOCK = 1024  # nodes whose contributions to the attention vectors' gradients are added up together
 

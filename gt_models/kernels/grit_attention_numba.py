@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from gt_models.batch import GraphBatch
-from gt_models.kernels.compiled import compiled, hash32, powers, real, run
+from gt_models.kernels.compiled import compiled, dot, hash32, powers, real, run
 from gt_models.kernels.dropout_numba import draws, factors
 from gt_models.kernels.once_differentiable import once_differentiable
-from gt_models.kernels.vectors import copy, dot, local, muladd
+from gt_models.kernels.vectors import copy, local, muladd
 
 
 class _GRITAttention(torch.autograd.Function):

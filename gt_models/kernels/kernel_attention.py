@@ -38,6 +38,9 @@ def kernel_attentions(
 
     Returns:
         For each output [R, attentions x H C], its attentions side by side. A query without keys gets zeros.
+
+    Gradients of queries and keys are differences of two terms, each divided by the denominator. In a group of one key
+    they cancel: the exact gradient is 0, and what is left is their rounding, in every form.
     """
     if not queries:
         return ()

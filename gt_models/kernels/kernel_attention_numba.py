@@ -20,10 +20,10 @@ from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from gt_models.kernels.compiled import compiled, inner, move, real, run_parts, shares
+from gt_models.kernels.compiled import compiled, dot, inner, move, real, run_parts, shares
 from gt_models.kernels.grouped import Attention, Groups, Sorted
 from gt_models.kernels.once_differentiable import once_differentiable
-from gt_models.kernels.vectors import copy, dot, gate, local, mul, muladd
+from gt_models.kernels.vectors import copy, gate, local, mul, muladd
 
 BLOCK = 512  # rows that are summed before they are added to a total; the minimum number of rows of a thread
 QUERY, KEY, VALUE, OUT, DQUERY, DKEY, DVALUE, GRAD = range(

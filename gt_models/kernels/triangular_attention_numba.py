@@ -10,93 +10,22 @@ whose numbers are not read.
 # mypy: disable-error-code="has-type, misc"
 
 import math
-from collections.abc import Callable
 from functools import cache, lru_cache
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from torch import Tensor
 
 from gt_models.kernels.compiled import compiled, exp2, hash32, inner, real, run_parts, shares
 from gt_models.kernels.dropout_numba import draws
 from gt_models.kernels.once_differentiable import once_differentiable
-from gt_models.kernels.vectors import copy, local, mul, muladd, softmax, vector_at
+from gt_models.kernels.vectors import LANES, copy, gather, local, mul, muladd, scatter, softmax
 from gt_models.layers.dropout_hash import GOLDEN
 
-LANES = 8  # one vector of AVX2 in float32; a power of two
 COLUMNS = 32  # columns j of a task, forward: a row is read once for all of them
 ROWS = 2  # rows i that share one reading of what belongs to all (l, j)
 LOG2E = 1.4426950408889634
-
-
-def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
-    """operation(states, at, x, first, stride, lanes, d).
-
-    `move` between the d numbers of each lane, at first, first + stride, ... in x, and states[at : at + d LANES] as
-    [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers.
-    """
-
-    @intrinsic(prefer_literal=True)
-    def operation(typing, states, at, x, first, stride, lanes, d):
-        def build(context, builder, signature, arguments):
-            states, at, x, (_, first), (_, stride), (_, lanes), _ = zip(signature.args, arguments, strict=True)
-            channel = 0
-            while channel < d.literal_value:
-                width = next(w for w in (8, 4, 2, 1) if w <= d.literal_value - channel)
-
-                def channels_of(lane, channel=channel, width=width):
-                    return vector_at(
-                        context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width
-                    )
-
-                move(
-                    builder, vector_at(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes
-                )
-                channel += width
-            return context.get_dummy_value()
-
-        return types.void(states, at, x, first, stride, lanes, d), build
-
-    return operation
-
-
-@_transposition
-def _gather(builder, states, channels_of, lanes):
-    """A lane that is not there repeats the last one."""
-    last = builder.sub(lanes, lanes.type(1))
-    there = [
-        builder.select(builder.icmp_signed("<", last, lanes.type(lane)), last, lanes.type(lane))
-        for lane in range(LANES)
-    ]
-    vectors = [builder.load(channels_of(lane), align=1) for lane in there]
-    while len(vectors) > 1:  # the numbers of two by turns: in the end those of all lanes
-        half, width = len(vectors) // 2, vectors[0].type.count
-        by_turns = _indices([m // 2 + m % 2 * width for m in range(2 * width)])
-        vectors = [builder.shuffle_vector(a, b, by_turns) for a, b in zip(vectors[:half], vectors[half:], strict=True)]
-    builder.store(vectors[0], states, align=1)
-
-
-@_transposition
-def _scatter(builder, states, channels_of, lanes):
-    """Nothing is written for a lane that is not there."""
-    vectors = [builder.load(states, align=1)]
-    while len(vectors) < LANES:
-        width = vectors[0].type.count
-        vectors = [
-            builder.shuffle_vector(v, v, _indices(list(range(parity, width, 2)))) for parity in (0, 1) for v in vectors
-        ]
-    for lane, vector in enumerate(vectors):
-        with builder.if_then(builder.icmp_signed("<", lanes.type(lane), lanes)):
-            builder.store(vector, channels_of(lanes.type(lane)), align=1)
-
-
-def _indices(numbers: list[int]) -> ir.Constant:
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
 
 
 class _TriangularAttention(torch.autograd.Function):
@@ -156,15 +85,15 @@ def _column_of(row, j):
 def _pack(x, pair, stride, lanes, kind, h, a, b, at, d):
     """Of the pairs `pair`, `pair` + `stride`, ... q and v1 (kind 0) or k and v2 (kind 1), as [channel, lane]."""
     row = x.shape[2] * d
-    _gather(a, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
-    _gather(b, at, x, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
+    gather(a, at, x, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+    gather(b, at, x, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
 
 
 @inner
 def _unpack(a, b, at, lanes, out, pair, stride, kind, h, d):
     row = out.shape[2] * d
-    _scatter(a, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
-    _scatter(b, at, out, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
+    scatter(a, at, out, (pair * 4 + kind) * row + h * d, stride * 4 * row, lanes, d)
+    scatter(b, at, out, (pair * 4 + kind + 2) * row + h * d, stride * 4 * row, lanes, d)
 
 
 @inner
@@ -211,7 +140,7 @@ def _attend(
                     muladd(value, c * LANES, t, 0, v2, of_tile + l * size + c * LANES, LANES)
             for c in range(d):
                 mul(value, c * LANES, value, c * LANES, inverse, r * LANES, LANES)
-            _scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
+            scatter(value, 0, out, (pair * x.shape[2] + h) * d, x.shape[2] * d, count, d)
             for j in range(count):
                 stats[pair + j, h, 0], stats[pair + j, h, 1] = peak[r * LANES + j], inverse[r * LANES + j]
 

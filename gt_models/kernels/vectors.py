@@ -19,7 +19,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from gt_models.kernels.compiled import FASTMATH, inner, powers
+from gt_models.kernels.compiled import FASTMATH, inner, largest, powers
+
+LANES = 8  # of `gather` and `scatter`: one vector of AVX2 in float32; a power of two
 
 
 @intrinsic(prefer_literal=True)
@@ -126,31 +128,74 @@ mul = _on_vectors(lambda builder, y, a, x: builder.fmul(a, x, flags=_FLAGS))  # 
 muladd = _on_vectors(
     lambda builder, y, a, x: builder.fadd(y, builder.fmul(a, x, flags=_FLAGS), flags=_FLAGS)
 )  # y + a x
-largest = _on_vectors(lambda builder, y, x: builder.select(builder.fcmp_ordered("<", x, y), y, x))  # NaN if x is
 gate = _on_vectors(
     lambda builder, y, a, x: builder.select(builder.fcmp_ordered("<=", x, a), a, y)
 )  # a where x <= a, else y
 
 
-@intrinsic(prefer_literal=True)
-def dot(typing, y, i, x, j, size):
-    """The sum of y[i : i + size] * x[j : j + size], `size` a constant."""
+def _transposition(move: Callable[..., None]) -> Callable[..., Any]:
+    """operation(states, at, x, first, stride, lanes, d).
 
-    def build(context, builder, signature, arguments):
-        a, b = _operands(context, builder, zip(signature.args[:4], arguments), y.dtype)
-        sums: dict[int, ir.Value] = {}
-        for first, lanes in _pieces(size.literal_value):
-            product = builder.fmul(a(first, lanes), b(first, lanes), flags=_FLAGS)
-            sums[lanes] = builder.fadd(sums[lanes], product, flags=_FLAGS) if lanes in sums else product
-        kind = context.get_data_type(y.dtype)
-        total = ir.Constant(kind, -0.0)
-        for lanes, vector in sums.items():
-            name = f"llvm.vector.reduce.fadd.v{lanes}{'f32' if kind == ir.FloatType() else 'f64'}"
-            function = builder.module.declare_intrinsic(name, (), ir.FunctionType(kind, [kind, vector.type]))
-            total = builder.call(function, [total, vector], fastmath=_FLAGS)
-        return total
+    `move` between the d numbers of each lane, at first, first + stride, ... in x, and states[at : at + d LANES] as
+    [channel, lane]; d is a constant, `lanes` of the LANES are there. Eight channels at a time, in registers.
+    """
 
-    return y.dtype(y, i, x, j, size), build
+    @intrinsic(prefer_literal=True)
+    def operation(typing, states, at, x, first, stride, lanes, d):
+        def build(context, builder, signature, arguments):
+            states, at, x, (_, first), (_, stride), (_, lanes), _ = zip(signature.args, arguments, strict=True)
+            channel = 0
+            while channel < d.literal_value:
+                width = next(w for w in (8, 4, 2, 1) if w <= d.literal_value - channel)
+
+                def channels_of(lane, channel=channel, width=width):
+                    return vector_at(
+                        context, builder, x, (types.intp, builder.add(first, builder.mul(stride, lane))), channel, width
+                    )
+
+                move(
+                    builder, vector_at(context, builder, states, at, channel * LANES, width * LANES), channels_of, lanes
+                )
+                channel += width
+            return context.get_dummy_value()
+
+        return types.void(states, at, x, first, stride, lanes, d), build
+
+    return operation
+
+
+@_transposition
+def gather(builder, states, channels_of, lanes):
+    """A lane that is not there repeats the last one."""
+    last = builder.sub(lanes, lanes.type(1))
+    there = [
+        builder.select(builder.icmp_signed("<", last, lanes.type(lane)), last, lanes.type(lane))
+        for lane in range(LANES)
+    ]
+    vectors = [builder.load(channels_of(lane), align=1) for lane in there]
+    while len(vectors) > 1:  # the numbers of two by turns: in the end those of all lanes
+        half, width = len(vectors) // 2, vectors[0].type.count
+        by_turns = _indices([m // 2 + m % 2 * width for m in range(2 * width)])
+        vectors = [builder.shuffle_vector(a, b, by_turns) for a, b in zip(vectors[:half], vectors[half:], strict=True)]
+    builder.store(vectors[0], states, align=1)
+
+
+@_transposition
+def scatter(builder, states, channels_of, lanes):
+    """Nothing is written for a lane that is not there."""
+    vectors = [builder.load(states, align=1)]
+    while len(vectors) < LANES:
+        width = vectors[0].type.count
+        vectors = [
+            builder.shuffle_vector(v, v, _indices(list(range(parity, width, 2)))) for parity in (0, 1) for v in vectors
+        ]
+    for lane, vector in enumerate(vectors):
+        with builder.if_then(builder.icmp_signed("<", lanes.type(lane), lanes)):
+            builder.store(vector, channels_of(lanes.type(lane)), align=1)
+
+
+def _indices(numbers: list[int]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), numbers)
 
 
 @inner

@@ -218,6 +218,18 @@ def test_an_attention_that_no_kernel_takes_is_the_definition_s():
         assert operation(*args)[0].isfinite().all()
 
 
+def test_gradients_that_cancel_are_as_exact_as_the_definition_s_in_single_precision():
+    """In a group of one key, an output is its value: gradients of query and key are differences of equal terms."""
+    errors = {"reference": 0.0, "numba": 0.0}
+    for seed in range(20):
+        operation, args = case("kernel_attention: one key", SINGLE, seed)
+        exact = outcome(operation, "reference", in_double(args))
+        for form in errors:
+            both = zip(outcome(operation, form, args), exact, strict=True)
+            errors[form] = max(errors[form], *((found - right).abs().max().item() for found, right in both))
+    assert 0 < errors["numba"] < 8 * errors["reference"]
+
+
 def test_packed_graphs_are_their_graphs_bit_for_bit():
     operation, (_, tokens, packing, *rest) = case("packed_attention: long", SINGLE)
     rest[1] = 0.0  # dropout depends on a token's place

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from gt_models.kernels.compiled import compiled, inner, move, powers, shares
-from gt_models.kernels.vectors import copy, dot, gate, largest, local, mul, muladd, softmax
+from gt_models.kernels.compiled import compiled, dot, inner, largest, move, powers, shares
+from gt_models.kernels.vectors import LANES, copy, gate, gather, local, mul, muladd, scatter, softmax
 from tests.gt_models.checks import said_by_two_processes
 
 TYPES = [np.float32, np.float64]
 SIZE = 37  # 16 + 16 + 4 + 1
-LANES = 3
+CHANNELS = 15  # 8 + 4 + 2 + 1
+HEADS = 3
 
 
 @compiled
@@ -64,8 +65,29 @@ def _on_the_stack(x, out):
 
 
 @compiled
+def _transpose(x, states, back, lanes):
+    gather(states, 2, x, 1, 20, lanes, CHANNELS)
+    scatter(states, 2, back, 1, 20, lanes, CHANNELS)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, LANES])
+@pytest.mark.parametrize("number", TYPES)
+def test_channels_of_lanes_are_transposed_and_put_back(number, lanes):
+    x, states, back = np.arange(200, dtype=number), np.zeros(2 + CHANNELS * LANES, number), np.zeros(200, number)
+    _transpose(x, states, back, lanes)
+    expected, returned = np.zeros_like(states), np.zeros_like(back)
+    for lane in range(LANES):
+        for c in range(CHANNELS):
+            expected[2 + c * LANES + lane] = x[1 + 20 * min(lane, lanes - 1) + c]  # the last lane is repeated
+            if lane < lanes:
+                returned[1 + 20 * lane + c] = x[1 + 20 * lane + c]
+    assert np.array_equal(states, expected)
+    assert np.array_equal(back, returned)
+
+
+@compiled
 def _softmax(scores, peak, inverse):
-    softmax(scores, 5, peak, inverse, LANES)
+    softmax(scores, 5, peak, inverse, HEADS)
 
 
 @compiled
@@ -86,8 +108,8 @@ def test_an_array_on_the_stack():
 
 @pytest.mark.parametrize("number", TYPES)
 def test_softmax_of_each_lane(number):
-    scores = np.random.default_rng(0).normal(size=(7, LANES)).astype(number)
-    found, peak, inverse = scores.copy(), np.empty(LANES, number), np.empty(LANES, number)
+    scores = np.random.default_rng(0).normal(size=(7, HEADS)).astype(number)
+    found, peak, inverse = scores.copy(), np.empty(HEADS, number), np.empty(HEADS, number)
     _softmax(found.reshape(-1), peak, inverse)
     assert np.array_equal(peak, scores[:5].max(0))
     np.testing.assert_allclose(found[:5], np.exp2(scores[:5] - peak), rtol=1e-6)
