@@ -82,7 +82,8 @@ NOT_RUN = {
         "needs a dataset of the reader's own; tests/gt_bench/data/custom/test_folders.py",
     "gt-bench work": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench work --jobs 4": "computes until all is done; tests/gt_bench/scheduling/test_local_queue.py",
-    "gt-bench work --hours 8 --jobs 2 polynormer": "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
+    "gt-bench work --hours 8 --jobs 2 polynormer hot/chains":
+        "computes for hours; tests/gt_bench/scheduling/test_local_queue.py",
     "gt-bench sweep polynormer --dry-run": "forecasts a suite; tests/gt_bench/scheduling/test_slurm_sweep.py",
     "gt-bench sweep polynormer --at-most 64":
         "needs Slurm; tests/gt_bench/scheduling/test_slurm.py, with `make test-cluster`",

@@ -247,7 +247,7 @@ class Grid(Strict):
         return self.suite_name(name) in self.suites or ("/" not in name and name not in self.cells)
 
     def chosen(self, names: Sequence[str]) -> list[Cell]:
-        """Returns the cells that these names of suites and cells denote, all cells if there are none.
+        """Returns the cells of these suites, datasets of a suite (SUITE/DATASET) and cells; all cells without names.
 
         Raises:
             RecipeError: there is no such suite or cell.
@@ -256,7 +256,9 @@ class Grid(Strict):
             return list(self.cells.values())
         found: dict[str, Cell] = {}
         for name in names:
-            found |= {cell.key: cell for cell in (self.suite(name) if self.means_suite(name) else [self.find(name)])}
+            cells = [cell for cell in self.cells.values() if cell.cell.startswith(f"{name}/")]  # SUITE/DATASET
+            cells = cells or (self.suite(name) if self.means_suite(name) else [self.find(name)])
+            found |= {cell.key: cell for cell in cells}
         return list(found.values())
 
 

@@ -8,6 +8,7 @@ Early stopping is ignored: a forecast assumes that a cell trains to its last epo
 import contextlib
 import io
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -24,7 +25,7 @@ from gt_bench.config.recipe import Recipe, load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.config.search_section import Choice
 from gt_bench.experiment.cell import limited
-from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
+from gt_bench.runtime.signals import accept_interrupts, die_with_parent, interrupts_blocked
 from gt_bench.schemas import Settings
 from gt_bench.search.space import space_size, trials_of
 from gt_bench.utils.digest import digest_of
@@ -100,7 +101,7 @@ def forecast(
     """
     found = []
     for cell in cells:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=accept_interrupts) as pool:
+        with ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(os.getpid(),)) as pool:
             try:
                 with interrupts_blocked():
                     measured = pool.submit(forecast_cell, cell, grid, data, budget)
@@ -112,6 +113,11 @@ def forecast(
         say(f"{cell.cell}: {one.problem or f'{duration(one.total_seconds)}, {one.memory_mib:,.0f} MiB ({one.basis})'}")
         found.append(one)
     return found
+
+
+def _begin(parent: int) -> None:
+    die_with_parent(parent)
+    accept_interrupts()
 
 
 def forecast_cell(cell: Cell, grid: Grid, data: Path = Path("data"), budget: float = BUDGET) -> Forecast:

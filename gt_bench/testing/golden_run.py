@@ -38,7 +38,7 @@ from gt_bench.experiment.golden_values import (
     without_unstable,
 )
 from gt_bench.runtime.exit_status import status_of
-from gt_bench.runtime.signals import accept_interrupts, interrupts_blocked
+from gt_bench.runtime.signals import accept_interrupts, die_with_parent, interrupts_blocked
 from gt_bench.runtime.threads import settle_environment
 from gt_bench.schemas import Json
 from gt_bench.utils.code_digest import ROOT
@@ -318,8 +318,9 @@ def _alarm(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _begin() -> None:
+def _begin(parent: int) -> None:
     """Initialises a worker: one thread in every library, and an allocator that does not return memory."""
+    die_with_parent(parent)
     accept_interrupts()
     import warnings
 
@@ -363,7 +364,7 @@ def compute_all(
 
     def in_pool(some: Sequence[str], processes: int) -> None:
         context, size = get_context("spawn"), max(1, min(processes, len(some)))
-        with ProcessPoolExecutor(size, mp_context=context, initializer=_begin) as pool:
+        with ProcessPoolExecutor(size, mp_context=context, initializer=_begin, initargs=(os.getpid(),)) as pool:
             with interrupts_blocked():
                 runs = [pool.submit(compute, cell, data, root, update, (kept or {}).get(cell)) for cell in some]
             for future in as_completed(runs):

@@ -78,6 +78,7 @@ def test_names_of_suites_and_cells():
     grid = load_grid(ROOT / "params.yaml")
     assert grid.chosen([]) == list(grid.cells.values())
     assert grid.chosen(["embedded", "embedded/chains/mlp"]) == grid.suite("embedded")
+    assert {cell.dataset for cell in grid.chosen(["embedded/chains"])} == {"chains"}
     with pytest.raises(RecipeError, match="did you mean 'embedded'"):
         grid.chosen(["embeded"])
     with pytest.raises(RecipeError, match="did you mean 'embedded/chains/mlp'"):
