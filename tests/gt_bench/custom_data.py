@@ -43,7 +43,7 @@ def write_web(folder: Path, nodes: int = 60) -> Path:
 
 
 def write_many(folder: Path, graphs: int = 30) -> Path:
-    """Rings of 3 to 7 nodes with atoms of four kinds; the target counts kind 0."""
+    """Rings of 3 to 7 nodes with atoms of four kinds; the target is the number of atoms of kind 0, and a half."""
     rng = np.random.default_rng(0)
     nodes, edges, targets = ["graph,atom"], ["graph,source,target"], ["y"]
     for graph in range(graphs):
@@ -53,7 +53,7 @@ def write_many(folder: Path, graphs: int = 30) -> Path:
         for i in range(len(kinds)):
             j = (i + 1) % len(kinds)
             edges += [f"{graph},{i},{j}", f"{graph},{j},{i}"]
-        targets.append(f"{(kinds == 0).sum():.1f}")
+        targets.append(f"{(kinds == 0).sum() + 0.5}")
     folder.mkdir(parents=True)
     for name, lines in (("nodes", nodes), ("edges", edges), ("graphs", targets)):
         (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
