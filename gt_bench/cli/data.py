@@ -30,7 +30,7 @@ def describe(
 
     header, reader = described(dataset, data_options.stated())
     if as_json:
-        print_json({"dataset": header.name, "columns": header.provenance["columns"], "notes": header.notes})
+        print_json({"dataset": header.name, "columns": header.provenance.get("columns", []), "notes": header.notes})
     else:
         print_text("\n".join([*summary(header), *(f"{header.name}: note: {note}" for note in header.notes)]))
     if write is not None:

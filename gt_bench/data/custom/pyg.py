@@ -74,10 +74,9 @@ def level_of(dataset: Graphs, where: str) -> str:
     if rows == nodes and max(nodes) > 1:
         return "node"
     if len(sample) == 1 or len(set(rows)) > 1:
-        number = next((n for n, row in enumerate(rows) if row > 1 and row != nodes[n]), None)
-        if number is not None:
+        if (wrong := next((n for n, row in enumerate(rows) if row > 1 and row != nodes[n]), None)) is not None:
             raise DatasetError(
-                f"{where}: graph {number} has {nodes[number]} nodes and {rows[number]} targets; give a target for each "
+                f"{where}: graph {wrong} has {nodes[wrong]} nodes and {rows[wrong]} targets; give a target for each "
                 "node (-1: no class, nan: no number), for edges edge_label, or several graphs; or num_nodes if nodes "
                 "without edges are missing"
             )

@@ -11,6 +11,7 @@ from gt_bench.data.custom.source import Reader
 from gt_bench.data.custom.splits import PARTS, Shares
 from gt_bench.data.spec import DatasetSpec
 from gt_bench.utils.errors import DatasetError
+from gt_bench.utils.redact import shown
 
 MAX_CLASSES = 100_000
 MUTUAL = 0.95  # share of edges with their reverse above which edges are probably meant to have no direction
@@ -358,7 +359,8 @@ class Summary:
                     wrong = [c for c in range(y.shape[1]) if len(np.unique(rows[~np.isnan(rows[:, c]), c])) < 2]
                 lost += [(number, wrong)] if len(rows) and wrong else []
             if lost:
-                listed = ", ".join(map(str, lost[0][1][:5])) + (", ..." if len(lost[0][1]) > 5 else "")
+                names = [self.reader.labels[c] if self.reader.labels else str(c) for c in lost[0][1]]
+                listed = ", ".join(map(shown, names[:5])) + (", ..." if len(names) > 5 else "")
                 what = f"no {level} of class {listed}" if self.classification else f"one value of label {listed}"
                 more = f"; so in {len(lost)} of {len(split)} splits" if len(lost) > 1 else ""
                 found.append(f"the {part} part of split {lost[0][0]} has {what}{more}")

@@ -229,8 +229,8 @@ def _check_unique(path: Path, names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if not name or re.fullmatch(r"Unnamed: \d+(\.\d+)?|__index_level_\d+__", name):
             raise DatasetError(
-                f"{path}: column {number + 1} has no name; name it, or if it is the index of a DataFrame, write it "
-                "with index=False (R: row.names=FALSE)"
+                f"{path}: column {number + 1} has no name; name it; if it is the index of a DataFrame, write it with "
+                "index=False (R: row.names=FALSE); if it is empty, remove the separator at the end of each line"
             )
         if names.count(name) > 1:
             raise DatasetError(f"{path}: duplicate column {name!r}; rename one")

@@ -43,7 +43,7 @@ def targets_in(table: Table, names: Sequence[str], task: str, columns: list[Colu
                 )
             series = series.astype("Int64")
         codes, found = categories_in(series)
-        if kind in ("integer", "number") and found and found[0] < 0:
+        if kind in ("integer", "number") and found and int(str(found[0])) < 0:
             row = int((codes == 0).argmax())
             raise DatasetError(
                 f"{table.at(row, names[0])} is {found[0]}, which may be a class or no label; for no label leave the "
