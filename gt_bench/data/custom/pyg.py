@@ -73,13 +73,13 @@ def level_of(dataset: Graphs, where: str) -> str:
     rows = [next(iter(np.shape(y)), 0) if (y := getattr(data, "y", None)) is not None else 0 for data in sample]
     if rows == nodes and max(nodes) > 1:
         return "node"
-    if len(sample) == 1 or len(set(rows)) > 1:
-        if (wrong := next((n for n, row in enumerate(rows) if row > 1 and row != nodes[n]), None)) is not None:
-            raise DatasetError(
-                f"{where}: graph {wrong} has {nodes[wrong]} nodes and {rows[wrong]} targets; give a target for each "
-                "node (-1: no class, nan: no number), for edges edge_label, or several graphs; or num_nodes if nodes "
-                "without edges are missing"
-            )
+    wrong = next((number for number, row in enumerate(rows) if row > 1 and row != nodes[number]), None)
+    if wrong is not None and (len(sample) == 1 or len(set(rows)) > 1):
+        raise DatasetError(
+            f"{where}: graph {wrong} has {nodes[wrong]} nodes and {rows[wrong]} targets; give a target for each node (-1: "
+            "no class, nan: no number), for edges edge_label, or several graphs; or num_nodes if nodes without edges are "
+            "missing"
+        )
     return "graph"
 
 
