@@ -77,8 +77,8 @@ def level_of(dataset: Graphs, where: str) -> str:
     if wrong is not None and (len(sample) == 1 or len(set(rows)) > 1):
         raise DatasetError(
             f"{where}: graph {wrong} has {nodes[wrong]} nodes and {rows[wrong]} targets; give a target for each node "
-            "(-1: no class, nan: no number), for edges edge_label, or several graphs; or num_nodes if nodes without edges "
-            "are missing"
+            "(-1: no class, nan: no number), for edges edge_label, or several graphs; or num_nodes if nodes are "
+            "missing"
         )
     return "graph"
 
