@@ -549,11 +549,6 @@ MUTATIONS = [
         BATCHING, TARGETS, 'split) if statistics == "train"', 'split) if statistics == "all"',
         "edge-transformer/qm9/edge-transformer-as-released",
     ),
-    # edges identified by their number in the dataset
-    Mutation(
-        BATCHING, "gt_bench/encodings/cache.py", "self._pointers, graphs, to_batch=True)",
-        "self._pointers, graphs, to_batch=False)", "tokengt/pcqm4mv2/graphormer",
-    ),
     # the second node of a pair first
     Mutation(
         BATCHING,
