@@ -1,9 +1,20 @@
 """Operations on vectors of a constant length, written as instructions of LLVM, and arrays on the stack.
 
-A loop of a constant length is unrolled by LLVM before it could be vectorised. Share of a training step that an
-operation saves compared with its plain loop, HOT with kernel attention and 300 edges (`benchmarks/hot.py`, Intel,
-family 6, model 207): `muladd` 43 %, `gate` 23 %, `local` 15 %, compared with arrays on the heap.
-tests/gt_models/kernels/test_vectors.py compares each operation with its loop.
+A loop of a constant length is unrolled by LLVM before it could be vectorised. tests/gt_models/kernels/test_vectors.py
+compares each operation with its loop. Share of a training step that an operation saves compared with that loop, `local`
+compared with an array on the heap (`benchmarks/hot.py` with 300 edges, `tokengt.py` of width 128, `ppgt.py`; Intel,
+family 6, model 207; medians):
+
+    muladd          HOT 41 %
+    gate            HOT 18 %
+    local           HOT 10 %
+    copy            HOT 6 %
+    mul             HOT 3 %, TokenGT 5 %
+    copy and mul    TokenGT 9 %, PPGT 0 %
+    gather, scatter Edge Transformer (`edge_transformer.py`) 15 %
+
+`local`, `copy` and `mul` stay below 15 %: without them steps would be 5 to 10 % slower, and `copy` and `mul` are a line
+each of what `muladd` needs anyway.
 """
 
 # mypy: disable-error-code="attr-defined"
