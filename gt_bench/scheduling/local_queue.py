@@ -138,7 +138,7 @@ class _Queue:
     def close(self, found: Plan) -> bool:
         """Report what is missing; return whether all is done."""
         left = found.missing
-        others = f", {self.elsewhere} of them run in other processes" if self.elsewhere else ""
+        others = f", {self.elsewhere} of them run in other processes" if left and self.elsewhere else ""
         self.say(f"{self.computed} runs computed; {len(left)} of {len(left) + found.stored} are missing{others}")
         if self.full is not None:
             raise WriteError(f"{self.full}\n{self._needs(left)}")
