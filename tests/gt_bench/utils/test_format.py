@@ -53,7 +53,6 @@ def hostile_rows():
         "reason": HOSTILE,
         "reduced": [HOSTILE],
         "notes": [HOSTILE],
-        "status": HOSTILE,
     }
     rows = rows_of(result, [record])
     text = {
