@@ -32,7 +32,7 @@ from torch import Tensor
 FASTMATH = {"contract", "reassoc", "nsz", "arcp"}
 # no entry point for callers in C, which would take an eighth of the compile time
 _OPTIONS: dict[str, Any] = {"fastmath": FASTMATH, "error_model": "numpy", "no_cfunc_wrapper": True}
-_INNER = _OPTIONS | {"no_cpython_wrapper": True, "forceinline": True}
+_INNER: Any = _OPTIONS | {"no_cpython_wrapper": True, "forceinline": True}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

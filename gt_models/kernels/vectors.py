@@ -10,7 +10,7 @@ family 6, model 207; medians):
     local           HOT 10 %
     copy            HOT 6 %
     mul             HOT 3 %, TokenGT 5 %
-    copy and mul    TokenGT 9 %, PPGT 0 %
+    copy, mul and `largest` (a loop today): TokenGT 9 %, PPGT 0 %
     gather, scatter Edge Transformer (`edge_transformer.py`) 15 %
 
 `local`, `copy` and `mul` stay below 15 %: without them steps would be 5 to 10 % slower, and `copy` and `mul` are a line

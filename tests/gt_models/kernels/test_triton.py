@@ -46,7 +46,7 @@ for bad in (float("nan"), float("inf"), -float("inf")):
             operation, args = case(name)
             args[place].data.view(-1)[3] = bad
             expected, other = operation.reference(*args), function(*args)
-            nans.append(torch.equal(expected.isnan(), other.isnan()) and torch.equal(expected.isinf(), other.isinf()))
+            nans.append(torch.equal(expected.isfinite(), other.isfinite()))
 print(json.dumps([found, same, nans]))
 """
 HASH = """
