@@ -373,7 +373,7 @@ class GraphBatch:
                 "each",
                 "hyperedge_index",
             )
-        if index.dim() != 2 or index.size(1) != order or not _is_index(index):
+        if index.dim() != 2 or index.size(1) != order or (index.numel() and not _is_index(index)):
             raise BatchError(
                 f"hyperedge_index is {index.dtype} of shape {tuple(index.shape)} and the model was built for "
                 f"hyperedges of {order} nodes: give long [H, {order}]",
