@@ -114,8 +114,9 @@ def claims_of(paper: str, folder: Path) -> list[Claim]:
     content = validated(Claims, read_yaml(path), str(path)).claims
     claims = [validated(Claim, {"paper": paper, **claim}, f"{path}: claim {n}") for n, claim in enumerate(content, 1)]
     kinds = all_checks()
-    if is_withheld(folder):
-        needs = f"--trust, which runs {folder / SUITE_CHECKS}: code from outside the benchmark, read it first"
+    # a claim may use a check of another suite
+    if codes := [str(other / SUITE_CHECKS) for other in suite_folders().values() if is_withheld(other)]:
+        needs = f"--trust, which runs {', '.join(codes)}: code from outside the benchmark, read it first"
         withheld = {"test": None, "needs": needs}
         claims = [c.model_copy(update=withheld) if c.test and c.test.kind not in kinds else c for c in claims]
     for claim in claims:

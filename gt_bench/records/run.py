@@ -21,6 +21,7 @@ class RunStatus(StrEnum):
     DIVERGED = "diverged"  # the loss, an output or a weight was not finite
     OOM = "oom"
     TIMED_OUT = "timed-out"
+    FAILED = "failed"  # the metric is not defined on validation, for example
 
 
 class Verification(StrEnum):

@@ -14,6 +14,7 @@ class Ended(StrEnum):
     DIVERGED = "diverged"
     OOM = "oom"
     TIMED_OUT = "timed-out"
+    FAILED = "failed"  # the metric is not defined on validation, for example
     UNFINISHED = "unfinished"  # killed or interrupted
     NO_DATA = "not run: data"
     NOT_RUN = "not run"

@@ -3,6 +3,7 @@
 Runs as a script in a changed copy of the code, so it imports nothing from tests.
 """
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ def compute_here(cells: Sequence[str], root: Path, workers: int, say: Callable, 
     """Golden runs of `cells` in this process; replaces `gt_bench.testing.golden_run.compute_all`."""
     from gt_bench.testing import golden_run
 
-    golden_run._begin()
+    golden_run._begin(os.getppid())
     with tempfile.TemporaryDirectory(prefix="gt-golden-") as folder:
         data = Path(folder)
         failed = golden_run.miniatures(cells, data, root)
