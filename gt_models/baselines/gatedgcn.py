@@ -85,10 +85,10 @@ class GatedGCN(GraphModel):
             ValueError: edge features are missing.
         """
         h = self.encoder(batch.x)  # [N, d]
-        if self.edge_start is not None:
-            e = self.edge_start(h.new_ones(batch.edge_index.size(1), 1))  # [E, d]
-        else:
+        if self.edge_encoder is not None:
             e = self.edge_encoder(batch.edge_features())  # [E, d]
+        else:
+            e = self.edge_start(h.new_ones(batch.edge_index.size(1), 1))  # type: ignore[misc]  # [E, d]
         for layer in self.layers:
             h, e = layer(h, e, batch.edge_index)
         return h

@@ -129,10 +129,10 @@ class PPGN(GraphModel):
         channels = [adjacency]
         if self.edge_dim is not None:
             e = batch.edge_features()
-            e = self.edge_encoder(e) if isinstance(self.edge_dim, Sequence) else with_columns(e, self.edge_dim)
+            e = with_columns(e, self.edge_dim) if self.edge_encoder is None else self.edge_encoder(e)
             e = e.to(dtype)  # [E, c]
             channels.append(e.new_zeros(batch.num_pairs, e.size(1)).index_add(0, edges, e))
-        x = self.encoder(batch.x) if isinstance(self.in_dim, Sequence) else with_columns(batch.x, self.in_dim)
+        x = with_columns(batch.x, self.in_dim) if self.encoder is None else self.encoder(batch.x)
         x = x.to(dtype)  # [N, c]
         channels.append(x.new_zeros(batch.num_pairs, x.size(1)).index_copy(0, diagonal, x))
         return torch.cat(channels, 1)
