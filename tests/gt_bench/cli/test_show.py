@@ -33,8 +33,8 @@ def test_json_for_programs(repository):
     assert json.loads(run("show", "embedded/chains/mlp", "--json").output)["model"]["name"] == "mlp"
     Path("suites").mkdir(exist_ok=True)
     rows = json.loads(run("board", "embedded", "--json").output)
-    assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "no shipped record")]
-    assert rows[0].keys() == set(COLUMNS)
+    assert [(row["cell"], row["status"]) for row in rows] == [("embedded/chains/mlp", "not run")]
+    assert rows[0].keys() == {*COLUMNS, "state"}
     assert json.loads(run("board", "--dataset", "chains", "--json").output) == []
 
 

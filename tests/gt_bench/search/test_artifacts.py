@@ -77,7 +77,7 @@ def shown(suite: str) -> dict[str, dict]:
             "status": run.info.status,
             "params": run.data.params,
             "metrics": run.data.metrics,
-            "tags": {k: v for k, v in run.data.tags.items() if k.startswith("gt.")},
+            "tags": {k: v for k, v in run.data.tags.items() if k.startswith("gt.") and k != "gt.workspace"},
             "artifacts": sorted(a.path for a in mirror.client.list_artifacts(run.info.run_id)),
         }
         for run in mirror.runs.values()
