@@ -333,7 +333,7 @@ class GraphBatch:
         if most >= self.num_edges or self.num_graphs == 1:
             return most >= self.num_edges
         graph = torch.cat([self.batch[self.edge_index[0]], self.ptr.new_full((1,), -1)])[value.long()]  # -1 finds -1
-        owner = torch.repeat_interleave(self.sizes.square(), output_size=len(value))[:, None]
+        owner = self.batch[self.pair_nodes[0]][:, None]
         return bool(((graph != owner) & (graph >= 0)).any())
 
     def edge_features(self, hyperedges: bool = False) -> Tensor:

@@ -50,13 +50,16 @@ def graphs(sizes=SIZES, seed=0) -> GraphBatch:
         "node_encodings": (("laplacian_eigenvectors", 3), ("second_eigenvector", 1), ("rwse", 3)),
     }
     found, rng = collate(random_graphs(sizes, dtype=torch.float64, **encodings)), torch.Generator().manual_seed(seed)
+    paths = torch.randint(-1, found.num_edges, (found.num_pairs, 2), generator=rng)
+    owner = found.batch[found.pair_nodes[0]][:, None]  # the graph of a pair
+    graph = torch.cat([found.batch[found.edge_index[0]], torch.tensor([-1])])  # of an edge; -1 has none
     found.encodings |= {
         "laplacian_eigenvalues": torch.rand(len(sizes), 3, generator=rng, dtype=torch.float64),
         "hops": torch.randn(found.num_nodes, 16, generator=rng, dtype=torch.float64),
         "number": found.local[:, None],
         "expander": torch.randint(-1, min(sizes), (found.num_nodes, 3), generator=rng),
         "shortest_path_distance": torch.randint(-1, 5, (found.num_pairs, 1), generator=rng),
-        "shortest_path_edges": torch.randint(-1, found.num_edges, (found.num_pairs, 2), generator=rng),
+        "shortest_path_edges": torch.where(graph[paths] == owner, paths, -1),
     }
     return found
 
