@@ -177,7 +177,8 @@ def example_error(
 ) -> ExampleError | str:
     """Returns the standard error of a mean difference over draws of the test examples.
 
-    Counts of pairs (BREC) are binomial and independent; other metrics are drawn from stored predictions.
+    Counts of pairs (BREC) are binomial and independent, except those of all pairs of some graphs (sr25); other
+    metrics are drawn from stored predictions.
 
     Args:
         cells: names of the cells.
@@ -190,7 +191,10 @@ def example_error(
         The error, or why it is unknown.
     """
     if metric == COUNT:
-        return ExampleError(_binomial(runs, len(runs[0][0]["deterministic"]["epochs"]["pair"])), shared=True)
+        counted = runs[0][0]["deterministic"]["epochs"].get("pair")
+        if counted is None:
+            return f"{metric} counts all pairs of the same graphs, which are no independent examples"
+        return ExampleError(_binomial(runs, len(counted)), shared=True)
     pairs = []
     try:
         for of_run in runs:

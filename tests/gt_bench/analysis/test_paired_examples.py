@@ -77,6 +77,11 @@ def test_the_error_by_examples_of_counts_is_binomial():
     assert found.error == pytest.approx((2 * 400 * 0.25) ** 0.5, rel=1e-3)
 
 
+def test_the_error_by_examples_of_all_pairs_of_some_graphs_is_unknown():
+    record = make_record("ppgt/sr25/gin", 0, test=0.0)
+    assert isinstance(example_error(("a", "b"), [(record, record)], "pairs-distinguished", Store()), str)
+
+
 def test_without_predictions_the_error_by_examples_is_unknown(tmp_path):
     record = make_record("small/web/mlp", 0)
     said = example_error(("small/web/mlp", "small/web/gcn"), [(record, record)], "accuracy", Store(tmp_path), tmp_path)
