@@ -55,24 +55,27 @@ NOT_RUN = {
     "gt-bench try gcn trades --seeds 0-1 --metric costs.py:cost": "tests/gt_bench/api/test_edges.py follows the page",
     "gt-bench score tried/trades/gcn --metric costs.py:cost --metric f1-binary --metric roc-auc":
         "tests/gt_bench/api/test_edges.py follows the page",
-    "gt-bench try gcn shop --seeds 0 --set epochs=2":
-        "needs a dataset of the reader; tests/gt_bench/api/test_evaluate.py",
+    "gt-bench describe DATA": "DATA stands for a dataset of the reader; tests/test_own_data.py",
+    "gt-bench try gcn DATA": "DATA stands for a dataset of the reader; tests/test_own_data.py",
+    "gt-bench try gcn papers --set batch.targets=16 --set 'batch.neighbors=[5, 5]'":
+        "needs a dataset of that page; tests/gt_bench/training/test_neighbor_sampling.py",
     "python -m stages.download my-molecules":
-        "needs a dataset of the reader; tests/gt_bench/data/custom/test_dataset.py",
+        "needs a dataset of the reader; tests/gt_bench/pipeline/test_download.py",
     "python -m gt_bench.data.standin data/packed":
         "measures the packed data of all datasets; tests/gt_bench/data/test_standin.py",
     "python -m tools.docs.datasets data LOG":
         "needs the packed data of all datasets; tests/tools/docs/test_datasets.py",
     **dict.fromkeys(
         (
-            "python make_my_shop.py",
+            "python make_my_data.py",
             "python my_frames.py",
-            "gt-bench try gcn shop --split temporal:week:8,10 --inductive --set features.missing=mean "
-            "--seeds 0 --set epochs=2",
-            "gt-bench try gcn shop --split grouped:region --transductive --set features.missing=indicator "
-            "--set features.scale=standard --seeds 0 --set epochs=2",
-            "gt-bench try gcn shop --set features.missing=mean --set batch.targets=16 --set 'batch.neighbors=[5, 5]' "
-            "--seeds 0 --set epochs=2",
+            "gt-bench describe molecules --undirected",
+            "gt-bench try gcn papers --split temporal --seeds 0 --set epochs=2",
+            "gt-bench describe proteins --id gene --ends a,b --target expression --categories plate --undirected "
+            "--write proteins/data.yaml",
+            "gt-bench try gcn payments --categories zip --split temporal:time:80,100 --inductive "
+            "--set features.missing=mean --seeds 0 --set epochs=2",
+            "gt-bench try gcn shop --task link-prediction --undirected --seeds 0 --set epochs=2",
         ),
         "tests/test_own_data.py follows the page",
     ),

@@ -16,6 +16,7 @@ from gt_bench.config.recipe import load_recipe
 from gt_bench.config.schema import RecipeError
 from gt_bench.data.packed import PackedDataset
 from gt_bench.data.prepare import prepare
+from gt_bench.data.registry import catalog
 from gt_bench.plugins.adapter import OwnModelError
 from gt_bench.plugins.models import files_digest, find
 from gt_bench.store.run_store import Store
@@ -23,6 +24,7 @@ from gt_bench.utils.errors import UserError
 from gt_models import registry
 from gt_models.batch import GraphBatch
 from tests.conftest import ROOT
+from tests.gt_bench.custom_data import mine
 from tests.gt_bench.user_models import forgotten, install, write  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
@@ -67,8 +69,10 @@ def line_of(file: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("dataset", ["web", "many"])
-def test_a_plain_module_on_nodes_and_graphs(ours, dataset, forked):
+def test_a_plain_module_on_nodes_and_graphs(ours, dataset, forked, monkeypatch):
     write("lab/plain.py", PLAIN)
+    many = mine(ours / "raw/many", "graph-regression", "many", categories=["nodes.atom"])
+    monkeypatch.setitem(catalog(), "many", many)
     found = run("lab/plain.py:Plain", dataset, {"model.width": 5})
     assert found.row["status"] == "ok"
     assert found.row["model"] == "plain-epochs-2-width-5"
