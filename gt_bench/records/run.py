@@ -201,13 +201,3 @@ class RunRecord(FileModel):
     legacy_key: str | None = None
     by: Annotated[str, AfterValidator(_is_name)] | None = None
     verified: Verification | None = Field(default=None, strict=False)
-
-    @property
-    def modified(self) -> bool:
-        """Whether the code was changed without raising a version."""
-        return self.run.digests.modified is not None
-
-    @property
-    def uncommitted(self) -> bool:
-        """Whether the commit had changes, so that git cannot show the code."""
-        return (self.measured.environment.commit or "").endswith(DIRTY)

@@ -21,7 +21,7 @@ from gt_bench.stats.verdict import first_count, quantile, slack_of, upper_tail
 
 FIRST, SECOND, INCONCLUSIVE, EQUAL, TOO_FEW = "first", "second", "inconclusive", "equal", "too few runs"
 FEWEST_PAIRS = 3
-SPREADLESS = 5  # so many equal differences, or fewer, show no spread: by the sign test, six have p value 0.03
+SPREADLESS = 5  # at most this number of equal differences show no spread: by the sign test, six have p value 0.03
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def paired(
     error = examples.error if examples else 0.0
 
     def error_of(runs: int) -> tuple[float, float]:
-        """Returns the standard error of the mean of so many pairs, and its degrees of freedom."""
+        """Returns the standard error of the mean of `runs` pairs, and its degrees of freedom."""
         of_runs = std**2 / runs
         if examples is None or examples.shared:
             total = of_runs + error**2
